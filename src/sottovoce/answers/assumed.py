@@ -17,7 +17,7 @@ ROUNDED = 0.02
 
 @dataclass(frozen=True)
 class Assumed:
-    """Public expectations of whoever plans; see :mod:`sottovoce.answers.forecast`.
+    """Public assumptions about rows, for forecasts (:mod:`sottovoce.answers.forecast`).
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _GRID = (np.arange(400) + 0.5) / 400.0  # chances of Q, for the spread that one 
 
 
 class Between(NamedTuple):
-    """Random effects of sites, draws of a normal population: its mean and spread, and what one more may have.
+    """Random effects of sites: mean and spread of a normal population, and one more draw.
 
     Ends of intervals are pairs.  `sites` are best predictions, drawn towards the mean, with their standard errors.
     `apart` leaves out what is unsure for all sites alike, such as a constant far from where rows are.
@@ -64,12 +64,12 @@ class SiteConstants:
 
     @property
     def count(self) -> int:
-        """K."""
+        """Number K of sites."""
         return len(self.effects)
 
     @property
     def too_few(self) -> str | None:
-        """Why nothing is known of rows of other sites; None if these are enough to tell."""
+        """Reason why rows of other sites have no interval; None if there are enough sites."""
         if self.count >= FEWEST:
             return None
         return (
@@ -78,12 +78,15 @@ class SiteConstants:
         )
 
     def random_effects(self, alpha: float) -> Between:
-        """:func:`between`, of these; InvalidInput if they are too few to tell a spread."""
+        """Estimate random effects (:func:`between`); InvalidInput for too few sites."""
         self._check_count()
         return between(self.effects, self.covariance, alpha)
 
     def spreads(self) -> Array:
-        """Standard deviations between sites, each as likely as the others by Q; InvalidInput as for random effects."""
+        """Return likely standard deviations between sites, equally likely by Q, (400,).
+
+        InvalidInput as for :meth:`random_effects`.
+        """
         self._check_count()
         curves = _differences(self.effects, self.covariance)
         return np.sqrt(_falls_to(special.chdtri(self.count - 1, _GRID), *curves))
@@ -96,20 +99,36 @@ class SiteConstants:
 
 
 def between(effects: Array, V: Array, alpha: float) -> Between:
-    """Random effects of K estimates (K,) with the covariance V (K, K); intervals of level ``1 - alpha``.
+    """Estimate random effects of K sites from their estimates (Paule and Mandel).
 
-    `sd` solves ``Q = K - 1`` (Paule and Mandel), and its interval holds all at which Q is no surprise: if no sd does,
-    both ends are 0.  That of the mean is Student's with K - 1 degrees of freedom.  One more site is drawn with a spread
-    that is as unsure as Q says; without errors in the estimates that is Student's law, too.
+    The spread ``sd`` solves ``Q = K - 1``, and its interval holds all spreads at which Q is no
+    surprise: if none is, both ends are 0.  The mean's interval is Student's with K - 1 degrees of
+    freedom.  One more site is drawn with a spread that is as uncertain as Q says; without errors in
+    the estimates that is Student's law, too.
+
+    Parameters
+    ----------
+    effects : array (K,)
+        Estimates; K is 3 or more.
+    V : array (K, K)
+        Their covariance.
+    alpha : float
+        One minus the confidence level, in (0, 1).
+
+    Returns
+    -------
+    Between
     """
     K, one = len(effects), np.ones(len(effects))
     values, z = _differences(effects, V)
     surprising = special.chdtri(K - 1, np.array([alpha / 2.0, 1.0 - alpha / 2.0]))
+    # Q(tau^2) at its quantiles for the interval, and at K - 1 for the estimate.
     low, high, square = _falls_to([*surprising, K - 1.0], values, z)
     W = np.linalg.inv(V + square * np.eye(K))
     variance = 1.0 / float(one @ W @ one)
     mean = variance * float(one @ W @ effects)
     half = float(special.stdtrit(K - 1, 1.0 - alpha / 2.0)) * variance**0.5
+    # Best linear predictions of the t_i given the estimates.
     drawn = mean + square * (W @ (effects - mean))
     # of t_i given the estimates, and what the mean's own error adds
     left = square * (1.0 - square * np.diag(W)) + (1.0 - square * (W @ one)) ** 2 * variance
@@ -122,7 +141,7 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
 
 
 def _falls_to(targets: Array | list[float], values: Array, z: Array) -> Array:
-    """The smallest tau^2 at which Q is at most each of the targets."""
+    """Find the smallest tau^2 at which Q is at most each of the targets."""
     targets = np.asarray(targets, dtype=float)
     high = np.sum(z**2) / targets
     low = np.zeros_like(high)
@@ -134,10 +153,23 @@ def _falls_to(targets: Array | list[float], values: Array, z: Array) -> Array:
 
 
 def widened(ends: Array, spreads: Array, alpha: float) -> Array:
-    """Intervals (n, 2) of level ``1 - alpha`` with a normal draw more, whose deviation is one of the `spreads`.
+    """Widen intervals by one more normal draw whose standard deviation is uncertain.
 
-    The ends are those of normal errors around the middle; with the draw they are errors of which each of the spreads is
-    as likely.  An interval with one end gets the draw alone, added to that end.
+    The ends are those of normal errors around the middle.  An interval with one end gets the draw
+    alone, added to that end.
+
+    Parameters
+    ----------
+    ends : array (n, 2)
+        Intervals of level ``1 - alpha``.
+    spreads : array (k,)
+        Standard deviations of the draw, each as likely.
+    alpha : float
+        One minus the confidence level, in (0, 1).
+
+    Returns
+    -------
+    array (n, 2)
     """
     half = 0.5 * (ends[:, 1] - ends[:, 0])
     finite = np.isfinite(half)
@@ -168,7 +200,7 @@ def _differences(effects: Array, V: Array) -> tuple[Array, Array]:
 
 
 def _within(spreads: Array, alpha: float) -> float:
-    """Half-width of an interval around 0 for a draw of mean 0, each spread as likely, of level ``1 - alpha``."""
+    """Half-width of a level ``1 - alpha`` interval for a centred draw of uncertain spread."""
     if not np.any(spreads > 0.0):
         return 0.0
 

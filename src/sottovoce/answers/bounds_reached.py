@@ -16,7 +16,7 @@ LEAST = 0.005
 
 
 def targets_at_bounds(shares: Array, spread: float, rows: float, level: float = 0.95) -> dict[str, Any]:
-    """The share of targets at or beyond the bounds, with an interval that holds sampling and privacy noise.
+    """Estimate the share of targets at or beyond the bounds, from two released shares.
 
     Parameters
     ----------
@@ -26,12 +26,15 @@ def targets_at_bounds(shares: Array, spread: float, rows: float, level: float = 
         Standard deviation of the noise in either.
     rows : float
         Number of rows.
+    level : float
+        Confidence level, in (0, 1).
 
     Returns
     -------
     dict
-        ``share`` with its ends ``low`` and ``high``, of both bounds together; ``at_lower`` and ``at_upper``; and
-        ``clear``, whether the share is clearly above 0.
+        ``share`` with its ends ``low`` and ``high``, of both bounds together, with sampling and
+        privacy noise; ``at_lower`` and ``at_upper``; and ``clear``, whether the share is clearly
+        above 0.
     """
     lower, upper = (float(x) for x in np.clip(shares, 0.0, 1.0))
     whole, noise = float(np.sum(shares)), math.sqrt(2.0) * spread

@@ -41,7 +41,7 @@ class ClassEvaluation(ReleasedEvaluation):
     asked: list[dict[str, Any]]
 
     def released(self) -> dict[str, Any]:
-        """What was released, as plain data."""
+        """Return the released results as plain data."""
         classes = [
             {
                 "name": name, "share": self.share[name].to_dict(), "recall": self.found[name].to_dict(),
@@ -57,9 +57,17 @@ class ClassEvaluation(ReleasedEvaluation):
 
 @dataclass(frozen=True)
 class Confusion(Once):
-    """The K by K confusion matrix, from rows that hold the number of their cell; the outcome is an answer.
+    """The K by K confusion matrix of a public model, from one noisy histogram.
+
+    Rows hold the number of their cell; the outcome is an answer.
 
     `judged` is :func:`sottovoce.util.plain.digest_of` the public model.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    All metrics are post-processing.  The judged model is public.
     """
 
     judged: bytes = field(kw_only=True)
@@ -78,7 +86,22 @@ class Confusion(Once):
 
 
 def cells_of(task: ManyClasses, margins: Array, y: Array) -> tuple[Array, Array]:
-    """The number of every row's cell, and whether its class is known: 0 or 1."""
+    """Locate every row in the confusion matrix.
+
+    Parameters
+    ----------
+    task : ManyClasses
+    margins : array (K, n)
+    y : array (n,)
+        Labels as the task encodes them.
+
+    Returns
+    -------
+    cell : array (n,)
+        K times the true class plus the predicted one; 0 for rows without a known class.
+    known : array (n,)
+        1 for rows with a known class, 0 for others.
+    """
     known = task.known(y)
     cell = np.where(known, task.number(np.maximum(y, 0)) * len(task.names) + task.decode(margins), 0)
     return cell.astype(float), known.astype(float)
@@ -87,7 +110,25 @@ def cells_of(task: ManyClasses, margins: Array, y: Array) -> tuple[Array, Array]
 def measure(
     names: tuple[str, ...], found: Answer, statement: Statement, exact: dict[str, Any], asked: list[dict[str, Any]]
 ) -> ClassEvaluation:
-    """The evaluation from the outcome of :class:`Confusion`, of one replicate."""
+    """Estimate accuracy, recall, precision and shares from a noisy confusion matrix.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the K classes.
+    found : Answer
+        Outcome of :class:`Confusion`, of one replicate.
+    statement : Statement
+        What the release cost.
+    exact : dict
+        The same metrics without noise, for the data owner only.
+    asked : list of dict
+        The releases as plain data.
+
+    Returns
+    -------
+    ClassEvaluation
+    """
     K, n = len(names), found.rows
     counts = n * found.value[0].reshape(2, K, K)[1]
     measured = _measured(names, counts, n, n * found.spread)
@@ -114,7 +155,19 @@ def _measured(
 
 
 def exact(task: ManyClasses, margins: Array, y: Array) -> dict[str, Any]:
-    """Metrics without noise, on rows with a known class: for their holder only."""
+    """Compute accuracy and recall without noise, for the data owner only.
+
+    Parameters
+    ----------
+    task : ManyClasses
+    margins : array (K, n)
+    y : array (n,)
+        Labels as the task encodes them; rows without a known class are left out.
+
+    Returns
+    -------
+    dict
+    """
     K, (cell, known) = len(task.names), cells_of(task, margins, y)
     counts = np.bincount(cell[known > 0].astype(int), minlength=K * K).reshape(K, K).astype(float)
     total = float(counts.sum())

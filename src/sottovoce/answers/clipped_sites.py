@@ -19,7 +19,7 @@ _POINTS = 401
 
 
 class ClippedStep(NamedTuple):
-    """What one gradient tells of a site's constant, in R replicates.
+    """Step of a site's constant by one clipped gradient, for R replicates.
 
     Distances are from the point of the last gradient, in units of the constant.
     """
@@ -32,14 +32,14 @@ class ClippedStep(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """By how much an estimate is too small, given what gradients tell: mean and variance, (R,)."""
+    """Amount by which an estimate is too small: posterior mean and variance, (R,)."""
 
     mean: Array
     variance: Array
 
 
 def shortfall(steps: Sequence[ClippedStep], farthest: float) -> Shortfall:
-    """By how much the estimate of a constant ends too early, if every distance is as likely beforehand.
+    """Estimate by how much a site's constant ends too early because residuals are clipped.
 
     At a distance x from the point of a gradient its residuals are clipped by ``x - clip(x, -h, h)`` in the mean.
 

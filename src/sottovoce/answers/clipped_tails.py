@@ -33,7 +33,22 @@ _CLEAR = 3.0  # noise deviations by which the mean square of residuals must be a
 
 
 def width(cells: Array, noise: float, edges: Array) -> float:
-    """The h at which residuals are clipped: above the least edge beyond which a noisy histogram shows none."""
+    """Choose the h at which residuals are clipped: above the least edge beyond which none are seen.
+
+    Parameters
+    ----------
+    cells : array (edges + 1,)
+        Noisy shares of residuals by size.
+    noise : float
+        Standard deviation of the noise on a share.
+    edges : array (edges,)
+        Inner edges of the cells, in half widths of the target's bounds.
+
+    Returns
+    -------
+    float
+        At most the last edge.
+    """
     for k, edge in enumerate(edges):
         beyond = cells[k + 1 :]
         if float(beyond.sum()) <= _SEEN * noise * math.sqrt(len(beyond)):
@@ -42,7 +57,7 @@ def width(cells: Array, noise: float, edges: Array) -> float:
 
 
 class Costs(NamedTuple):
-    """Parts of the variances of m coefficients, (m,), which depend on the h at which residuals are clipped."""
+    """Parts of the variances of m coefficients, (m,), as functions of the clipping h."""
 
     sampling: Array  # whatever h is
     noise: Array  # times the square of h
@@ -55,10 +70,23 @@ class Costs(NamedTuple):
 
 
 def cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> float:
-    """The h, at most that of :func:`width`, at which the weighted logarithms of coefficients' variances are least.
+    """Choose the h, up to that of :func:`width`, with the least mean log variance.
 
-    :func:`width` goes as far as a histogram sees.  The less noise is in that, the farther it sees, though rows so rare
-    move no coefficient by as much as the noise that they cost.
+    :func:`width` goes as far as a histogram sees.  The less noise is in that, the farther it sees,
+    though rows so rare move no coefficient by as much as the noise that they cost.
+
+    Parameters
+    ----------
+    cells : array (edges + 1,)
+    noise : float
+    edges : array (edges,)
+        As for :func:`width`.
+    costs : Costs
+        How the variances depend on h.
+
+    Returns
+    -------
+    float
     """
     tried = np.append((edges[:-1, None] * (edges[1:] / edges[:-1])[:, None] ** _PARTS).ravel(), edges[-1])
     tried = tried[tried <= width(cells, noise, edges) * _ROUNDED]
@@ -67,10 +95,25 @@ def cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> fl
 
 
 def clipped_at(cells: Array, noise: float, edges: Array, h: float, doubt: float = 1.0) -> float:
-    """The mean of what residuals are clipped by at h, as far as a noisy histogram tells.
+    """Estimate the mean amount by which residuals are clipped at h, from a noisy histogram.
 
-    That is the integral of the share of rows beyond, from h on: between edges beyond which rows are seen it falls as an
-    exponential, and where an edge shows none as the power `POWER`, with `doubt` noise deviations of rows added.
+    That is the integral of the share of rows beyond, from h on: between edges beyond which rows are
+    seen it falls as an exponential, and where an edge shows none as the power `POWER`.
+
+    Parameters
+    ----------
+    cells : array (edges + 1,)
+    noise : float
+    edges : array (edges,)
+        As for :func:`width`.
+    h : float
+        Where residuals are clipped.
+    doubt : float
+        Noise deviations of rows that are added to the shares.
+
+    Returns
+    -------
+    float
     """
     beyond = np.maximum(np.cumsum(cells[::-1])[::-1][1:], 0.0)
     deviations = noise * np.sqrt(np.arange(len(beyond), 0, -1))
@@ -100,19 +143,25 @@ def _mean_of_exponential(start: float, end: float) -> float:
 
 
 def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
-    """Second moments of the mean row u of those whose residuals are clipped, in a frame, (R, d, d).
+    """Estimate second moments of the mean row u of those whose residuals are clipped, in a frame.
 
-    Beforehand u less the mean of all rows is like one row.  Rows weighed by squared residuals tell u but for noise, by
-    which what is known beforehand is drawn to it.
+    Beforehand u less the mean of all rows is like one row. Rows weighed by squared residuals tell u
+    but for noise, by which what is known beforehand is drawn to it.
 
     Parameters
     ----------
     M : array (R, d, d)
         Second moments of rows.
     J : array (R, d, d)
-        Second moments of rows times residuals, with errors of deviation `noise` on an entry, (R,).
+        Second moments of rows times residuals.
+    noise : array (R,)
+        Standard deviation of the errors on an entry of J.
     constant : array (R, d)
         Its product with every row is the same.
+
+    Returns
+    -------
+    array (R, d, d)
     """
     mean = np.einsum("rij,rj->ri", M, constant)
     entry = np.sqrt(np.maximum(np.sum(mean * constant, axis=1, keepdims=True), 1e-12))
@@ -127,6 +176,7 @@ def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
     values = np.maximum(values, 1e-300)
     share = values / (values + variance)
     away = np.where(told, weighed / square - mean, 0.0)
+    # The mean row of a tail that falls as the power 3, as squared residuals tell it.
     known = FARTHER * share * np.einsum("rji,rj->ri", vectors, away)
     tail = mean + np.einsum("rij,rj->ri", vectors, known)
     unknown = values * (1.0 - share)

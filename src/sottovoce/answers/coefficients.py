@@ -57,7 +57,10 @@ _FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)  # of rows, or of shift over sigm
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One line of the table; if `refused` says why, it has no estimate, and one end of an interval at most."""
+    """One line of the table.
+
+    If `refused` says why, it has no estimate, and one end of an interval at most.
+    """
 
     term: Term
     estimate: float | None
@@ -72,7 +75,10 @@ class Coefficient:
 
     @property
     def one_sided(self) -> str | None:
-        """``above`` if only the low end is known, ``below`` if only the high one, None for all other lines."""
+        """``above`` if only the low end of the interval is known, ``below`` if only the high one.
+
+        None for all other lines.
+        """
         if (self.low is None) == (self.high is None):
             return None
         return "above" if self.high is None else "below"
@@ -114,7 +120,7 @@ class Wald(NamedTuple):
 
 @dataclass(frozen=True)
 class Coefficients(Sequence[dict[str, Any]]):
-    """A table of coefficients: a sequence of lines as dicts, which ``pandas.DataFrame`` takes as it is."""
+    """A table of coefficients: a sequence of dicts, as ``pandas.DataFrame`` takes it."""
 
     lines: tuple[Coefficient, ...]
     strain: float  # q of the table
@@ -139,7 +145,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         return [{k: v for k, v in line.items() if self.odds or not k.startswith("odds_ratio")} for line in lines]
 
     def plain(self) -> dict[str, Any]:
-        """All of it as plain data: ``covariance`` has None where a line is refused."""
+        """Return the whole table as plain data; ``covariance`` has None where a line is refused."""
         covariance = [[None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()]
         return {
             "coefficients": self.to_dict(), "covariance": covariance, "strain": self.strain, "needs": self.needs,
@@ -152,12 +158,12 @@ class Coefficients(Sequence[dict[str, Any]]):
     @classmethod
     @of_anybody()
     def of_plain(cls, plain: Mapping[str, Any]) -> Coefficients:
-        """What :meth:`plain` told, such as the record of ``run.json``.
+        """Construct a table from plain data of :meth:`plain`, such as a record of ``run.json``.
 
         Raises
         ------
         InvalidInput
-            If that has no covariance, or is not what this version tells.
+            If it has no covariance, or is not of this version's form.
         """
         if "covariance" not in plain:
             rule = "this run has no covariance of its coefficients"
@@ -190,24 +196,55 @@ class Coefficients(Sequence[dict[str, Any]]):
         return len(self.lines)
 
     def conf_int(self, alpha: float = 1.0 - LEVEL) -> Array:
-        """Intervals of all lines at level ``1 - alpha``, (lines, 2).
+        """Return confidence intervals of all lines.
 
-        NaN for those that are refused, and one infinite end for those that have one end only.
+        Parameters
+        ----------
+        alpha : float
+            One minus the confidence level, in (0, 1).
+
+        Returns
+        -------
+        array (lines, 2)
+            NaN for refused lines; one infinite end for lines of which one end is known.
+
+        Raises
+        ------
+        InvalidInput
+            If `alpha` is not inside (0, 1).
         """
         ends = self.sums(np.eye(len(self)), alpha)
         known = np.array([line.refused is None or line.one_sided is not None for line in self.lines], dtype=bool)
         return np.where(known[:, None], ends, np.nan)
 
     def contrast(self, weights: Mapping[str, float], alpha: float = 1.0 - LEVEL) -> Contrast:
-        """A weighted sum of coefficients by name, as ``{"stage: 3": 1, "stage: 2": -1}``; it costs no budget.
+        """Estimate a weighted sum of coefficients, with its interval; it costs no budget.
 
-        Lines that are refused may take part if the sum does not depend on what is not known of them: two levels can be
-        compared though noise hides the reference of both.
+        Refused lines may take part if the sum does not depend on what is not known of them: two
+        levels can be compared though noise hides the reference of both.
+
+        Parameters
+        ----------
+        weights : mapping of str to float
+            Weights by coefficient's name.
+        alpha : float
+            One minus the confidence level, in (0, 1).
+
+        Returns
+        -------
+        Contrast
 
         Raises
         ------
         InvalidInput
-            If there is no coefficient of a name, or the sum depends on what is refused.
+            If there is no coefficient of a name, the sum depends on what is refused, or `alpha` is
+            not inside (0, 1).
+
+        Examples
+        --------
+        The difference of two levels' log-odds::
+
+            table.contrast({"stage: 3": 1, "stage: 2": -1})
         """
         _check_alpha(alpha)
         c = np.zeros(len(self.lines))
@@ -227,12 +264,21 @@ class Coefficients(Sequence[dict[str, Any]]):
         return Contrast(mid, error, low, high, p)
 
     def wald(self, names: str | Sequence[str]) -> Wald:
-        """A joint test that coefficients are zero, by name; the name of a column stands for all of its levels.
+        """Test jointly that coefficients are zero (Wald); it costs no budget.
+
+        Parameters
+        ----------
+        names : str or sequence of str
+            Coefficients' names; the name of a column stands for all of its levels.
+
+        Returns
+        -------
+        Wald
 
         Raises
         ------
         InvalidInput
-            As :meth:`contrast`.
+            If there is no coefficient of a name, or it is refused.
         """
         asked = [names] if isinstance(names, str) else list(names)
         own = [[x.term.text for x in self.lines if x.term.name == name] or [name] for name in asked]
@@ -242,7 +288,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         return Wald(statistic, len(which), float(special.chdtrc(len(which), statistic)))
 
     def between_sites(self, alpha: float = 1.0 - LEVEL) -> Between:
-        """Random effects of the sites' own constants, as draws of a normal population; it costs no budget.
+        """Estimate random effects of the sites' own constants; it costs no budget.
 
         Returns
         -------
@@ -260,17 +306,32 @@ class Coefficients(Sequence[dict[str, Any]]):
 
     @property
     def site_constants(self) -> SiteConstants:
-        """The printed constants of single sites."""
+        """The printed constants of single sites, with their covariance."""
         own = [k for k, x in enumerate(self.lines) if x.term.name == CONSTANT and x.term.level is not None]
         which = [k for k in own if self.lines[k].refused is None]
         effects = np.array([self.lines[k].estimate for k in which], dtype=float)
         return SiteConstants(effects, self.covariance[np.ix_(which, which)])
 
     def sums(self, weights: Array, alpha: float = 1.0 - LEVEL) -> Array:
-        """Intervals of weighted sums of all lines, one a row of `weights` (n, lines): (n, 2); it costs no budget.
+        """Return confidence intervals of weighted sums of lines; it costs no budget.
 
-        NaN for a sum that depends on what is refused.  One end is infinite where a group of rows without the rarer
-        outcome takes part.
+        Parameters
+        ----------
+        weights : array (n, lines)
+            One sum a row.
+        alpha : float
+            One minus the confidence level, in (0, 1).
+
+        Returns
+        -------
+        array (n, 2)
+            NaN for a sum that depends on what is refused. One end is infinite where a group of rows
+             without the rarer outcome takes part.
+
+        Raises
+        ------
+        InvalidInput
+            If `alpha` is not inside (0, 1).
         """
         _check_alpha(alpha)
         return self._sums(weights, alpha, self.few)
@@ -289,7 +350,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         return self.to_dict()[k]
 
     def remark(self) -> str:
-        """Sentences on what the table lacks, and on what its intervals are worth; empty if there is nothing to say."""
+        """Return sentences on refusals, and on what intervals assume; empty without any."""
         taken = {"weighed": self.weighed, "at_bounds": self.at_bounds, "clusters": self.clusters}
         return remark(self.to_dict(), self.needs, assumptions(taken))
 
@@ -315,7 +376,7 @@ def _places(lines: Sequence[Coefficient], names: Sequence[str], *, refused: bool
 
 
 def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
-    """A run's record for a page, with ``between_sites`` if three sites or more have constants that are printed.
+    """Add ``between_sites`` to a run's record, if three or more sites have printed constants.
 
     InvalidInput if it is no run's record.
     """
@@ -329,7 +390,10 @@ def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _p_of(estimate: float, low: float, high: float) -> float:
-    """p of a sum with an interval at `LEVEL`, by its length on the side of 0: below 1 - `LEVEL` if 0 is outside it."""
+    """Compute p from an interval at `LEVEL`, by its length on the side of 0.
+
+    p is below 1 - `LEVEL` if 0 is outside the interval.
+    """
     length = estimate - low if estimate > 0.0 else high - estimate
     error = length / -normal.quantile((1.0 - LEVEL) / 2.0)
     return normal.two_sided(estimate / error) if error > 0.0 else 0.0
@@ -341,7 +405,7 @@ def _check_alpha(alpha: float) -> None:
 
 
 class _Judged(NamedTuple):
-    """What is known of the lines of one replicate, in the user's units, (lines,) each."""
+    """Estimates, steps and variances of one replicate's lines, in user's units, (lines,)."""
 
     estimate: Array
     covariance: Array  # with what the last step may have left undone  (lines, lines)
@@ -373,13 +437,13 @@ class _Judged(NamedTuple):
 
     @property
     def noise_share(self) -> Array:
-        """One less the share of sampling: without noise nothing is noise, whatever a step left undone."""
+        """Share of the variance that is not sampling; 0 without noise."""
         rest = 1.0 - np.divide(self.sampling, self.total, out=np.ones_like(self.total), where=self.total > 0.0)
         return np.where(self.noise > 0.0, np.clip(rest, 0.0, 1.0), 0.0)
 
     @property
     def moving(self) -> BoolArray:
-        """Whether steps still lead away: the last one is longer than its noise, and no shorter than the one before.
+        """Whether steps have not converged: the last is longer than its noise, and no shorter.
 
         Where a coefficient has no end, each step is as long as the one before (in log-odds about 1), and near an end
         each is about the square of it.  Of a level it is enough that most of its variance is what that step may have
@@ -400,7 +464,7 @@ class _Judged(NamedTuple):
 def _judged(
     found: Estimates, naming: Naming, into_lines: Array, groups: Undetermined | None, replicate: int
 ) -> _Judged:
-    """Numbers of one replicate's lines, which are ``into_lines`` (lines, d) times the encoded coefficients."""
+    """Compute the numbers of one replicate's lines: ``into_lines`` times coefficients."""
     M = into_lines
     with np.errstate(over="ignore", invalid="ignore"):  # units may be as small as one likes
         covariance = M @ found.covariance[replicate] @ M.T
@@ -431,7 +495,7 @@ def _judged(
 
 
 def _lost(found: Estimates, naming: Naming, into_lines: Array, replicate: int) -> LostLines:
-    """The lines of a map (lines, d) that the rows do not tell, whatever the epsilon."""
+    """Find the lines of a map (lines, d) that the rows do not tell, whatever the epsilon."""
     none = np.zeros(len(naming.terms), dtype=bool)
     if found.directions is None:
         return LostLines(none, none, (), (), np.empty((0, len(none))), True)
@@ -440,19 +504,19 @@ def _lost(found: Estimates, naming: Naming, into_lines: Array, replicate: int) -
 
 
 def _constants(naming: Naming) -> BoolArray:
-    """The lines that are constants."""
+    """Return the lines that are constants, (lines,)."""
     return np.array([term.name == CONSTANT for term in naming.terms])
 
 
 def _merged(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
-    """The lines of levels that were merged with their reference, and of small sites with the others."""
+    """Return lines of merged levels, and of small sites, (lines,)."""
     return np.asarray(~found.kept[replicate] & ((naming.marks > 0.0) | (naming.constant > 0.0)))
 
 
 def _by_group(
     found: Estimates, naming: Naming, groups: Undetermined, step: Array, replicate: int
 ) -> tuple[Array, Array]:
-    """What the last step may have left undone, and what the sampling error lacks, of each group of rows, (groups, d).
+    """Return what the last step left undone, and missing sampling error, by group, (groups, d).
 
     Both move the coefficients by the group's direction, whatever level they are compared with.  The step of a group is
     how far it shifts the margins of its rows, in the mean by their curvature, so that rows of which the outcome is all
@@ -494,7 +558,9 @@ def _by_group(
 
 
 def _size_hidden(found: Estimates, naming: Naming, groups: Undetermined | None, replicate: int) -> bool:
-    """Whether noise hides how strong all effects are together, those of levels left out that are refused by their own.
+    """Return whether noise hides the size of all effects together.
+
+    Levels that are refused for their own reasons are left out.
 
     The estimate of a level without the rarer outcome may be anything, and most of the size of all effects.
     """
@@ -522,7 +588,7 @@ def _causes(
     lost: LostLines,
     replicate: int,
 ) -> list[Cause | None]:
-    """Why each line of a map (lines, d) from encoded coefficients is refused, None for the others."""
+    """Return why each line of a map (lines, d) is refused, None for printed lines."""
     merged = _merged(found, naming, replicate)
     tau = np.where(merged | lost.turned, 0.0, found.fragility(into_lines)[replicate])
     none = certain = np.zeros(len(tau), dtype=bool)
@@ -561,8 +627,9 @@ def _cause_of_all(
     tau: Array,
     replicate: int,
 ) -> Cause | None:
-    """Why the whole table is refused; None if it is not.  `tau` is the fragility of every line."""
+    """Return why the whole table is refused, or None; `tau` is the fragility of every line."""
     q = float(found.strain[replicate])
+    # A strained table is printed, and flagged, only if noise hides none of its coefficients.
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
         late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
         if late:
@@ -574,7 +641,26 @@ def _cause_of_all(
 
 
 def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
-    """The table of one replicate, in the user's units; with a `delta` refusals name the epsilon that would do."""
+    """Construct the table of coefficients of one replicate, in the user's units.
+
+    It decides which lines are refused, and why; nothing is asked of the rows.
+
+    Parameters
+    ----------
+    found : Estimates
+        Outcome of the recipe, in encoded columns.
+    naming : Naming
+        The encoding, with the lines' names and units.
+    replicate : int
+        From 0 on.
+    delta : float, optional
+        Delta of the run: with it, refusals name the epsilon that would suffice.
+
+    Returns
+    -------
+    Coefficients
+        With 95% intervals.
+    """
     M, q = naming.into_units, float(found.strain[replicate])
     groups = None if found.evidence is None else found.undetermined(naming, replicate)
     judged = _judged(found, naming, M, groups, replicate)
@@ -611,7 +697,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
 
 
 def _why(cause: Cause, lost: LostLines, line: int, naming: Naming, needs: dict[str, float] | None) -> str:
-    """Why a line is refused, and what would do."""
+    """Return why a line is refused, and what would suffice."""
     return cause.sentence + _detail(cause, lost, line, naming) + (_remedy(needs) if cause.by_noise else "")
 
 
@@ -634,7 +720,10 @@ def _printed(term: Term, judged: _Judged, k: int, low: float, high: float, *, st
 def _line_by_comparison(
     term: Term, compared: _Compared | None, groups: Undetermined | None, naming: Naming, k: int, cause: Cause | None
 ) -> Coefficient | None:
-    """A line of which comparisons tell that its reference alone refuses it, or one end; None for another."""
+    """Return a line that comparisons decide: refused by its reference, or with one end.
+
+    None for other lines.
+    """
     if compared is None:
         return None
     share, ends = compared.shares[k], compared.ends[k]
@@ -654,7 +743,7 @@ def _refused(term: Term, cause: Cause, why: str, low: float | None = None, high:
 
 
 class _Compared(NamedTuple):
-    """What comparisons with the most frequent levels tell of a table of which lines are refused.
+    """Results of comparing levels with the most frequent ones, for a table with refused lines.
 
     Parameters
     ----------
@@ -674,7 +763,7 @@ def _compared(
     found: Estimates, naming: Naming, groups: Undetermined | None, causes: list[Cause | None],
     few: FewOutcomes | None, replicate: int,
 ) -> _Compared:  # fmt: skip
-    """Compares with the most frequent level of each block in place of its reference."""
+    """Compare levels with the most frequent one of each block in place of its reference."""
     assert found.moments is not None
     kept, moments = found.kept[replicate], found.moments[replicate]
     blocks = blocks_of(naming.marks, naming.blocks, naming.constant, naming.value, moments)
@@ -705,7 +794,7 @@ def _compared(
 
 
 def _of_one_outcome(groups: Undetermined | None, lines: int, blocks: int) -> tuple[BoolArray, BoolArray]:
-    """The levels, and the references of blocks, whose rows may all have one outcome."""
+    """Return the levels, and the references, whose rows may all have one outcome."""
     levels, references = np.zeros(lines, dtype=bool), np.zeros(blocks, dtype=bool)
     if groups is not None:
         own = groups.one_outcome
@@ -716,7 +805,7 @@ def _of_one_outcome(groups: Undetermined | None, lines: int, blocks: int) -> tup
 
 
 def _single_ends(known: KnownSums, lines: int, few: FewOutcomes | None) -> list[tuple[float | None, float | None]]:
-    """Both ends of every line of which exactly one is known, None for the other; two Nones for all other lines."""
+    """Return the known end of lines with exactly one, None for all other ends."""
     found = list[tuple[float | None, float | None]]()
     for low, high in known.sums(np.eye(lines), 1.0 - LEVEL, few).tolist():
         has_low, has_high = math.isfinite(low), math.isfinite(high)
@@ -728,13 +817,13 @@ def _single_ends(known: KnownSums, lines: int, few: FewOutcomes | None) -> list[
 
 
 def _refused_by_reference(block: Block, naming: Naming, pivot: int, refused: BoolArray) -> list[int]:
-    """The lines of a block, and the constants, that nothing but the reference refuses."""
+    """Return lines of a block, and constants, that only the reference refuses."""
     lines = [*block.columns.tolist(), *np.flatnonzero(naming.constant > 0.0).tolist()]
     return [k for k in lines if k == pivot or not refused[k]]
 
 
 def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None], hidden: BoolArray) -> KnownSums | None:
-    """What is known of lost lines; None if there are none."""
+    """Return the sums that are known of lost lines; None without lost lines."""
     if Cause.LOST not in causes:
         return None
     other = hidden & np.array([cause is not Cause.LOST for cause in causes])
@@ -744,7 +833,10 @@ def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None],
 
 
 def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:
-    """Which columns a refusal is about, and what to do, as the end of a sentence; empty if it needs none."""
+    """Return which columns a refusal concerns, and the remedy, as the end of a sentence.
+
+    Empty if the refusal needs none.
+    """
     names, constants = [term.text for term in naming.terms], _constants(naming)
 
     def said(relation: Relation) -> str:
@@ -759,17 +851,18 @@ def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:
 
 
 def left_undone(step: Array) -> Array:
-    """What a step s of a level's log-odds may leave undone: ``-log(1 - |s|) - |s|``, about ``s^2 / 2``.
+    """Bound the error that a step s of a level's log-odds may leave: ``-log(1 - |s|) - |s|``.
 
-    Where events are rare the odds of a level's rows are the exponential of their log-odds.  A step s < 0, from D too
-    high, is then ``-(1 - exp(-D))``.  The table's strain is a mean over all directions, and does not see one of them.
+    That is about ``s^2 / 2``.  Where events are rare the odds of a level's rows are the exponential
+    of their log-odds.  A step s < 0, from D too high, is then ``-(1 - exp(-D))``.  The strain of
+    the table is a mean over all directions, and does not see one of them.
     """
     s = np.minimum(np.abs(step), LONGEST)
     return np.asarray(-np.log1p(-s) - s)
 
 
 def _excess_by_noise(found: Estimates, judged: _Judged, M: Array, replicate: int, by_size: bool) -> Array:
-    """Noise over sampling of each line, (lines,), as far as less noise or more rows make it less.
+    """Compute noise over sampling of each line, (lines,), as far as less noise helps.
 
     Merged rows are told apart then.  What a line lacks because noise hides the size of all effects has needs of its
     own, :func:`_size_needs`.
@@ -783,7 +876,7 @@ def _excess_by_noise(found: Estimates, judged: _Judged, M: Array, replicate: int
 
 
 def _size_needs(found: Estimates, replicate: int) -> SizeNeeds:
-    """What a table needs of which noise hides how strong its effects are."""
+    """Return what would suffice where noise hides the size of all effects together."""
     assert found.own_room is not None and found.sampling_room is not None
     return size_needs(float(found.own_room[replicate]), float(found.sampling_room[replicate]), ROOM)
 
@@ -819,7 +912,9 @@ def _needs(
 
 
 def _least_factor(found: Estimates, M: Array, excess: Array, replicate: int) -> tuple[float | None, bool]:
-    """By how much less noise would print these lines, None if no factor would; and whether noise hides an eigenvalue.
+    """Find the least factor on noise that prints these lines.
+
+    Returns None if none does, and whether noise hides an eigenvalue.
 
     Then a still smaller one may be there, and more may be needed.
     """
@@ -845,7 +940,7 @@ def _needs_of_table(
     replicate: int,
     delta: float | None,
 ) -> dict[str, float] | None:
-    """:func:`_needs` of the lines that noise refuses or that are printed."""
+    """Return what would suffice (:func:`_needs`) for lines that noise refuses, or printed."""
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
     of_size = _size_needs(found, replicate) if Cause.SIZE_HIDDEN in causes else None
     excess = _excess_by_noise(found, judged, M, replicate, of_size is not None)
@@ -853,7 +948,7 @@ def _needs_of_table(
 
 
 def _remedy(needs: dict[str, float] | None) -> str:
-    """What would do, as the end of a sentence."""
+    """Return the epsilon or rows that would suffice, as the end of a sentence."""
     if needs is None:
         return ""
     if not needs:
@@ -862,6 +957,6 @@ def _remedy(needs: dict[str, float] | None) -> str:
 
 
 def rounded_up(x: float) -> float:
-    """A positive number, rounded up to two digits."""
+    """Round a positive number up to two digits."""
     unit = 10.0 ** (math.floor(math.log10(x)) - 1)
     return math.ceil(x / unit * (1.0 - 1e-12)) * unit if x < 1e12 else x

@@ -65,7 +65,7 @@ class Directions(NamedTuple):
 
     @property
     def any_lost(self) -> BoolArray:
-        """Whether a replicate has a lost direction, (R,)."""
+        """Replicates that have a lost direction, (R,)."""
         return np.asarray(self.lost.any(axis=1))
 
     @property
@@ -83,7 +83,7 @@ class Directions(NamedTuple):
         return np.where(self.any_lost[:, None, None], kept, np.eye(d))
 
     def parted(self, shift: Array) -> tuple[Array, Array]:
-        """A shift of coefficients as one inside the space across lost directions, and the rest along q, in the frame.
+        """Split a shift of coefficients across and along lost directions, both in the frame.
 
         What is taken out goes along q, so that scores stay: a part orthogonal to the space is not quite along q.
         """
@@ -95,21 +95,21 @@ class Directions(NamedTuple):
         return np.asarray(inside - rest), np.asarray(rest)
 
     def without(self, step: Array) -> Array:
-        """A step by :meth:`restricted` H without what it has beside its space, (R, d)."""
+        """Remove from a step by :meth:`restricted` H what lies outside its space, (R, d)."""
         if not self.lost.any():
             return step
         inside = self.frame.A @ self.across @ self.frame.back @ step[:, :, None]
         return np.where(self.any_lost[:, None], inside[:, :, 0], step)
 
     def level(self, shift: Array) -> Array:
-        """A shift between two points without its part along lost directions, which moves no row's score, (R, d)."""
+        """Remove from a shift its part along lost directions, which moves no score, (R, d)."""
         if not self.lost.any():
             return shift
         inside, _ = self.parted(shift)
         return np.where(self.any_lost[:, None], np.einsum("rij,rj->ri", self.frame.A, inside), shift)
 
     def unknown(self, shift: Array) -> Array:
-        """Variance, on an entry of a gradient, of what noise in H adds along the lost part of a shift, (R,)."""
+        """Variance on a gradient's entry from noise in H along the lost part of a shift, (R,)."""
         if not self.lost.any():
             return np.zeros(len(shift))
         _, rest = self.parted(shift)
@@ -118,14 +118,17 @@ class Directions(NamedTuple):
         return np.asarray(0.5 * self.noise**2 * np.sum(rest**2, axis=1) / mean * self.any_lost)
 
     def restricted(self, H: Array) -> Array:
-        """H in the space without lost directions, which get its mean eigenvalue there, (R, d, d)."""
+        """Restrict H to the space without lost directions, (R, d, d).
+
+        These get its mean eigenvalue there.
+        """
         across = self.across
         own = across @ H @ across
         rest = np.einsum("rii->r", own) / np.maximum(np.einsum("rii->r", across), 1.0)
         return np.asarray(own + rest[:, None, None] * (np.eye(H.shape[-1]) - across))
 
     def of(self, replicate: int) -> Directions:
-        """Of one replicate, which keeps the first axis."""
+        """Return one replicate, with a first axis of length 1."""
         one = slice(replicate, replicate + 1)
         return Directions(
             frame=Frame(self.frame.A[one], self.frame.back[one]), values=self.values[one], vectors=self.vectors[one],
@@ -135,7 +138,7 @@ class Directions(NamedTuple):
 
 
 def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: Array) -> Directions:
-    """Eigenvectors of H with the lost and the hidden ones among them.
+    """Compute the eigenvectors of H, and classify those that are lost or hidden.
 
     Parameters
     ----------
@@ -144,11 +147,16 @@ def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: 
     H : array (R, d, d)
         Symmetric, with 0 along a lost direction but for noise.
     noise : array (R,)
-        Deviation of the noise on an entry of H.
+        Standard deviation of the noise on an entry of H.
     variances : array (R, d)
         Of each column, at least; see :func:`variances_of`.
     moments : array (R,)
-        The mean second moment of rows in the frame, in a direction that is seen: H is about in proportion.
+        The mean second moment of rows in the frame, in a direction that is seen: H is about in
+        proportion.
+
+    Returns
+    -------
+    Directions
     """
     values, vectors = np.linalg.eigh(H)
     d = H.shape[-1]
@@ -169,9 +177,24 @@ def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: 
 
 
 def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Array) -> Directions:
-    """The same before any Hessian is known, by what second moments did not show of the frame.
+    """Classify directions before any Hessian is known, by what second moments hide of the frame.
 
-    What they did not show was raised to the norm of their noise, ``sqrt(2 d)`` deviations: that is 1 in `unseen`.
+    What they hide was raised to the norm of their noise, ``sqrt(2 d)`` deviations: that is 1 in
+    `unseen`.
+
+    Parameters
+    ----------
+    frame : Frame
+    unseen : array (R, d, d)
+        Part of the identity that noise hides in the frame.
+    variances : array (R, d)
+        As for :func:`directions`.
+    moments : array (R,)
+        As for :func:`directions`.
+
+    Returns
+    -------
+    Directions
     """
     d = unseen.shape[-1]
     noise = np.where(unseen.any(axis=(1, 2)), 1.0 / math.sqrt(2.0 * d), 0.0)
@@ -179,7 +202,7 @@ def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Ar
 
 
 def variances_of(S: Array, constant: Array) -> Array:
-    """Variances of columns by their second moments, with those that are next to 0 raised, (R, d).
+    """Compute variances of columns from second moments, with tiny ones raised, (R, d).
 
     Parameters
     ----------
@@ -224,10 +247,11 @@ class LostLines(NamedTuple):
 
 
 def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
-    """The lines that turn into lost directions.
+    """Find the lines of a table that depend on lost directions.
 
-    A line that does not is the same wherever the model stands along them.  A direction is known but for its noise: a
-    line is lost if it turns by more than that, and it is unclear if that is more than `UNCLEAR`.
+    A line that does not is the same wherever the model stands along them.  A direction is known but
+    for its noise: a line is lost if it turns by more than that, and it is unclear if that is more
+    than `UNCLEAR`.
 
     Parameters
     ----------
@@ -237,6 +261,10 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
         From coefficients of columns to those of the lines.
     constants : bool array (lines,)
         The lines that are constants.
+
+    Returns
+    -------
+    LostLines
     """
     lost, size, values = found.lost[0], found.size[0], found.values[0]
     scale = np.maximum(np.abs(M).max(axis=1), 1e-300)  # units may be as large or small as one likes
@@ -263,9 +291,22 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
 
 
 def turns_into(directions: Array, weights: Array, *, noiseless: bool) -> BoolArray:
-    """Whether sums of lines with these weights, (n, lines), turn into lost directions (k, lines): (n,).
+    """Return which weighted sums of lines depend on lost directions.
 
     The others are the same wherever the model stands along these.
+
+    Parameters
+    ----------
+    directions : array (k, lines)
+        Lost directions.
+    weights : array (n, lines)
+        One sum a row.
+    noiseless : bool
+        Whether the directions are known without noise: then only rounding is allowed for.
+
+    Returns
+    -------
+    bool array (n,)
     """
     turn = np.abs(weights @ directions.T)
     parts = np.abs(weights) @ np.abs(directions.T)
@@ -273,7 +314,7 @@ def turns_into(directions: Array, weights: Array, *, noiseless: bool) -> BoolArr
 
 
 def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) -> tuple[Relation, ...]:
-    """The one direction that noise hides, if it can be named."""
+    """Return the one direction that noise hides, if it can be named."""
     hidden, values, share = found.hidden[0], found.values[0], found.share[0]
     if hidden.sum() != 1:
         return ()
@@ -290,7 +331,9 @@ def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) 
 
 
 def _together(turn: Array, turned: BoolArray, constants: BoolArray) -> list[tuple[int, ...]]:
-    """Lines that turn into the same directions: the projection on all directions has blocks of such lines.
+    """Group lines that turn into the same directions.
+
+    The projection on all directions has blocks of such lines.
 
     Constants belong to all groups with which they turn; they are no reason for two groups to be one.
     """
@@ -317,15 +360,21 @@ def _together(turn: Array, turned: BoolArray, constants: BoolArray) -> list[tupl
 
 
 def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, sites: bool) -> str:
-    """What the columns of a relation have in common, in a clause.
+    """Describe what the columns of a relation have in common, as a clause.
 
     Parameters
     ----------
+    relation : Relation
     names : sequence of str
-        Of all lines.
+        Names of all lines.
     constants : bool array (lines,)
+        The lines that are constants.
     sites : bool
         Whether sites have constants of their own.
+
+    Returns
+    -------
+    str
     """
     own = [k for k in relation.lines if not constants[k]]
     called = _listed([names[k] for k in own])
@@ -346,7 +395,7 @@ def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, 
 
 
 def remedy(relation: Relation, constants: BoolArray) -> str:
-    """What to do about it, in a clause."""
+    """Describe how to resolve a relation, as a clause."""
     own = sum(not constants[k] for k in relation.lines)
     leave = "leave it out"
     if own > 1:

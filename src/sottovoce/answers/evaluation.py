@@ -43,25 +43,28 @@ LOSS = Weighted(Logistic())
 
 
 class Level(NamedTuple):
-    """A declared level of a column, and the encoded feature that marks it: None for the reference."""
+    """A declared level of a column, and the feature that marks it; None for the reference."""
 
     name: str
     feature: int | None
 
 
 def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
-    """Held-out rows from each site's encoded columns and labels -1, 1, or 0 for none; a constant is appended."""
+    """Construct held-out rows from each site's encoded columns and labels.
+
+    Labels are -1, 1, or 0 for none; a constant is appended.
+    """
     return Rows.of_any_norm([(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts])
 
 
 def groups_of(levels: Sequence[Level], d: int) -> Array | None:
-    """Masks of the levels, (g, d)."""
+    """Return masks of the marked levels, (g, d); None without any."""
     marked = [level.feature for level in levels if level.feature is not None]
     return np.eye(d)[marked] if marked else None
 
 
 def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
-    """The levels of column `by` in rows that the schema encodes; InvalidInput if it declares none."""
+    """Return the levels of column `by` in encoded rows; InvalidInput if it declares none."""
     if by is None:
         return ()
     first = 0
@@ -77,7 +80,7 @@ def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
 
 
 def check_threshold(threshold: float) -> None:
-    """Refuse a threshold outside (0, 1) by InvalidInput."""
+    """Check that a threshold is inside (0, 1); InvalidInput."""
     if not 0.0 < threshold < 1.0:
         raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
 
@@ -106,13 +109,16 @@ class Held:
         check_threshold(self.threshold)
 
     def check_whole(self) -> None:
-        """Refuse subgroups and thresholds, which only an evaluation of two classes has, by InvalidInput."""
+        """Check that no subgroups or threshold are asked for other labels than two classes.
+
+        InvalidInput if so.
+        """
         for name, value, default in (("by", self.by, Held.by), ("threshold", self.threshold, Held.threshold)):
             if value != default:
                 raise InvalidInput(name, value, "is for labels of two classes", "leave it out")
 
     def config(self, run: RunConfig, method: Recipe) -> RunConfig:
-        """The evaluation's configuration, from that of the training: its own budget, and noise keyed apart."""
+        """Return the evaluation's configuration: its own budget, and noise keyed apart."""
         seed = run.seed
         if seed is not None:
             seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
@@ -132,7 +138,7 @@ class Evaluation(ReleasedEvaluation):
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     def released(self) -> dict[str, Any]:
-        """What was released, as plain data."""
+        """Return the released results as plain data."""
         return {
             **self.quality[""].to_dict(), "privacy": self.statement.to_dict(), "asked": self.asked,
             "by": {name: found.to_dict() for name, found in self.quality.items() if name},
@@ -151,7 +157,9 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Histogram(Recipe):
-    """A base rate, then scores of a public model by label, on rows of :func:`rows_of`, and two corrections of those.
+    """Noisy histogram of a public model's scores by label, with two corrections of it.
+
+    First a base rate is asked; rows are those of :func:`rows_of`.
 
     The outcome is :class:`Cells`.
 
@@ -166,6 +174,12 @@ class Histogram(Recipe):
         A probability, which lies on an edge of the cells.
     groups : array (g, d), optional
         Of :func:`groups_of`.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    All metrics are post-processing.  The judged model is public.
     """
 
     judged: bytes = field(kw_only=True)
@@ -200,6 +214,7 @@ class Histogram(Recipe):
         told = yield count(at)
         least = min(0.5, max(1.0 / told.rows, 2.0 * told.spread))
         base, cut = special.logit(np.clip(told.value[:, 0], least, 1.0 - least)), float(special.logit(self.threshold))
+        # Cells are centred near the base rate's logit, with the threshold on an edge.
         center = cut + WIDTH * np.rint((base - cut) / WIDTH)
         at = np.hstack([at[:, :-1], -center[:, None]])
         told = yield scores(at)
@@ -211,6 +226,7 @@ class Histogram(Recipe):
             [recalibration.start(block, float(middle), ahead) for block in own]
             for own, middle in zip(blocks, center, strict=True)
         ]
+        # Two steps of Newton's method on the score equations, each by corrections at its point.
         first = yield from self._correct(at, blocks, points)
         points = [
             [recalibration.again(block, answer) for block, answer in zip(*pair, strict=True)]
@@ -246,7 +262,7 @@ def _last(at: Array) -> Array:
 
 
 def check_rows(prepared: Prepared) -> None:
-    """Refuse, by InvalidInput, held-out rows that are too few for an AUC even if classes are equally frequent."""
+    """Check that held-out rows suffice for an AUC with balanced classes; InvalidInput."""
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Histogram)
     n, groups = float(facts.n.sum()), method.listed.widths(facts)[1] // (2 * CELLS)
@@ -257,9 +273,21 @@ def check_rows(prepared: Prepared) -> None:
 
 
 def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()) -> list[dict[str, Quality]]:
-    """The quality of each replicate's model by level, and under ``""`` overall.
+    """Estimate the quality of each replicate's model, overall and by subgroup.
 
-    `cells` are the outcome of :class:`Histogram` with this threshold and with the masks of these levels.
+    Parameters
+    ----------
+    cells : Cells
+        Outcome of :class:`Histogram` with this threshold and with the masks of these levels.
+    threshold : float
+        Probability, in (0, 1), from which on a row is called positive.
+    levels : sequence of Level
+        The subgroups.
+
+    Returns
+    -------
+    list of dict of str to Quality
+        For each replicate, by level's name; overall under ``""``.
     """
     n, sigma = cells.rows, cells.rows * cells.spread
     out = []
@@ -284,9 +312,21 @@ def _quality(block: Block, answers: list[Corrected], middle: float, threshold: f
 
 
 def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
-    """Metrics without noise of log-odds (n,) and labels -1, 1, or 0 for rows to leave out: for the rows' holder.
+    """Compute metrics without noise, for the data owner only.
 
-    Without a labelled row there is no metric, and with rows of one class alone there is no area under the curve.
+    Parameters
+    ----------
+    scores : array (n,)
+        Log-odds.
+    y : array (n,)
+        Labels -1 and 1, or 0 for rows to leave out.
+    threshold : float
+        Probability from which on a row is called positive.
+
+    Returns
+    -------
+    dict of str to float
+        ``rows`` alone without a labelled row; ``auc`` only if there are rows of both classes.
     """
     s, label = scores[y != 0], y[y != 0] > 0
     if not len(s):

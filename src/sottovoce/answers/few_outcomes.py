@@ -38,18 +38,23 @@ _HALVINGS = 30
 
 
 def least_mean(count: float, noise: float, printed: float, alpha: float) -> float:
-    """The end of an interval towards fewer, of a number that was counted and printed; 0 if it has no such end.
+    """Compute the lower end of an interval for the mean of a number that was counted and printed.
 
     Parameters
     ----------
     count : float
         The released number.
     noise : float
-        Deviation of the normal noise in it.
+        Standard deviation of the normal noise in it.
     printed : float
         The least number that is printed with two ends.
     alpha : float
         Twice the probability of a mean below the end.
+
+    Returns
+    -------
+    float
+        0 if there is no such end.
     """
     low, high = 0.0, count
     for _ in range(_HALVINGS):
@@ -83,7 +88,10 @@ class FewOutcomes(NamedTuple):
     rows: Array
 
     def farther(self, weights: Array, alpha: float) -> Array:
-        """What the squares of intervals' lengths to both sides gain, for sums of lines, (n, lines): (n, 2)."""
+        """Return what the squared lengths of intervals gain on either side, (n, 2).
+
+        `weights` (n, lines) are those of the sums.
+        """
         gained = np.zeros((len(weights), 2))
         factors = weights @ self.directions.T
         for k in np.flatnonzero(np.any(np.abs(factors) > _NONE, axis=0)):
@@ -94,7 +102,7 @@ class FewOutcomes(NamedTuple):
         return gained
 
     def _of_group(self, k: int, alpha: float) -> float:
-        """The same of a group's own log-odds, towards fewer of the rarer outcome."""
+        """Return the gain for a group's own log-odds, towards fewer of the rarer outcome."""
         count, noise = float(self.rarer[k]), float(self.noise[k])
         least = least_mean(count, noise, float(self.printed[k]), alpha)
         if least <= 0.0:
@@ -109,7 +117,7 @@ class FewOutcomes(NamedTuple):
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any], lines: int) -> FewOutcomes:
-        """What :meth:`to_plain` told of a table of so many lines."""
+        """Construct from plain data of :meth:`to_plain`, for a table with this number of lines."""
         found = {name: np.array(plain[name], dtype=float) for name in cls._fields}
         return cls(**(found | {"directions": found["directions"].reshape(-1, lines)}))
 
@@ -117,14 +125,32 @@ class FewOutcomes(NamedTuple):
 def ends_of(
     middle: Array, variance: Array, weights: Array, alpha: float, few: FewOutcomes | None
 ) -> tuple[Array, Array]:
-    """Both ends, (n,) each, of intervals about sums of lines with these weights, (n, lines)."""
+    """Compute both ends of intervals about weighted sums of lines.
+
+    Parameters
+    ----------
+    middle : array (n,)
+        Estimates of the sums.
+    variance : array (n,)
+        Their variances.
+    weights : array (n, lines)
+        Weights of the lines in each sum.
+    alpha : float
+        One minus the confidence level, in (0, 1).
+    few : FewOutcomes or None
+        Groups towards whose fewer outcomes intervals reach farther.
+
+    Returns
+    -------
+    low, high : array (n,)
+    """
     squares = normal.quantile(alpha / 2.0) ** 2 * np.maximum(variance, 0.0)
     gained = np.zeros((len(weights), 2)) if few is None else few.farther(weights, alpha)
     return middle - np.sqrt(squares + gained[:, 0]), middle + np.sqrt(squares + gained[:, 1])
 
 
 def few_outcomes(found: Undetermined, into_lines: Array) -> FewOutcomes:
-    """Those of the groups that are not hidden, in the lines (lines, d) of a table."""
+    """Select the groups that have few of the rarer outcome, in the lines (lines, d) of a table."""
     few = found.groups.whole & ~found.none & (found.rarer > 0.0)
     for k in np.flatnonzero(few):
         few[k] = _relative_error(float(found.rarer[k]), float(found.noise[k])) > _FEW
@@ -135,5 +161,5 @@ def few_outcomes(found: Undetermined, into_lines: Array) -> FewOutcomes:
 
 
 def _relative_error(count: float, noise: float) -> float:
-    """Of a count and of the noise in it, together."""
+    """Relative error of a count, by sampling and noise together."""
     return math.sqrt(1.0 / count + (noise / count) ** 2)

@@ -33,25 +33,37 @@ from .terms import CONSTANT, Naming, naming_of
 
 
 def site_constants(names: Sequence[Any], *, at_random: bool, asked: bool | None = None) -> tuple[str, ...]:
-    """Names of the sites that get a constant of their own; none if all rows share one.
+    """Return the names of the sites that get a constant of their own; none if all rows share one.
 
     Parameters
     ----------
     names : sequence
-        What the sites are called.
+        Names of all sites.
     at_random : bool
-        Whether rows were dealt at random: such sites differ by nothing but chance.
+        Whether rows were partitioned at random: such sites differ by nothing but chance.
     asked : bool, optional
-        What the user wants; None for a constant at every site unless rows were dealt at random.
+        What the user asks for; None for a constant at every site unless rows were partitioned at
+        random.
+
+    Returns
+    -------
+    tuple of str
+        Canonical names; empty for a single site.
     """
     wanted = not at_random if asked is None else asked
     return tuple(identity(text_of(name)) for name in names) if wanted and len(names) > 1 else ()
 
 
 def check_products(sites: int, columns: int) -> None:
-    """Refuse, by InvalidInput, constants of so many sites that one process cannot hold the products of all of them.
+    """Check that the products of columns of all sites fit into half of the memory.
 
-    The products of d columns, d (d + 1) / 2 numbers, are asked of every site; a constant is a column.
+    The products of d columns, d (d + 1) / 2 numbers, are asked of every site, and each site's
+    constant is a column.
+
+    Raises
+    ------
+    InvalidInput
+        If they do not.
     """
     d = columns + sites
     size = 8.0 * sites * d * (d + 1) / 2.0
@@ -82,14 +94,46 @@ class Layout:
         cls, schema: Schema | None, columns: Sequence[str], data_norm: float, sizes: Sequence[int],
         constants: Sequence[str], site: str | None = None,
     ) -> Layout:  # fmt: skip
-        """The encoding of a schema, or of numbers by the names of their `columns`; `constants` name sites with one."""
+        """Derive the encoding of a schema, or of numbers without one, for rows at these sites.
+
+        Parameters
+        ----------
+        schema : Schema or None
+        columns : sequence of str
+            Names of the numbers' columns; used without a schema only.
+        data_norm : float
+            Norm that most rows of numbers do not exceed; used without a schema only.
+        sizes : sequence of int (sites,)
+            Rows of every site.
+        constants : sequence of str
+            Names of the sites with constants of their own; empty for one constant.
+        site : str, optional
+            The column that says a row's site.
+
+        Returns
+        -------
+        Layout
+        """
         naming = naming_of(schema, columns, data_norm, constants)
         return cls(naming, np.array(sizes, dtype=float), site)
 
     def saved(self, model: Array, schema: Schema | None, record: dict[str, Any] | None = None) -> SavedModel:
-        """A model in this encoding; a row of no known site gets the constants' average by the sites' shares of rows.
+        """Return a model in this encoding, ready to be saved.
 
-        `schema` is that of the saved model: with the label that its answers have.
+        A row of no known site gets the average of the sites' constants, weighted by their rows.
+
+        Parameters
+        ----------
+        model : array (d,)
+            In encoded columns.
+        schema : Schema or None
+            That of the saved model, with the label that its answers have.
+        record : dict, optional
+            The run's report as plain data.
+
+        Returns
+        -------
+        SavedModel
         """
         own = bool(self.naming.sites)
         shares = self.sizes / self.sizes.sum() if own else np.ones(1)
@@ -97,7 +141,7 @@ class Layout:
 
 
 class Found(NamedTuple):
-    """What a recipe found, from its first replicate: everything that is shown of it comes from here."""
+    """Model and coefficients of a recipe's first replicate: all results are shown from here."""
 
     model: Array  # for predictions, in encoded columns
     table: Coefficients | None  # with intervals, if the recipe has them
@@ -106,28 +150,31 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Fit(ABC):
-    """What is asked of rows in a layout, and how its outcome is read."""
+    """A statistical model for rows in a layout: recipe, loss, and how to read the outcome."""
 
     layout: Layout
 
     @property
     @abstractmethod
     def recipe(self) -> Recipe:
-        """The releases."""
+        """The recipe that is run: the list of its releases."""
 
     @property
     @abstractmethod
     def plain_loss(self) -> Loss:
-        """The loss of rows of norm 1 at most."""
+        """The loss for rows of norm at most 1."""
 
     @property
     def loss(self) -> Loss:
-        """The loss of the rows, which weighs long ones down."""
+        """The loss for these rows: weighted down for rows longer than 1, if there may be such."""
         return Weighted(self.plain_loss) if self.layout.naming.long else self.plain_loss
 
     @abstractmethod
     def read(self, outcome: Any, delta: float | None) -> Found:
-        """The first replicate's coefficients and model; with a `delta` refusals name the epsilon that would do."""
+        """Read the first replicate's model and coefficients from the recipe's outcome.
+
+        With a `delta`, refusals name the epsilon that would suffice.
+        """
 
 
 @dataclass(frozen=True)
@@ -176,7 +223,21 @@ class Numbers(Fit):
         return HuberResidual(1.0)
 
     def rows(self, tables: Sequence[Any], targets: Sequence[Array], weights: Sequence[Array] | None = None) -> Rows:
-        """Rows of the sites from their tables and targets in [-1, 1], NaN for none."""
+        """Encode the rows of all sites.
+
+        Parameters
+        ----------
+        tables : sequence
+            Raw columns of each site, or arrays (n_i, columns) without a schema.
+        targets : sequence of arrays (n_i,)
+            In [-1, 1], NaN for rows without a target: they count as zero rows.
+        weights : sequence of arrays (n_i,), optional
+            Row weights; None for equal ones.
+
+        Returns
+        -------
+        Rows
+        """
         known = [self.task.known(y).astype(float) for y in targets]
         rows = self.layout.naming.rows(list(zip(tables, known, strict=True)))
         if weights is not None:

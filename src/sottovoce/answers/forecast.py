@@ -54,7 +54,7 @@ NEVER = MERGES | {Cause.SEPARATION.value, Cause.UNFINISHED.value}
 
 
 class Made(NamedTuple):
-    """A made-up table."""
+    """A synthetic table."""
 
     rows: Rows
     errors: Array  # standard errors of the lines without privacy, times the root of the number of rows  (lines,)
@@ -62,7 +62,7 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked(ABC):
-    """What is asked of made-up tables.
+    """A statistical model whose tables are forecast on synthetic rows.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Asked(ABC):
     @property
     @abstractmethod
     def fit(self) -> fits.Fit:
-        """What is asked of real tables."""
+        """The fit whose tables are forecast."""
 
     @property
     def layout(self) -> fits.Layout:
@@ -95,15 +95,35 @@ class Asked(ABC):
     @property
     @abstractmethod
     def assumes(self) -> str:
-        """What is expected of labels, in words."""
+        """What is assumed of labels, as a clause."""
 
     @abstractmethod
     def made(self, rng: np.random.Generator, habits: Habits) -> Made:
-        """A made-up table."""
+        """Draw a synthetic table."""
 
     @abstractmethod
     def tables(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> list[Coefficients]:
-        """Tables of coefficients of n rows like those of a made-up table, one a draw of the noise."""
+        """Simulate tables of coefficients for n rows like those of a synthetic table.
+
+        Parameters
+        ----------
+        made : Made
+            Synthetic rows.
+        n : float
+            Number of rows to simulate.
+        mu : float
+            Sensitivity over sigma of the whole plan.
+        relation : {"replace-one", "zero-out"}
+            Neighbouring relation.
+        draws : int
+            Number of draws of the noise.
+        seed : int
+
+        Returns
+        -------
+        list of Coefficients
+            One for each draw.
+        """
 
     def _found(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> Any:
         facts = facts_of(self.loss, self.naming.d, n, relation)
@@ -155,7 +175,10 @@ class LogOdds(Asked):
 
 @dataclass(frozen=True)
 class Means(Asked):
-    """Least squares of a bounded number, whose residuals have a deviation of `residuals` widths of its bounds."""
+    """Least squares of a bounded number.
+
+    Residuals have a standard deviation of `residuals` widths of the bounds.
+    """
 
     task: BoundedNumber
     residuals: float = Assumed().residuals
@@ -191,18 +214,21 @@ class Means(Asked):
 
 
 def complete(found: Coefficients) -> bool:
-    """Whether every coefficient is printed that can be; more rows tell apart what is merged."""
+    """Return whether every coefficient is printed that can ever be.
+
+    Levels that were merged count as missing, as more rows tell them apart.
+    """
     return all(line.refused is None or line.cause in NEVER - MERGES for line in found.lines)
 
 
 def half(found: Coefficients) -> bool:
-    """Whether half of the coefficients are printed, of those that can be."""
+    """Return whether at least half of the coefficients are printed, of those that can ever be."""
     shown = [line.refused is None for line in found.lines if line.refused is None or line.cause not in NEVER]
     return bool(shown) and float(np.mean(shown)) >= 0.5
 
 
 class RowsNeeded(NamedTuple):
-    """Rows from which on half of the coefficients are printed, and every one that can be: of the middle table."""
+    """Rows from which on the median table prints half of its coefficients, and all."""
 
     half: float
     complete: float
@@ -210,7 +236,7 @@ class RowsNeeded(NamedTuple):
 
 
 class LineAhead(NamedTuple):
-    """What to expect of one line of a table."""
+    """Forecast of one line of a table."""
 
     term: Term
     standard_error: float | None  # at the median of the draws that print it; None if hardly any does
@@ -227,7 +253,7 @@ class LineAhead(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """What is asked, at which price.
+    """A forecast's statistical model and its noise.
 
     Parameters
     ----------
@@ -246,31 +272,60 @@ class Study:
         cls, asked: Asked, mu: float, *, sites: int = 1, summed: bool = True, colluders: int = 1,
         relation: str = "replace-one",
     ) -> Study:  # fmt: skip
-        """Of sites: noise of local answers adds up over them; that of sums is ``sites / (sites - colluders)`` as much.
+        """Construct a study of several sites, as one curator with the noise of them all.
+
+        The noise of local answers adds up over sites; that of secure sums is ``sites / (sites -
+        colluders)`` times that of a single curator.
 
         Parameters
         ----------
+        asked : Asked
         mu : float
-            Shift over sigma of the whole plan, of a row at its site.
-        sites, summed, colluders
-            How many sites there are, whether only sums over them are opened, and how many of them may collude.
+            Sensitivity over sigma of the whole plan, of a row at its site.
+        sites : int
+            Number of sites.
+        summed : bool
+            Whether only sums over sites are opened.
+        colluders : int
+            Number of sites that may collude.
+        relation : {"replace-one", "zero-out"}
+            Neighbouring relation.
+
+        Returns
+        -------
+        Study
         """
         loss = sites / (sites - colluders) if summed and sites > colluders else float(sites)
         return cls(asked, mu / math.sqrt(loss), relation)
 
     def worlds(self, habits: Habits, count: int) -> list[Made]:
-        """Made-up tables: always the same of an encoding."""
+        """Draw synthetic tables; they are always the same for one encoding."""
         return [self.asked.made(np.random.default_rng([number, 41]), habits) for number in range(count)]
 
     def tables(self, worlds: Sequence[Made], n: float, draws: int) -> list[list[Coefficients]]:
-        """Tables of coefficients of n rows, of every world one a draw."""
+        """Simulate tables of coefficients of n rows.
+
+        Parameters
+        ----------
+        worlds : sequence of Made
+            Synthetic tables.
+        n : float
+            Number of rows.
+        draws : int
+            Draws of the noise for each synthetic table.
+
+        Returns
+        -------
+        list of list of Coefficients
+            For each synthetic table, one for each draw.
+        """
         return [
             self.asked.tables(made, n, self.mu, self.relation, draws, number * draws)
             for number, made in enumerate(worlds)
         ]
 
     def rows_needed(self, habits: Habits, count: int) -> RowsNeeded:
-        """From how many rows on so many made-up tables print half of the coefficients, and all that can be printed."""
+        """Estimate from how many rows on `count` synthetic tables print half of their lines, and all."""
         worlds = self.worlds(habits, count)
         found = np.array([self._rows_of(made, number) for number, made in enumerate(worlds)])
         low, middle, high = np.exp(np.quantile(found, (FOUR_IN_FIVE[0], 0.5, FOUR_IN_FIVE[1]), axis=0))
@@ -292,7 +347,7 @@ class Study:
         return sought(half), sought(complete)
 
     def lines(self, n: float, habits: Habits) -> list[LineAhead]:
-        """Standard errors to expect of n rows, of every line."""
+        """Estimate the standard error of every line for n rows."""
         worlds = self.worlds(habits, DECLARED_WORLDS)
         drawn = [one for tables in self.tables(worlds, n, MORE_DRAWS) for one in tables]
         alone = np.median([made.errors for made in worlds], axis=0) / math.sqrt(n)
@@ -306,7 +361,7 @@ class Study:
 
 
 def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
-    """What a table of n rows will be worth, as plain data.
+    """Forecast which coefficients a table of n rows will print, and how precisely.
 
     Parameters
     ----------
@@ -314,16 +369,27 @@ def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
     n : float
         Rows of all sites.
     assumed : Assumed
-        The correlation of numbers for standard errors, and shares of levels for all that is told.
+        The correlation of numbers, in (-1, 1), for standard errors; shares of levels for
+        everything.
 
     Returns
     -------
     dict
-        ``rows_half`` and ``rows_needed``: from how many rows on half of the draws print half of the coefficients, and
-        all of them, as real tables go; ``rows_half_range``: between which numbers of rows the first lies for four in
-        five made-up tables with the habits of real ones; ``rows_even``: all of them, if columns spread over their
-        declared ranges and are unrelated; ``standard_errors``: of every line (:class:`LineAhead`), if ranges are right;
-        ``rows``: n; ``expects``: what is expected of the rows, in words.
+        Plain data:
+
+        - ``rows_half``, ``rows_needed``: numbers of rows with which half of the synthetic tables,
+          with the habits of real ones, print half of the coefficients, and all of them;
+        - ``rows_half_range``: the range of the first for four synthetic tables in five;
+        - ``rows_even``: rows for all coefficients if columns spread over their declared ranges and
+          are unrelated;
+        - ``standard_errors``: of every line (:class:`LineAhead`), if declared ranges are right;
+        - ``rows``: n;
+        - ``expects``: the assumptions, in words.
+
+    Raises
+    ------
+    InvalidInput
+        If the correlation is not inside (-1, 1).
     """
     correlation, schema = assumed.correlation, study.asked.naming.schema
     if not -1.0 < correlation < 1.0:
@@ -343,7 +409,20 @@ def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
 
 
 def forecast_of(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str, Any]:
-    """The forecast of a recipe that is priced; empty without noise."""
+    """Forecast the table of a recipe whose plan is priced.
+
+    Parameters
+    ----------
+    asked : Asked
+    prepared : Prepared
+        The priced plan, with the number of sites and the trust.
+    assumed : Assumed
+
+    Returns
+    -------
+    dict
+        As :func:`forecast`; empty without noise.
+    """
     recipe, facts = prepared.algorithm, prepared.facts
     if not isinstance(recipe, Recipe) or recipe.noise is None:
         return {}
@@ -357,7 +436,7 @@ def forecast_of(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str,
 def without_sites(
     schema: Schema, config: RunConfig, sizes: Array, site_constants: bool, assumed: Assumed, life: float | None
 ) -> dict[str, Any]:
-    """The cost of an inference and its forecast, from a schema and numbers of rows alone.
+    """Price an inference and forecast its table from a schema and numbers of rows alone.
 
     Parameters
     ----------
@@ -370,14 +449,19 @@ def without_sites(
     site_constants : bool
         Whether every site has a constant of its own.
     assumed : Assumed
-        What is expected of the rows.
+        What is assumed of the rows.
     life : float or None
-        The lifetime budget of a ledger.
+        The lifetime budget of a ledger, as epsilon.
+
+    Returns
+    -------
+    dict
+        Sizes, cost and forecast as plain data.
 
     Raises
     ------
     InvalidInput
-        For labels of several classes, and options of methods.
+        For labels of several classes, and options that inference does not have.
     """
     names = [str(k) for k in range(len(sizes))] if site_constants and len(sizes) > 1 else []
     naming, task = naming_of(schema, [], 1.0, names), schema.task

@@ -22,7 +22,7 @@ _TURNS = 20  # of expectation and maximisation, for the law of these variances
 
 
 class Frame(NamedTuple):
-    """Symmetric matrices A, and the inverse of each in the columns that it keeps: zeros in the others."""
+    """Symmetric matrices A, and their inverses in the columns that they keep, else zeros."""
 
     A: Array  # (R, d, d)
     back: Array  # (R, d, d)
@@ -45,9 +45,23 @@ class Sight(NamedTuple):
 
 
 def whitening(S: Array, spread: float, kept: BoolArray) -> Sight:
-    """Frames in which the second moments S are the identity, but for what noise of deviation `spread` hides.
+    """Compute frames in which second moments are the identity, as far as noise lets see.
 
-    Eigenvalues are raised to the noise's norm, about ``spread sqrt(2 d)``: no direction is stretched for its noise.
+    Eigenvalues are raised to the noise's norm, about ``spread sqrt(2 d)``: no direction is
+    stretched for its noise.
+
+    Parameters
+    ----------
+    S : array (R, d, d)
+        Released second moments.
+    spread : float
+        Standard deviation of the noise on an entry of S.
+    kept : bool array (R, d)
+        Columns that take part.
+
+    Returns
+    -------
+    Sight
     """
     values, vectors = np.linalg.eigh(S)
     raised = np.maximum(values, max(1e-12, spread * math.sqrt(2.0 * S.shape[-1])))
@@ -58,19 +72,38 @@ def whitening(S: Array, spread: float, kept: BoolArray) -> Sight:
 
 
 def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
-    """Refine a whitening transform with second moments M that were measured in the previous one.
+    """Refine a whitening transform with second moments that were measured in the previous one.
 
-    M is the identity where all was seen, and has errors of deviation `noise` an entry, (R,).  An eigenvector of which
-    more than half was not seen has the second moment that M tells, raised to the noise's norm; others keep theirs, or
-    have a larger one: what M lacks of it is lost to long rows, which are shortened in M.  Where M shows nothing at all,
-    what was seen only in part was noise.
+    An eigenvector of which more than half was not seen has the second moment that M tells, raised
+    to the noise's norm; others keep theirs, or have a larger one: what M lacks of it is lost to
+    long rows, which are shortened in M. Where M shows nothing at all, what was seen only in part
+    was noise.
+
+    Parameters
+    ----------
+    sight : Sight
+        The previous transform.
+    M : array (R, d, d)
+        Second moments in it: the identity where all was seen.
+    noise : array (R,)
+        Standard deviation of the noise on an entry of M.
+    kept : bool array (R, d)
+        Columns that take part.
+
+    Returns
+    -------
+    Sight
     """
     values, vectors = np.linalg.eigh(M)
     unseen = np.einsum("rji,rjk,rki->ri", vectors, sight.unseen, vectors)
     least = _EMPTY * noise[:, None]
     empty = (values <= least) & (1.0 - unseen > 3.0 * least)
+    # More than half was hidden before; or a tenth, and M shows nothing where the seen part would
+    # be six deviations at least.
     hidden = (unseen > 0.5) | ((unseen > _BARELY) & empty)
     floor = np.maximum(1e-12, noise * math.sqrt(2.0 * M.shape[-1]))[:, None]
+    # Others never get a smaller moment: rows that are shortened in M would make it so, and a
+    # direction of a few long rows would be stretched again and again.
     raised = np.maximum(values, np.where(hidden, floor, 1.0))
     left = np.where(hidden, raised - values, 0.0)
     back = sight.frame.back @ vectors
@@ -81,11 +114,24 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
 
 
 def short(cells: Array, spread: float, noise: Array) -> Array:
-    """Smallest clipping thresholds at which the clipped mass is below the noise, (R,); transforms are divided by them.
+    """Find the smallest clipping thresholds at which the clipped mass is below the noise.
 
-    `cells` is the answer of :class:`sottovoce.queries.Lengths`, (R, cells), with noise of deviation `spread` an entry,
-    and `noise` the norm of the noise in a Hessian over its eigenvalues, (R,): a share of the rows as large as it may be
-    long, at most `LONG`.  Two deviations of a share's own noise are allowed for: else a far edge is taken by chance.
+    Transforms are divided by them.  Two deviations of a share's own noise are allowed for: else a
+    far edge is taken by chance.
+
+    Parameters
+    ----------
+    cells : array (R, cells)
+        The answer of :class:`sottovoce.queries.Lengths`.
+    spread : float
+        Standard deviation of the noise on an entry.
+    noise : array (R,)
+        Norm of the noise in a Hessian over its eigenvalues: a share of the rows as large as it, at
+        most `LONG`, may be clipped.
+
+    Returns
+    -------
+    array (R,)
     """
     beyond = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][:, 1:]
     doubt = 2.0 * spread * np.sqrt(np.arange(beyond.shape[1], 0, -1))
@@ -94,12 +140,28 @@ def short(cells: Array, spread: float, noise: Array) -> Array:
 
 
 def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: float) -> Array:
-    """How far the minimiser is from a point, (R, d), given a gradient there with noise of deviation s_g an entry.
+    """Estimate the step from a point to the minimiser from a noisy gradient.
 
-    H is the Hessian in the frame, with errors of deviation `noise`.  Without noise in the gradient it is Newton's step.
-    With it, it is the mean given the gradient if in the frame every direction is normal beforehand, with a variance of
-    a law that all of them tell (empirical Bayes): a direction of which noise hides the gradient hardly moves.  Without
-    noise, no step is taken in a direction that the rows do not have.
+    Without noise in the gradient it is Newton's step, and none in directions that the rows do not
+    have.  With noise it is the posterior mean given the gradient if every direction of the frame is
+    normal beforehand, with a variance of a law that all of them tell (empirical Bayes): a direction
+    of which noise hides the gradient hardly moves.
+
+    Parameters
+    ----------
+    frame : Frame
+    H : array (R, d, d)
+        Hessian in the frame.
+    noise : array (R,)
+        Standard deviation of the noise on an entry of H.
+    gradient : array (R, d)
+        At the point, in the columns.
+    s_g : float
+        Standard deviation of the noise on an entry of the gradient.
+
+    Returns
+    -------
+    array (R, d)
     """
     values, vectors = np.linalg.eigh(H)
     floor = np.maximum(_FLOOR * noise * math.sqrt(2.0 * H.shape[-1]), 1e-12)[:, None]
@@ -117,6 +179,7 @@ def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: flo
         likely = -0.5 * (np.log(seen) + z[:, None, :] ** 2 / seen)
         likely = np.exp(likely - likely.max(axis=1, keepdims=True))
         before = np.full((len(z), len(_SPREADS), 1), 1.0 / len(_SPREADS))
+        # Expectation and maximisation, for the weights of the grid of variances.
         for _ in range(_TURNS):
             after = before * likely
             after /= after.sum(axis=1, keepdims=True)
@@ -127,11 +190,11 @@ def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: flo
 
 
 def positive(S: Array) -> Array:
-    """The nearest positive semidefinite matrices."""
+    """Project on the positive semidefinite matrices."""
     values, vectors = np.linalg.eigh(S)
     return with_eigenvalues(vectors, np.maximum(values, 0.0))
 
 
 def with_eigenvalues(vectors: Array, values: Array) -> Array:
-    """The symmetric matrices, (R, d, d), with these eigenvectors, as columns, and these eigenvalues, (R, d)."""
+    """Compose symmetric matrices (R, d, d) from eigenvectors and eigenvalues (R, d)."""
     return np.asarray((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))

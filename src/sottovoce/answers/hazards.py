@@ -56,12 +56,16 @@ class Hazards(NamedTuple):
 
 
 def cell_numbers(intervals: int, cells: int) -> int:
-    """How many cells a life table has: events, censored people inside, censored at an interval's end, never at risk."""
+    """Return the number of cells of a life table.
+
+    They hold events, people censored inside, people censored at an interval's end, and people who
+    were never at risk.
+    """
     return 2 * intervals * cells + intervals + 1
 
 
 class LifeTable:
-    """Shares of people who leave by cell, of `intervals` of `cells` cells each, and what follows from them.
+    """Life table: shares of people who leave, by cell, and what follows from them.
 
     Parameters
     ----------
@@ -88,7 +92,7 @@ class LifeTable:
         return np.asarray((later + whole)[..., None] - before)
 
     def exposed(self) -> tuple[Array, Array]:
-        """Events, and people by the part of the interval that they were seen without the event, each (..., m)."""
+        """Return events and exposure of each interval, as shares of people, each (..., m)."""
         events = self.events.sum(axis=-1)
         seen = (np.arange(self.cells) + 0.5) / self.cells
         entered = self.at_risk[..., 0]
@@ -110,7 +114,7 @@ class LifeTable:
         return np.asarray(np.clip(found, least, 1.0 - _LEAST))
 
     def kaplan_meier(self) -> Array:
-        """Probabilities of the event in each interval, for those who reach it, by Kaplan and Meier, (..., m).
+        """Kaplan-Meier probabilities of the event in each interval, given survival, (..., m).
 
         Without noise cells are so fine that they hold one time, at which events come before censoring.  Those with
         noise are coarse, and people censored inside are at risk for half of theirs.
@@ -128,7 +132,7 @@ class LifeTable:
 
 
 class Seen(NamedTuple):
-    """Answers at a point, of R replicates, and the standard deviations of the noise on their entries."""
+    """Gradient and Hessian at a point, of R replicates, with their noise deviations."""
 
     at: Array  # (R, p)
     hessian: Array  # (R, p, p)
@@ -168,6 +172,12 @@ class HazardSteps(Recipe):
         Largest weight of a row.
     ridge : float
         Weight of half the slopes' squared norm beside the mean over people.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    Steps and the outcome are post-processing.
     """
 
     intervals: int = field(kw_only=True)
@@ -200,6 +210,7 @@ class HazardSteps(Recipe):
         found = yield self._exits(np.zeros((replicates, facts.d)))
         table = self._table(rows_each * found.value, rows_each * found.spread)
         w = np.zeros((replicates, facts.d))
+        # Start: each interval's own hazard, and no effect of a column.
         w[:, d : d + m] = logit(table.constant()) / self.value
         pull = np.r_[np.full(d, self.ridge), np.zeros(m)]
         bound = facts.loss.curvature_bound
@@ -231,7 +242,7 @@ class HazardSteps(Recipe):
         return LifeTable(shares, spread, self.intervals, self.cells)
 
     def _sure(self, table: LifeTable, shares: Array, spread: float) -> Array:
-        """What part of the correction is kept: its square over that and its variance by noise, to first order."""
+        """Return the kept share of the correction: its square over that plus its noise variance."""
         size = shares.shape[-1]
         moved = self._table(shares[:1] + spread * np.eye(size), spread).correction()
         own = table.correction()[:1]
@@ -247,7 +258,7 @@ class HazardSteps(Recipe):
 
 
 def newton_step(seen: Seen, value: float, d: int) -> Step:
-    """``-H^-1 g``, in directions that noise hides with a larger curvature than they seem to have.
+    """Take the step ``-H^-1 g``, with curvatures that noise hides raised to a floor.
 
     Parameters
     ----------
@@ -255,7 +266,11 @@ def newton_step(seen: Seen, value: float, d: int) -> Step:
     value : float
         Entry of a row in the constant of its interval.
     d : int
-        Slopes; the other entries are those of constants.
+        Number of slopes; the other entries are constants.
+
+    Returns
+    -------
+    Step
     """
     H, of_H, g, of_g = seen.hessian, seen.hessian_noise, seen.gradient, seen.gradient_noise
     values, vectors = np.linalg.eigh(H)
@@ -287,17 +302,24 @@ def _without_pairs(H: Array, d: int) -> Array:
 
 
 def pooled(seen: list[Seen], value: float, d: int) -> Seen:
-    """What all answers so far say of the gradient and the Hessian at the last point.
+    """Average all answers so far into one gradient and one Hessian at the last point.
 
-    An answer at another point is taken to the last one by the Hessian there, and counts by its precision: its noise,
-    and what the Hessian changes in between, about in proportion to how far log-odds have moved.  Without noise only
-    the last answers count.
+    An answer at another point is taken to the last one by the Hessian there, and counts by its
+    precision: its noise, and what the Hessian changes in between, about in proportion to how far
+    log-odds have moved.  Without noise only the last answers count.
 
     Parameters
     ----------
     seen : list of Seen
-    value, d
+        In order; the last is at the present point.
+    value : float
         As for :func:`newton_step`.
+    d : int
+        As for :func:`newton_step`.
+
+    Returns
+    -------
+    Seen
     """
     last = seen[-1]
     if not last.gradient_noise > 0.0:

@@ -29,19 +29,27 @@ _ROUNDING = 1e-9
 
 
 def hidden_groups(naming: Naming, found: Undetermined, seen: Evidence, estimate: Array, pivots: Array) -> HiddenGroups:
-    """Groups of levels, references and sites without the rarer outcome, and their counts.
+    """Collect groups of levels, references and sites without the rarer outcome, and counts.
 
-    A group is left out if it has another rarer outcome at the start than by the model.  Of each the rows are taken that
-    are in no other, as the log-odds of those may have no end: a mean margin over all rows would have none either.
+    A group is left out if its rarer outcome at the start is not that by the model.  Of each group
+    only the rows are taken that are in no other, as the log-odds of those may have no end: a mean
+    margin over all rows would have none either.
 
     Parameters
     ----------
+    naming : Naming
+    found : Undetermined
+        Of one replicate.
     seen : Evidence
         Of one replicate.
     estimate : array (d,)
         The model.
     pivots : array (lines, lines)
         The map of :func:`sottovoce.answers.references.pivots`.
+
+    Returns
+    -------
+    HiddenGroups
     """
     groups, every = found.groups, naming.constant / naming.value
     v = groups.directions
@@ -83,12 +91,12 @@ def hidden_groups(naming: Naming, found: Undetermined, seen: Evidence, estimate:
 
 
 def _deviation(v: Array, other: Array) -> float:
-    """The deviation of ``v'E other`` for noise E in second moments, of deviation 1 an entry."""
+    """Standard deviation of ``v'E other`` for unit noise E in second moments."""
     return float(np.sqrt(0.5 * (np.sum(v**2) * np.sum(other**2) + (v @ other) ** 2)))
 
 
 def _of_pivots(directions: Array, pivots: Array) -> IntArray:
-    """The pivot that each direction moves by one, if it moves no other; -1 for those that move several."""
+    """Return the pivot that each direction moves by one; -1 if it moves several."""
     moved = directions @ pivots.T
     found = np.argmax(moved, axis=1) if len(moved) else np.zeros(0, dtype=int)
     units = np.eye(len(pivots))[found]
@@ -96,7 +104,7 @@ def _of_pivots(directions: Array, pivots: Array) -> IntArray:
 
 
 def _without(of_pivots: IntArray, naming: Naming, estimate: Array, pivots: Array) -> Array:
-    """The model, in encoded columns, with these pivots at zero: levels count as the most frequent one."""
+    """Return the model with these pivots at zero: levels count as the most frequent one."""
     values = pivots @ naming.into_units @ estimate
     values[of_pivots[of_pivots >= 0]] = 0.0
     return np.asarray(np.linalg.solve(pivots @ naming.into_units, values))
@@ -124,7 +132,7 @@ def _share_of_others(v: Array, others: Array, seen: Evidence, squares: float) ->
 
 
 def _counted(groups: Groups, every: Array, seen: Evidence) -> RarerOutcome:
-    """A count that is rather too large, by the start and all points.
+    """Count the rarer outcome, rather too high, from the start and all points.
 
     A point's count is that of rows of equal chance, and unlike ones have more of the rarer outcome, by the variance of
     their chances: it is added as if it were `UNLIKE` squares of the mean, and a point counts the less the more that is.

@@ -77,22 +77,37 @@ class Judge(ABC, Generic[T, E]):
 
     @abstractmethod
     def recipe(self, model: bytes, d: int) -> Recipe:
-        """The recipe for the model with this digest, of rows with d entries."""
+        """Return the recipe that evaluates the model with this digest on rows of d entries."""
 
     @abstractmethod
     def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
-        """The rows of every site, from its part of what was scored."""
+        """Return the rows of every site, from its indices into the scored rows."""
 
     @abstractmethod
     def found(self, scored: Scored, method: Recipe, result: Result) -> E:
-        """The released evaluation, with the same numbers without noise for the rows' holder."""
+        """Read the released evaluation from the run of its recipe.
+
+        Parameters
+        ----------
+        scored : Scored
+            The held-out rows, for the same metrics without noise.
+        method : Recipe
+            As :meth:`recipe` made it.
+        result : Result
+            Its outcome and its statement.
+
+        Returns
+        -------
+        Evaluation, ClassEvaluation or NumberEvaluation
+            With ``exact``, which is without noise, for the data owner only.
+        """
 
     def margins(self, w: Array, X: Array) -> Array:
         """Margins of the classifier w on encoded rows X; a row's margin depends on no other row."""
         return products_by_row(X, self.task.vectors(w))
 
     def check(self, run: RunConfig) -> None:
-        """Refuse what cannot be asked, before anything is spent; InvalidInput."""
+        """Check that the evaluation can be asked, before anything is spent; InvalidInput."""
         columns = max((level.feature or 0 for level in self.levels), default=0) + 1
         self.held.config(run, self.recipe(b"", columns + 2))
 
@@ -100,14 +115,39 @@ class Judge(ABC, Generic[T, E]):
         self, scored: Scored, run: RunConfig, sites: int = 1, *, ledger: DurableLedger | None = None,
         run_name: str | None = None, digest: bytes | None = None, caveat: str | None = None,
     ) -> E:  # fmt: skip
-        """Deal rows to the sites by their positions, and ask.
+        """Divide the held-out rows among the sites by their positions, and run the evaluation.
 
         Parameters
         ----------
+        scored : Scored
+            Held-out rows with a public model's margins.
         run : RunConfig
             Relation, delta, trust and seed; noise is keyed apart from that of the training.
-        ledger, run_name, digest, caveat : optional
-            See :func:`sottovoce.runs.simulate.simulate`.
+        sites : int
+            Number of sites.
+        ledger : DurableLedger, optional
+            Ledger on disk of the held-out rows.
+        run_name : str, optional
+            Name of the run in that ledger.
+        digest : bytes, optional
+            Digest of the rows that the ledger belongs to; None for that of the scored rows.
+        caveat : str, optional
+            What epsilon does not cover, for the statement.
+
+        Returns
+        -------
+        Evaluation, ClassEvaluation or NumberEvaluation
+
+        Raises
+        ------
+        InvalidInput
+            If the evaluation does not fit the run; nothing has been spent.
+
+        Guarantee
+        ---------
+        Held-out rows enter the released metrics only through the releases of the recipe, each
+        priced by the event of its query; relation, unit, epsilon and delta are those of the
+        evaluation's statement.  The model is public, and no part of what is protected.
         """
         rows = self.rows(scored, np.array_split(np.arange(len(scored.y)), sites))
         method = self.recipe(scored.model, rows.d)
@@ -170,7 +210,26 @@ class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
 
 
 def judge_of(task: Task, held: Held, schema: Schema | None) -> Judge[Any, Any]:
-    """The judge of a task; `schema` declares the levels of subgroups.  InvalidInput if they do not fit the task."""
+    """Return the evaluation for the label of a task.
+
+    Parameters
+    ----------
+    task : Task
+        Two classes, several classes, or a bounded number.
+    held : Held
+        What is asked: epsilon, threshold, subgroups.
+    schema : Schema or None
+        Declares the levels of subgroups.
+
+    Returns
+    -------
+    Judge
+
+    Raises
+    ------
+    InvalidInput
+        If subgroups, or other wishes, do not fit the task.
+    """
     if isinstance(task, TwoClasses):
         return TwoClassesJudge(task, held, evaluation.levels_of(schema, held.by))
     held.check_whole()

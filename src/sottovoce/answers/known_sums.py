@@ -22,7 +22,7 @@ _NEXT_TO_NONE = 1e-9
 
 
 class KnownSums(NamedTuple):
-    """Estimates with their covariance, of lines or of what they are mapped to, from which sums of lines follow.
+    """Estimates with their covariance, from which weighted sums of lines follow.
 
     Parameters
     ----------
@@ -49,13 +49,27 @@ class KnownSums(NamedTuple):
     noiseless: bool = True
 
     def sums(self, weights: Array, alpha: float, few: FewOutcomes | None = None) -> Array:
-        """Intervals (n, 2) of weighted sums of lines, (n, lines); NaN for what is not known.
+        """Compute intervals of weighted sums of lines.
 
-        They reach farther to one side where groups with `few` of the rarer outcome take part.
+        They reach farther to one side where groups with `few` of the rarer outcome take part. Where
+        a group without the rarer outcome takes part one end is infinite: a sum is the group's mean
+        margin, which is bounded by its count, and a rest on which the group's own direction has no
+        effect. Each of the two has half of `alpha` for its error, which groups of one sum share, so
+        the sum has `alpha` at most (Bonferroni).
 
-        Where a group without the rarer outcome takes part one end is infinite.  A sum is the group's mean margin, which
-        is bounded by its count, and a rest on which the group's own direction has no effect.  Each of the two has half
-        of `alpha` for its error, which groups of one sum share, so the sum has `alpha` at most (Bonferroni).
+        Parameters
+        ----------
+        weights : array (n, lines)
+            One sum a row.
+        alpha : float
+            One minus the confidence level, in (0, 1).
+        few : FewOutcomes, optional
+            Groups with few of the rarer outcome.
+
+        Returns
+        -------
+        array (n, 2)
+            NaN for sums that are not known.
         """
         rest_of_lines, parts = weights, np.zeros((len(weights), 0))
         lost = np.zeros(len(weights), dtype=bool)
@@ -89,7 +103,7 @@ class KnownSums(NamedTuple):
         return mapped, np.any(unknown & (np.abs(mapped) > _NEXT_TO_NONE * largest), axis=1)
 
     def scaled(self, factor: float, shift: Array) -> KnownSums:
-        """The same of lines that are multiplied by `factor`, after which `shift`, (lines,), is added."""
+        """Return the same for lines times `factor`, plus `shift` (lines,)."""
         moved = shift if self.pivots is None else self.pivots @ shift
         return self._replace(estimate=factor * self.estimate + moved, covariance=factor**2 * self.covariance)
 
@@ -109,7 +123,7 @@ class KnownSums(NamedTuple):
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> KnownSums:
-        """What :meth:`to_plain` told."""
+        """Construct from plain data of :meth:`to_plain`."""
         arrays = {
             name: np.array(plain[name], dtype=float)
             for name in ("estimate", "covariance", "pivots", "directions")

@@ -34,7 +34,7 @@ Z = -normal.quantile(0.025)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95% interval, which holds sampling and noise; all None where it is refused, and why."""
+    """A number with its 95% interval for sampling and noise; None where it is refused."""
 
     value: float | None
     low: float | None = None
@@ -43,7 +43,20 @@ class Estimate:
 
     @classmethod
     def around(cls, value: float, variance: float, lowest: float = 0.0, highest: float = 1.0) -> Estimate:
-        """A normal interval, cut at the bounds of the number."""
+        """Construct a 95% normal interval, clipped to the bounds of the number.
+
+        Parameters
+        ----------
+        value : float
+        variance : float
+            Of sampling and noise; below 0 counts as 0.
+        lowest, highest : float
+            Bounds of the number.
+
+        Returns
+        -------
+        Estimate
+        """
         half = Z * math.sqrt(max(variance, 0.0))
         low, mid, high = (float(min(max(value + x, lowest), highest)) for x in (-half, 0.0, half))
         return cls(mid, low, high)
@@ -55,7 +68,7 @@ class Estimate:
 
 
 class Order(NamedTuple):
-    """What the order of rows within cells adds to the area under the curve, and the deviation of its noise."""
+    """Gain of the AUC from the order of rows within cells, and its noise deviation."""
 
     value: float
     noise: float
@@ -109,7 +122,7 @@ class Quality:
 
 
 def project(counts: Array, total: float) -> Array:
-    """The nearest point without negative entries whose sum is `total`."""
+    """Project on the simplex: the nearest nonnegative point whose sum is `total`."""
     flat = np.sort(counts.ravel())[::-1]
     sums = (np.cumsum(flat) - total) / np.arange(1, flat.size + 1)
     last = int(np.flatnonzero(flat > sums)[-1])
@@ -137,6 +150,8 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     """
     total = project(raw.sum(axis=0), n)
     x = middle - float(np.median(middle))
+    # Damped Newton steps to a logistic curve through noisy counts: each cell has the weight
+    # of its binomial variance over that variance and the noise of its two counts.
     A, b = np.stack([np.ones_like(x), x]), np.array([0.0, 1.0])
     for _ in range(50):
         p = special.expit(b @ A)
@@ -150,6 +165,7 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     p = special.expit(b @ A)
     expected = total * np.stack([1.0 - p, p])
     seen = float(np.sum((raw - expected) ** 2)) - raw.size * noise - float(np.sum(total * p * (1.0 - p))) * 2.0
+    # Empirical Bayes: the prior variance of the misfit is what the residuals show beyond noise.
     known = max(_MISFIT**2, seen / (2.0 * float(np.sum(total**2)))) * total**2
     share = known / (known + noise) if noise > 0 else np.ones_like(known)
     counts = project(expected + share * (raw - expected), n)
@@ -157,10 +173,10 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
 
 
 def tails_of(raw: Array, noise: float) -> Array:
-    """Mean distances from the last edges, in logits, of rows in the lower and in the upper open cell.
+    """Estimate mean distances of rows in the open cells from the last edges, (2,), in logits.
 
-    If scores fall off exponentially there, the open cell has ``1 / (exp(WIDTH / tail) - 1)`` times the rows of the cell
-    beside it.
+    If scores fall off exponentially there, the open cell has ``1 / (exp(WIDTH / tail) - 1)`` times
+    the rows of the cell next to it.
     """
     total, sure = raw.sum(axis=0), CLEAR * math.sqrt(2.0 * noise)
     tails = []
@@ -172,14 +188,17 @@ def tails_of(raw: Array, noise: float) -> Array:
 
 
 def placements(edges: Array, tails: Array) -> Array:
-    """Where rows are within cells before labels tilt them, (cells, places): evenly, and exponentially in open cells."""
+    """Return quantile positions of scores within cells before labels tilt them, (cells, places).
+
+    Scores are uniform in inner cells, and exponential in the open ones.
+    """
     share = (np.arange(40) + 0.5) / 40.0
     low, high = edges[0] + tails[0] * np.log(share), edges[-1] - tails[1] * np.log(share)
     return np.concatenate([low[None], edges[:-1, None] + WIDTH * share, high[None]])
 
 
 def _squares(edges: Array, tails: Array) -> tuple[Array, Array]:
-    """Mean of ``(1 - p)^2`` over a cell's positives and of ``p^2`` over its negatives, if the model is calibrated."""
+    """Mean squared errors by cell of positives and of negatives, if calibrated, (cells,)."""
     p = special.expit(placements(edges, tails))
     return np.average((1.0 - p) ** 2, axis=1, weights=p), np.average(p**2, axis=1, weights=1.0 - p)
 
@@ -191,6 +210,8 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     of it, or the number's if that is less, to the larger of its two ends.
     """
     lost, kept = _squares(edges, tails_of(raw, noise))
+    # With all scores of a cell at p, squared errors add up to m p^2 - 2 n_1 p + n_1: least at the
+    # rate n_1 / m, and largest at an end of the cell.
     ends = np.concatenate([[0.0], special.expit(edges), [1.0]])
     rate = counts[1] / np.maximum(counts.sum(axis=0), 1e-9)
     places = (np.clip(rate, ends[:-1], ends[1:]), ends[:-1], ends[1:])
@@ -214,9 +235,30 @@ def quality_of(
     recalibration: Recalibration,
     order: Order,
 ) -> Quality:
-    """Quality from the noisy counts of `rows` rows; without that public number, their sum is taken.
+    """Estimate AUC, Brier score, rates and calibration from a noisy histogram of scores by label.
 
-    `order` is what was asked of the order of rows within cells.
+    Parameters
+    ----------
+    raw : array (2, cells)
+        Noisy counts of negatives and of positives.
+    sigma : float
+        Standard deviation of the noise on each count.
+    edges : array (cells - 1,)
+        Inner edges of the cells, in logits.
+    threshold : float
+        Probability, in (0, 1), from which on a row is called positive.
+    rows : float or None
+        The public number of rows; None if it is private, as for a subgroup: then the sum of the
+        counts is taken.
+    recalibration : Recalibration
+        Slope and intercepts, which are estimated elsewhere.
+    order : Order
+        What the order of rows within cells adds to the AUC, from further releases.
+
+    Returns
+    -------
+    Quality
+        Numbers that noise hides are refused in their :class:`Estimate`.
     """
     noise = sigma**2
     tails = tails_of(raw, noise)
@@ -244,7 +286,9 @@ def quality_of(
 
 
 def _ties(slope: float, tails: Array) -> Array:
-    """Share of pairs within a cell that is ordered rightly if log-odds rise with `slope`; ties count half.
+    """Share of pairs within a cell in the right order if log-odds rise with `slope`.
+
+    Ties count half.
 
     Scores are uniform in a cell, and exponential in the open ones.
     """
@@ -269,6 +313,7 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
     interval holds all slopes from 0 to `_STEEPEST` times that curve's.  A model that orders wrongly has a slope below
     0.
     """
+    # Noise of the two labels is independent, so the area of the noisy counts has no bias.
     P, N = (float(raw[k].sum()) for k in (1, 0))
     rarer = min(float(own.sum()) for own in counts)
     if min(P, N) <= 0.0 or rarer < LEAST * sigma:
@@ -303,6 +348,7 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
         less, more = _BESIDE if low > 0.0 else _BESIDE[::-1]
     found = area(0.0, order.value)
     ends = end(area(0.0, order.value - less * beside), -Z), end(area(0.0, order.value + more * beside), Z)
+    # More than a quarter of all pairs are within cells, so slopes from 0 on are allowed for.
     if float(f0 @ f1) > CROWDED:
         ends = min(ends[0], end(area(least), -Z)), max(ends[1], end(area(most), Z))
     return Estimate(found[0], *ends)
@@ -317,7 +363,7 @@ def _confusion(raw: Array, above: int) -> dict[str, float]:
 
 
 def _above(edges: Array, threshold: float) -> tuple[int, ...]:
-    """The first cell whose rows count as positive.
+    """Return the first cell whose rows count as positive, and the alternative if any.
 
     A threshold beyond all edges lies in an open cell, whose rows may count as either: the likelier is first.
     """
@@ -351,7 +397,7 @@ def _rates(counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows
 
 
 def _either(several: list[Estimate]) -> Estimate:
-    """The first estimate with the union of all intervals; refused if one of them is."""
+    """Return the first estimate with the union of all intervals; refused if one is."""
     for one in several:
         if one.low is None or one.high is None:
             return one
@@ -359,18 +405,25 @@ def _either(several: list[Estimate]) -> Estimate:
 
 
 def ratio(raw: Array, counts: Array, hit: Array, among: Array, noise: float, rows: float | None = None) -> Estimate:
-    """The share of rows in the cells `hit` of those in `among`, with an interval by the delta method.
+    """Estimate the share of rows in the cells `hit` among those in `among`, by the delta method.
 
     Parameters
     ----------
-    raw, counts : array
-        Noisy counts, and the same projected.
-    hit, among : array
+    raw : array (2, cells)
+        Noisy counts by label.
+    counts : array (2, cells)
+        The same, projected on the simplex: they give the sampling variance.
+    hit, among : array (2, cells)
         Indicators of cells.
     noise : float
-        Variance of a count's noise.
+        Variance of the noise on each count.
     rows : float, optional
-        The public number of rows in `among`; without it their noisy count, refused if noise may have made it.
+        The public number of rows in `among`; without it, their noisy count.
+
+    Returns
+    -------
+    Estimate
+        Refused if noise alone may have made the number of rows.
     """
     size = float((raw * among).sum()) if rows is None else rows
     if size <= CLEAR * math.sqrt(noise * float(among.sum())):
@@ -382,7 +435,9 @@ def ratio(raw: Array, counts: Array, hit: Array, among: Array, noise: float, row
 
 
 def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[dict[str, float | None]]:
-    """Shares of positives by cell, at the mean of the model's probabilities if scores are even within the cell.
+    """Return observed shares of positives by cell, with the model's mean probability.
+
+    Scores are taken as even within the cell.
 
     Of the open cells nothing says where their rows are: they have no such mean, only a probability that it is beyond.
     """

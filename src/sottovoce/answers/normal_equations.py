@@ -52,7 +52,15 @@ class Products:
         self.points, self._found, self._spreads = list[Array](), list[Array](), list[float | Array]()
 
     def add(self, point: Array, gradient: Array, spread: float | Array) -> None:
-        """A gradient at a point, both (R, d), with noise of deviation `spread` on an entry."""
+        """Add the products that a gradient at a point tells: ``M point - gradient``.
+
+        Parameters
+        ----------
+        point : array (R, d)
+        gradient : array (R, d)
+        spread : float or array (R,)
+            Standard deviation of the noise on an entry of the gradient.
+        """
         self.points.append(point)
         self._found.append(np.einsum("rij,rj->ri", self.M, point) - gradient)
         self._spreads.append(spread)
@@ -62,12 +70,16 @@ class Products:
         return [np.sum((target - point) ** 2, axis=1) for point in self.points]
 
     def together(self, distances: Sequence[Array]) -> Mean:
-        """All products as one, by their precisions.
+        """Average all products by their precisions.
 
         Parameters
         ----------
         distances : sequence of array (R,)
             The squared distance of each point from the solution, about: noise in M moves c by it.
+
+        Returns
+        -------
+        Mean
         """
         variances = [
             spread**2 + self.s_M**2 / 2.0 * distance + _EXACT
@@ -82,27 +94,32 @@ class Products:
 
 
 class Posterior(NamedTuple):
-    """The posterior mean of coefficients (R, d), and the mean squared error (R,) of those that are shrunken."""
+    """Posterior mean of coefficients (R, d), and mean squared error (R,) of shrunken ones."""
 
     mean: Array
     error: Array
 
 
 def posterior(M: Array, c: Array, variance: Array, free: int) -> Posterior:
-    """Coefficients x given noisy products c of ``M x = c``, by empirical Bayes.
+    """Estimate coefficients x from noisy products c of ``M x = c``, by empirical Bayes.
 
-    The others are normal beforehand, with one variance for all, as in :func:`posterior_gain`; they are centred by the
-    free ones, which have no law beforehand.
+    The first `free` coordinates have no law beforehand. The others are normal, with one variance
+    for all, as in :func:`posterior_gain`, and are centred by the free ones.
 
     Parameters
     ----------
     M : array (R, d, d)
         Symmetric, and invertible in the first `free` coordinates.
     c : array (R, d)
+        Noisy products.
     variance : array (R,)
         Of the noise in an entry of c.
     free : int
-        How many coordinates, the first ones, are not shrunken.
+        Number of coordinates, the first ones, that are not shrunken.
+
+    Returns
+    -------
+    Posterior
     """
     of_free, between = M[:, :free, :free], M[:, :free, free:]
     across = np.linalg.solve(of_free, between)  # of the free ones, for one of each other coordinate
@@ -119,16 +136,26 @@ def posterior(M: Array, c: Array, variance: Array, free: int) -> Posterior:
 
 
 def posterior_gain(values: Array, z: Array, variance: Array) -> tuple[Array, Array]:
-    """What z is multiplied by to get the mean of x given ``z = values x + noise``, and the squared error of all x.
+    """Compute the posterior gain of x given ``z = values x + noise``, by empirical Bayes.
 
-    x is normal with one variance for all, averaged over :data:`_SPREADS` by their likelihood.  The error is the same
-    average of the error given a variance, without how the means at different variances differ.
+    x is normal with one variance for all, averaged over :data:`_SPREADS` by their likelihood.  The
+    error is the same average of the error given a variance, without how the means at different
+    variances differ.
 
     Parameters
     ----------
-    values, z : array (R, k)
+    values : array (R, k)
+        Nonnegative.
+    z : array (R, k)
     variance : array (R,)
         Of the noise in an entry of z.
+
+    Returns
+    -------
+    gain : array (R, k)
+        The posterior mean of x is ``gain * z``.
+    error : array (R,)
+        Mean squared error of all x together.
     """
     spread = (_SPREADS / np.maximum(values.sum(axis=1), 1e-12)[:, None])[:, :, None]
     seen = values[:, None, :] ** 2 * spread + np.maximum(variance, _EXACT)[:, None, None]

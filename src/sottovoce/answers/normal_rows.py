@@ -38,14 +38,14 @@ _Z = 1.96
 
 
 class NormalRows(NamedTuple):
-    """The normal law that rows are taken to have, and its total weight, below 1 where long rows count less."""
+    """Normal law of the rows, with its total weight: below 1 where long rows count less."""
 
     weight: Array  # (R, 1)
     mean: Array  # (R, d)
     covariance: Array  # (R, d, d)
 
     def by_curvature(self, w: Array) -> Array:
-        """Second moments of rows that count by their curvature ``p'(x'w)``, (R, d, d): the Hessian over its mean.
+        """Second moments of rows weighted by ``p'(x'w)``, (R, d, d): the Hessian over its mean.
 
         With w = 0, or a constant alone, they are the second moments of all rows.  Where effects are strong few rows
         have curvature, those near the border, and along w these are all alike.
@@ -75,20 +75,29 @@ class NormalRows(NamedTuple):
 
 
 def as_curvature_falls(rows: NormalRows, w: Array, end: Array, covariance: Array, part: Array) -> Array:
-    """Errors of a step from w to `end`, (R, d, d), as they are where curvature falls on the way.
+    """Compute the errors of a corrected step from those of a Newton step, as curvature falls.
 
-    A step d is corrected by half of ``H^-1 K d``, with K the change of the Hessian along it, which is about quadratic
-    in d.  So an error e of the step is one of ``e - H^-1 K e`` after it: more than e where curvature falls.  K is that
-    of the law.  Where curvature rises errors are left as they are, for rows may have another law.
+    A step d is corrected by half of ``H^-1 K d``, with K the change of the Hessian along it, which
+    is about quadratic in d. So an error e of the step is one of ``e - H^-1 K e`` after it: more
+    than e where curvature falls. K is that of the law. Where curvature rises errors are left as
+    they are, for rows may have another law.
 
     Parameters
     ----------
     rows : NormalRows
-    w, end : array (R, d)
+    w : array (R, d)
+        Start of the step.
+    end : array (R, d)
+        Its end.
     covariance : array (R, d, d)
         Of errors at w.
     part : array (R,)
         Of the correction that is made, from 0 to 1: it is that of a step without its noise.
+
+    Returns
+    -------
+    array (R, d, d)
+        Covariance of the errors at the end.
     """
     here, there = rows.hessian(w), rows.hessian(end)
     values, vectors = np.linalg.eigh(here)
@@ -103,9 +112,10 @@ def as_curvature_falls(rows: NormalRows, w: Array, end: Array, covariance: Array
 
 
 def normal_rows(S: Array, every: Array) -> NormalRows:
-    """The law of rows with second moments S, (R, d, d), positive semidefinite, and ``every'x = 1`` for every row, (d,).
+    """Fit the normal law to second moments S, (R, d, d), positive semidefinite.
 
-    Long rows count less, so that ``every'S every`` is less than 1: the law is that of rows by their weights.
+    ``every'x = 1`` for every row x, with `every` (d,).  Long rows count less, so that
+    ``every'S every`` is less than 1: the law is that of rows by their weights.
     """
     with_every = S @ every
     weight = np.maximum(with_every @ every, 1e-3)[:, None]  # noise may lift it above 1
@@ -114,15 +124,21 @@ def normal_rows(S: Array, every: Array) -> NormalRows:
 
 
 def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
-    """The step, (R, d), times what it falls short or goes too far because curvature changes on the way.
+    """Scale a Newton step by what it falls short or goes too far as curvature changes on the way.
 
     Parameters
     ----------
     rows : NormalRows
-    w, step : array (R, d)
-        Start, and Newton's step.
+    w : array (R, d)
+        Start of the step.
+    step : array (R, d)
+        Newton's step.
     most : float
-        Largest root mean square shift of margins.
+        Largest root mean square shift of margins, in log-odds.
+
+    Returns
+    -------
+    array (R, d)
     """
     along_w, along_step = (np.einsum("rij,rj->ri", rows.covariance, x) for x in (w, step))
     center, shift = np.sum(rows.mean * w, axis=1), np.sum(rows.mean * step, axis=1)
@@ -138,9 +154,11 @@ def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
     bends = _WEIGHTS * chance * (1.0 - chance)
     zero, one, two = (np.sum(bends * _GRID**power, axis=1) for power in (0, 1, 2))
     with_z = zu / np.sqrt(np.maximum(zz, 1e-12))  # u less its mean is this times the margin's deviation, and a rest
+    # What Newton's step counts on: the slope at its start, risen by E[p'(z) u^2].
     asked = slope(np.zeros(len(w))) + zero * (shift**2 + np.maximum(uu - with_z**2, 0.0))
     asked = asked + 2.0 * shift * with_z * one + with_z**2 * two
     low, high = np.zeros(len(w)), most / np.sqrt(np.maximum(uu + shift**2, 1e-300))
+    # Bisection for the t at which the slope has risen by what Newton's step counts on.
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         short = slope(middle) < asked
@@ -149,7 +167,7 @@ def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
 
 
 class Size(NamedTuple):
-    """How well the size of all effects together is known: of the factor t by which all slopes might be multiplied."""
+    """Uncertainty of the factor t by which all slopes together might be multiplied."""
 
     error: Array  # standard deviation of t  (R,)
     room: Array  # errors from t to where no row is left on the wrong side: below a few, t may have no end  (R,)
@@ -157,15 +175,31 @@ class Size(NamedTuple):
 
 
 def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) -> Size:
-    """Of coefficients w, (R, d), with errors of this covariance, (R, d, d); `slopes`, (R, d), are not constants.
+    """Estimate how well the size of all effects together is known.
 
-    Where columns decide the outcome alone, the likelihood rises along the slopes without end.  The mean slope of the
-    loss along them has an end: with v the margin less its mean, it can fall by ``E[v 1(v > q)] - E[v p]`` until all
-    rows are on the right side, where q parts them in the same shares.  Over the curvature along t that is the distance
-    in t at which Newton's steps would find no end: a half where effects are strong, more where they are not.
+    Where columns decide the outcome alone, the likelihood rises along the slopes without end.  The
+    mean slope of the loss along them has an end: with v the margin less its mean, it can fall by
+    ``E[v 1(v > q)] - E[v p]`` until all rows are on the right side, where q parts them in the same
+    shares.  Over the curvature along t that is the distance in t at which Newton's steps would find
+    no end: a half where effects are strong, more where they are not.
 
-    With the curvature's fall ``k = -d log K / d log t``, to second order a normal error x in the slope moves t by
-    ``x + k x^2 / 2``, so an interval lacks about ``k (z error)^2 / 2`` at its upper end, with z of its level.
+    With the curvature's fall ``k = -d log K / d log t``, to second order a normal error x in the
+    slope moves t by ``x + k x^2 / 2``, so an interval lacks about ``k (z error)^2 / 2`` at its
+    upper end, with z of its level.
+
+    Parameters
+    ----------
+    rows : NormalRows
+    w : array (R, d)
+        Coefficients.
+    covariance : array (R, d, d)
+        Of their errors.
+    slopes : bool array (R, d)
+        Columns that are no constants, and take part.
+
+    Returns
+    -------
+    Size
     """
     v = w * slopes
     along = np.einsum("rij,rj->ri", rows.covariance, v)
@@ -202,6 +236,6 @@ def _along_size(center: Array, deviation: Array) -> Array:
 
 
 def _chances(mean: Array, variance: Array) -> Array:
-    """Of margins at the points of the grid, (R, points)."""
+    """Probabilities of margins at the points of the grid, (R, points)."""
     margins = mean[:, None] + np.sqrt(np.maximum(variance, 0.0))[:, None] * _GRID
     return np.asarray(-Logistic().derivative(-margins))

@@ -50,15 +50,46 @@ def fit_numbers(
     config: TrainConfig, *, intervals: bool = False, held: Held | None = None, site_constants: bool | None = None,
     ledger: DurableLedger | None = None, run_name: str | None = None, checkpoint: str | Path | None = None,
 ) -> Fitted:  # fmt: skip
-    """Load, deal, ask for a recipe, and score; parameters are those of :func:`sottovoce.answers.training.infer`.
+    """Fit least squares of a bounded number on a table, and score the model.
 
-    With `intervals` the recipe is that of :mod:`sottovoce.answers.least_squares`; without, it is that of
+    With `intervals` the recipe is that of :mod:`sottovoce.answers.least_squares`; without, that of
     :mod:`sottovoce.answers.regression`, which predicts better where there is much noise.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        Data, schema, partition and run; the run has ``method="auto"``, the default loss, and one
+        replicate.
+    intervals : bool
+        Whether coefficients have confidence intervals.
+    held : Held, optional
+        Evaluation of the test rows, with an epsilon of its own.
+    site_constants : bool, optional
+        Whether every site has a constant of its own.  None: yes, unless rows are partitioned at
+        random.
+    ledger : DurableLedger, optional
+        Ledger on disk of the training rows; not possible together with `held`.
+    run_name : str, optional
+        Name of the run in that ledger.
+    checkpoint : path, optional
+        File from which an interrupted run resumes.
+
+    Returns
+    -------
+    Fitted
+        Coefficients in the units of the columns and of the target, model, evaluation, statement.
 
     Raises
     ------
     InvalidInput
-        Before anything is spent.
+        Before anything is spent: the label is no bounded number, rows have weights and `intervals`
+        are asked for, or an option of the run or of the evaluation does not fit.
+
+    Guarantee
+    ---------
+    Training rows enter the model and the coefficients only through the releases that ``asked``
+    lists, each priced by the event of its query; relation, unit, epsilon and delta are those of
+    ``statement``.  ``exact`` and ``baseline`` are without noise, for the data owner only.
     """
     started = time.perf_counter()
     check(config.run, config)

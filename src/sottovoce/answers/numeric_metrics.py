@@ -66,7 +66,7 @@ class NumberEvaluation(ReleasedEvaluation):
     exact: dict[str, float]
 
     def released(self) -> dict[str, Any]:
-        """What was released, as plain data."""
+        """Return the released results as plain data."""
         return {**self.errors.to_dict(), "privacy": self.statement.to_dict()}
 
 
@@ -75,6 +75,12 @@ class ErrorMoments(Once):
     """Moments of a public model's errors, on rows of :func:`rows_of`; the outcome is an answer.
 
     `judged` is :func:`sottovoce.util.plain.digest_of` the public model.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    All metrics are post-processing.  The judged model is public.
     """
 
     judged: bytes = field(kw_only=True)
@@ -152,7 +158,21 @@ def measure(found: Answer, task: BoundedNumber) -> Errors:
 
 
 def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
-    """Errors without noise, on rows with a number: for their holder only."""
+    """Compute errors of predictions without noise, for the data owner only.
+
+    Parameters
+    ----------
+    task : BoundedNumber
+    margins : array (n,)
+        Predictions, for targets in [-1, 1].
+    y : array (n,)
+        Targets as the task encodes them; rows without a number are left out.
+
+    Returns
+    -------
+    dict of str to float
+        ``rows`` alone without a row with a number; ``r2`` only if targets vary.
+    """
     known = task.known(y)
     margins, y = margins[known], y[known]
     if not len(y):

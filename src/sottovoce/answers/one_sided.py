@@ -33,17 +33,22 @@ _LOG_FACTORIALS = np.cumsum(np.log(np.maximum(_NUMBERS, 1.0)))
 
 
 def largest_mean(count: float, noise: float, alpha: float) -> float:
-    """The mean of a Poisson number at which it, plus noise, is at most `count` with probability `alpha`.
+    """Compute the exact upper bound of a Poisson mean, given its number plus normal noise.
 
     Parameters
     ----------
     count : float
-        The released number; a negative one counts as 0, so that no luck of the noise makes the bound sharper than that
-        of a table without the outcome.
+        The released number; a negative one counts as 0, so that no luck of the noise makes the
+        bound sharper than that of a table without the outcome.
     noise : float
-        Deviation of the normal noise in it.
+        Standard deviation of the normal noise in it.
     alpha : float
         Probability of a larger mean.
+
+    Returns
+    -------
+    float
+        The mean at which the noisy number is at most `count` with probability `alpha`.
     """
     count = max(count, 0.0)
     high = 1.0
@@ -62,15 +67,45 @@ def largest_mean(count: float, noise: float, alpha: float) -> float:
 
 
 def largest_log_odds(count: float, noise: float, rows: float, alpha: float) -> float:
-    """The upper bound of a group's mean margin towards its rarer outcome; infinite if that may be half of the rows."""
+    """Compute the upper bound of a group's mean margin towards its rarer outcome.
+
+    Parameters
+    ----------
+    count : float
+        Released number of rows with the rarer outcome.
+    noise : float
+        Standard deviation of the noise in it.
+    rows : float
+        Rows of the group.
+    alpha : float
+        Probability of a larger margin.
+
+    Returns
+    -------
+    float
+        Log-odds; infinite if the rarer outcome may be that of half of the rows.
+    """
     chance = largest_mean(count, noise, alpha) / rows if rows > 0.0 else 1.0
     return math.log(chance / (1.0 - chance)) if chance < 0.5 else math.inf
 
 
 def at_least(count: float, noise: float, mean: float, *, whole: bool = False) -> float:
-    """The probability that a Poisson number of this mean, plus noise, is `count` or more.
+    """Compute the probability that a Poisson number plus normal noise is `count` or more.
 
-    Without noise the number `count` itself is counted by half, unless it is asked for as a `whole`.
+    Parameters
+    ----------
+    count : float
+    noise : float
+        Standard deviation of the noise; 0 for none.
+    mean : float
+        Mean of the Poisson number.
+    whole : bool
+        Without noise, whether the number `count` itself counts in full; it counts by half
+        otherwise.
+
+    Returns
+    -------
+    float
     """
     if noise > 0.0:
         return 1.0 - _at_most(count, noise, mean)

@@ -23,7 +23,7 @@ WITHOUT_SITE = (
 
 
 def places(names: Sequence[str], column: Any) -> IntArray:
-    """Each row's place among the sites' `names` by what a column says of it; `AVERAGE` for another site, or none.
+    """Return the index of each row's site among `names`; `AVERAGE` for others or none.
 
     Texts are one by :func:`sottovoce.data.values.identity`, as in training.
     """
@@ -33,7 +33,7 @@ def places(names: Sequence[str], column: Any) -> IntArray:
 
 
 def place(names: Sequence[str], site: str | int) -> int:
-    """The place of a site that somebody asks for, by its name or else by its number from 0 on.
+    """Return the index of a site, by its name or else by its number from 0 on.
 
     Raises
     ------
@@ -55,14 +55,14 @@ def place(names: Sequence[str], site: str | int) -> int:
 
 
 def number_in(site: str | int) -> int | None:
-    """The whole number that is written there; None if it is none."""
+    """Return the whole number that a text holds; None if it holds none."""
     text = str(site).strip()
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
 
 def unknown(where: IntArray) -> str | None:
-    """A note for the rows' holder on those that are read with the average; None if there are none."""
+    """Return a note on rows that are read with the average; None without such rows."""
     many = int(np.sum(where == AVERAGE))
     if not many:
         return None

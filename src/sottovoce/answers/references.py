@@ -42,15 +42,27 @@ class Block(NamedTuple):
 
 
 def blocks_of(marks: Array, blocks: Array, constant: Array, value: float, moments: Array) -> list[Block]:
-    """The blocks of an encoding, with the shares that released second moments (d, d) tell.
+    """Estimate the levels' shares of the rows in each block, from released second moments.
 
-    A level's share is its column's own moment, and the column's moment with the constant; the noise in the two is
-    independent, and they are averaged by their precision.
+    A level's share follows from its column's own moment, and from the column's moment with the
+    constant; the noise in the two is independent, and they are averaged by their precision.
 
     Parameters
     ----------
-    marks, blocks, constant, value
-        As in :class:`sottovoce.answers.inference.Newton`.
+    marks : array (d,)
+        Entry of a column that marks a level, in rows of that level; 0 for other columns.
+    blocks : array (d,)
+        Number of the block of a column that marks a level; 0 for other columns.
+    constant : array (d,)
+        1 in the columns that hold constants.
+    value : float
+        Entry of a row in its constant column.
+    moments : array (d, d)
+        Released second moments.
+
+    Returns
+    -------
+    list of Block
     """
     every = constant / value
     length = float(every @ every)
@@ -71,7 +83,21 @@ def blocks_of(marks: Array, blocks: Array, constant: Array, value: float, moment
 
 
 def directions_of(marks: Array, blocks: Array, constant: Array, value: float) -> list[tuple[IntArray, Array]]:
-    """The columns of each block, and what is 1 in the rows of each level or, last, the reference, and 0 elsewhere."""
+    """Return the columns of each block, and the indicators of its levels as linear forms.
+
+    Parameters
+    ----------
+    marks, blocks, constant : array (d,)
+        As for :func:`blocks_of`.
+    value : float
+        As for :func:`blocks_of`.
+
+    Returns
+    -------
+    list of (columns, forms)
+        Columns (levels,), and forms (levels + 1, d) that are 1 in the rows of a level or, last, of
+        the reference, and 0 in other rows.
+    """
     found = []
     for number in sorted(set(blocks[blocks > 0.0].tolist())):
         columns = np.flatnonzero(blocks == number)
@@ -83,7 +109,24 @@ def directions_of(marks: Array, blocks: Array, constant: Array, value: float) ->
 def comparisons_of(
     marks: Array, blocks: Array, constant: Array, value: float, moments: Array, kept: BoolArray
 ) -> Array:
-    """Weights (m, d) of encoded coefficients: of each kept column, a level against the block's most frequent one."""
+    """Return weights that compare each kept level with its block's most frequent one.
+
+    Parameters
+    ----------
+    marks, blocks, constant : array (d,)
+        As for :func:`blocks_of`.
+    value : float
+        As for :func:`blocks_of`.
+    moments : array (d, d)
+        Second moments, for the levels' shares.
+    kept : bool array (d,)
+        Columns that were not merged.
+
+    Returns
+    -------
+    array (m, d)
+        Weights of encoded coefficients, one row for each kept column.
+    """
     lines = np.eye(len(marks))
     for block in blocks_of(marks, blocks, constant, value, moments):
         most = int(np.argmax(block.shares))
@@ -96,7 +139,10 @@ def comparisons_of(
 
 
 def merged_reference(block: Block, kept: BoolArray) -> int | None:
-    """The column of the level with which a rare reference was merged; None if it stands alone."""
+    """Return the column of the level with which a rare reference was merged.
+
+    None if the reference stands alone.
+    """
     most = int(np.argmax(block.shares))
     column = int(block.columns[most])
     return None if kept[column] or block.shares[most] <= block.reference else column
@@ -105,12 +151,13 @@ def merged_reference(block: Block, kept: BoolArray) -> int | None:
 def pivots(
     naming: Naming, kept: BoolArray, moments: Array, one_outcome: BoolArray, references: BoolArray
 ) -> tuple[Array, list[int | None]]:
-    """The map (lines, lines) from the table's lines to pivots, and the column of each block's most frequent level.
+    """Return the map from the table's lines to comparisons with the most frequent levels.
 
-    The line of that level becomes that of the named reference against it; None where the reference is the level.
+    The line of a block's most frequent level becomes that of the named reference against it.
 
     Parameters
     ----------
+    naming : Naming
     kept : bool array (d,)
         The columns that were not merged.
     moments : array (d, d)
@@ -119,6 +166,12 @@ def pivots(
         Columns of levels whose rows may all have one outcome: others are taken before them.
     references : bool array (blocks,)
         Blocks of which the same holds for the reference.
+
+    Returns
+    -------
+    map : array (lines, lines)
+    pivot_of : list of int or None
+        Column of each block's most frequent level; None where the reference is the level.
     """
     T = np.eye(naming.d)
     constants = np.flatnonzero(naming.constant > 0.0)
@@ -171,7 +224,10 @@ class HiddenGroups(NamedTuple):
     rows: Array
 
     def bounds(self, alpha: float) -> Array:
-        """Upper bounds of the mean margins towards the rarer outcome, (groups,), with probability 1 - alpha each."""
+        """Upper bounds of groups' mean margins towards the rarer outcome, (groups,).
+
+        Each holds with probability ``1 - alpha``.
+        """
         found = zip(self.rarer.tolist(), self.noise.tolist(), self.rows.tolist(), strict=True)
         return np.array([largest_log_odds(rarer, noise, rows, alpha) for rarer, noise, rows in found])
 
@@ -187,9 +243,18 @@ class HiddenGroups(NamedTuple):
         return np.where(np.abs(shared) > _NEXT_TO_NONE, shared, 0.0), beyond
 
     def widen(self, ends: Array, parts: Array, alpha: float) -> None:
-        """Move the ends (n, 2) of sums by what the groups' shares `parts`, (n, groups), may add; in place.
+        """Widen intervals of sums, in place, by what the groups' shares may add.
 
         Half of `alpha` is for the error of the groups of one sum together.
+
+        Parameters
+        ----------
+        ends : array (n, 2)
+            Intervals of the rest of each sum; changed.
+        parts : array (n, groups)
+            The groups' shares in the sums, of :meth:`shares_of`.
+        alpha : float
+            One minus the confidence level.
         """
         groups_in = np.count_nonzero(parts, axis=1)
         for several in sorted(set(groups_in[groups_in > 0].tolist())):
@@ -202,7 +267,7 @@ class HiddenGroups(NamedTuple):
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], lines: int) -> HiddenGroups:
-        """From lists, of a table of so many lines."""
+        """Construct from lists, for a table with this number of lines."""
         found = {name: np.array(plain[name], dtype=float) for name in cls._fields}
         for name in ("directions", "means"):
             found[name] = found[name].reshape(-1, lines)
@@ -210,5 +275,5 @@ class HiddenGroups(NamedTuple):
 
 
 def no_groups(lines: int) -> HiddenGroups:
-    """None of them."""
+    """Return no groups, for a table with this number of lines."""
     return HiddenGroups(np.zeros((0, lines)), np.zeros((0, lines)), *(np.zeros(0) for _ in range(5)))

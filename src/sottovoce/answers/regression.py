@@ -45,6 +45,12 @@ class LeastSquares(Recipe):
         1 in the columns that hold constants.
     free : array (d,)
         1 in the columns that have a coefficient; others keep 0.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    The h at which residuals are clipped and the outcome are post-processing.
     """
 
     constant: Array = field(kw_only=True)
@@ -91,9 +97,26 @@ class LeastSquares(Recipe):
 
 
 def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array:
-    """Moments shrunk to a multiple of the identity by the share of their distance that is noise (Ledoit and Wolf 2004).
+    """Shrink second moments to a multiple of the identity (Ledoit and Wolf 2004).
+
+    The weight is the share of noise in their distance.
 
     The constant keeps its own moment.
+
+    Parameters
+    ----------
+    S : array (R, d, d)
+        Released second moments.
+    free : bool array (d,)
+        Columns that have a coefficient; the others get the identity.
+    columns : bool array (d,)
+        Those of them that are no constants.
+    noise : float
+        Standard deviation of the noise on an entry of S.
+
+    Returns
+    -------
+    array (R, d, d)
     """
     S = S * free[:, None] * free[None, :] + np.diag((~free).astype(float))
     diagonal = np.einsum("rii->ri", S)
@@ -105,10 +128,28 @@ def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array
 
 
 def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constants: BoolArray) -> Posterior:
-    """Posterior mean of coefficients (R, d) given noisy products c with this `variance`, and their mean squared error.
+    """Estimate coefficients by their posterior mean given noisy products c.
 
-    Columns are centred by the constants, which are not shrunken.  No row has two constants, so their moments are
-    diagonal.
+    Columns are centred by the constants, which are not shrunken. No row has two constants, so their
+    moments are diagonal.
+
+    Parameters
+    ----------
+    S : array (R, d, d)
+        Second moments.
+    c : array (R, d)
+        Products of rows and targets.
+    variance : array (R,)
+        Of the noise in an entry of c.
+    columns : bool array (d,)
+        Columns with a coefficient that is shrunken.
+    constants : bool array (d,)
+        Constants with a coefficient.
+
+    Returns
+    -------
+    Posterior
+        Coefficients (R, d), and their mean squared error (R,).
     """
     own, ones = np.flatnonzero(columns), np.flatnonzero(constants)
     order = np.concatenate([ones, own])
@@ -122,7 +163,7 @@ def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constant
 
 
 def _width(cells: Array, inside: float) -> float:
-    """The least edge within which a share `inside` of the residuals lies, or 1.
+    """Return the least edge within which a share `inside` of the residuals lies, or 1.
 
     Shares are counted from below and from above, as they add up to one; fewer cells have less noise.
     """

@@ -35,7 +35,7 @@ MISSING = 0.1
 
 @dataclass(frozen=True)
 class Habits:
-    """How rows of real tables differ from rows that fill the declared ranges evenly and have unrelated columns.
+    """Distribution of real columns, compared with even and unrelated ones.
 
     Parameters
     ----------
@@ -97,7 +97,22 @@ REAL = Habits(
 
 
 def made_up(naming: Naming, m: int, rng: np.random.Generator, habits: Habits) -> Array:
-    """A made-up table: m rows in encoded columns, with the constants of sites that have equally many rows, (m, d)."""
+    """Draw a synthetic table in encoded columns.
+
+    Parameters
+    ----------
+    naming : Naming
+    m : int
+        Number of rows.
+    rng : numpy.random.Generator
+    habits : Habits
+        How columns are distributed.
+
+    Returns
+    -------
+    array (m, d)
+        With the constants of sites that have equally many rows on average.
+    """
     columns = naming.d - max(1, len(naming.sites))
     if naming.schema is None:
         X = _of_numbers(columns, m, rng, habits)
@@ -156,7 +171,7 @@ def _skewed(z: Array, skewed: float) -> Array:
 
 
 def _is_mark(block: Number) -> bool:
-    """Whether a number is by its bounds a mark: yes is 1 and no is 0."""
+    """Return whether a number is binary by its bounds: yes is 1 and no is 0."""
     return (block.lo, block.hi) == (0.0, 1.0) and block.typical in (None, (0.0, 1.0))
 
 
@@ -222,16 +237,22 @@ def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> A
 
 
 def scores(X: Array, marks: Array, rng: np.random.Generator) -> Array:
-    """Scores of rows of mean 0 and deviation 1, (m,).
+    """Draw linear scores of rows, of mean 0 and standard deviation 1.
 
-    A level against its reference adds about as much as two standard deviations of a number, however many rows it has.
+    A level against its reference adds about as much as two standard deviations of a number, however
+    many rows it has.
 
     Parameters
     ----------
     X : array (m, d)
+        Encoded rows.
     marks : array (d,)
         Entry of a column that marks a level, in rows of that level; 0 for other columns.
     rng : numpy.random.Generator
+
+    Returns
+    -------
+    array (m,)
     """
     spread = X.std(axis=0)
     unit = np.where(marks > 0.0, marks, 2.0 * spread)
@@ -241,7 +262,10 @@ def scores(X: Array, marks: Array, rng: np.random.Generator) -> Array:
 
 
 def chances(score: Array, positives: float) -> Array:
-    """Chances of a positive label by a logistic model with these log-odds and a constant, `positives` on average."""
+    """Compute probabilities of a positive label, (m,), that are `positives` on average.
+
+    They are logistic in `score`, (m,), in log-odds, and a constant.
+    """
     low, high = -40.0, 40.0
     for _ in range(50):
         middle = (low + high) / 2.0
@@ -250,32 +274,59 @@ def chances(score: Array, positives: float) -> Array:
 
 
 def priced(recipe: Recipe, mu: float) -> Recipe:
-    """The recipe with the noise of one curator of all rows, of which `mu` is the shift over sigma of all answers."""
+    """Return the recipe with the noise of one curator of all rows.
+
+    `mu` is the sensitivity over sigma of all answers together.
+    """
     return replace(recipe, noise=replace(recipe.listed.shape, factor=mu))
 
 
 def facts_of(loss: Loss, d: int, n: float, relation: str) -> Facts:
-    """One curator's facts of n rows."""
+    """Return the public facts of one curator of n rows.
+
+    Parameters
+    ----------
+    loss : Loss
+    d : int
+        Number of encoded columns.
+    n : float
+        Number of rows.
+    relation : {"replace-one", "zero-out"}
+        Neighbouring relation.
+
+    Returns
+    -------
+    Facts
+    """
     return Facts(loss=loss, n=np.array([[n]]), d=d, C=1.0, rho=1.0, n_nodes=1, relation=relation, pure=False)
 
 
 def rehearse(recipe: Recipe, rows: Rows, facts: Facts, replicates: int, rng: np.random.Generator) -> Any:
-    """The outcome of a recipe for `replicates` draws of the noise that it would have with the rows of the facts.
+    """Run a recipe on synthetic rows with the noise that it would have with the rows of the facts.
 
     Parameters
     ----------
     recipe : Recipe
         With its noise.
     rows : Rows
-        Made up, of one node: answers are means over them.
+        Synthetic, of one node: answers are means over them.
     facts : Facts
         Of one node, with the number of rows for which there will be noise.
+    replicates : int
+        Number of draws of the noise.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    object
+        The recipe's outcome.
     """
     among, sweep, script = Among.all(facts), rows.sweep(), recipe.script(facts, replicates)
     sweep = sweep.normed() if facts.loss.by_norm else sweep
     m, said = float(rows.stored[0]), next(script)
     for j in range(len(recipe.items)):
         at = np.ascontiguousarray(np.broadcast_to(said.at, (replicates, facts.d)))
+        # Means over m rows stand for those of any number: only the noise depends on it.
         exact = sweep.total(facts.loss, at[None], replace(said, at=at).terms)[0] / m
         spread = recipe.listed.spread(j, facts, among)
         answer = Answer(exact + spread * rng.normal(size=exact.shape), among, spread)

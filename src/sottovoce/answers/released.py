@@ -11,7 +11,7 @@ from ..util.pages import notebook
 
 
 class ReleasedEvaluation(ABC):
-    """An evaluation with a privacy statement, and beside it exact numbers that only the rows' holder may see.
+    """An evaluation with its privacy statement, and exact metrics for the data owner only.
 
     Subclasses are dataclasses with ``repr=False``: only what was released is ever shown.
     """
@@ -21,10 +21,10 @@ class ReleasedEvaluation(ABC):
 
     @abstractmethod
     def released(self) -> dict[str, Any]:
-        """What was released, as plain data."""
+        """Return the released results as plain data."""
 
     def held_back(self) -> dict[str, Any]:
-        """What reads rows without noise, as plain data: for the rows' holder only."""
+        """Return metrics computed without noise, as plain data: for the data owner only."""
         return {"exact": self.exact}
 
     def to_dict(self) -> dict[str, Any]:

@@ -32,9 +32,20 @@ _SEEN = 2.5  # noise deviations by which rows beyond an edge are taken to be the
 
 
 def reach(cells: Array, spread: float, edges: Array) -> Array:
-    """Smallest clipping thresholds beyond which a noisy histogram of row norms shows no row, (R,).
+    """Find the smallest clipping thresholds beyond which a noisy histogram of norms shows no row.
 
-    `cells` is the answer of :class:`sottovoce.queries.Lengths`, (R, cells), with noise of deviation `spread` an entry.
+    Parameters
+    ----------
+    cells : array (R, cells)
+        The answer of :class:`sottovoce.queries.Lengths`.
+    spread : float
+        Standard deviation of the noise on an entry.
+    edges : array (cells - 1,)
+        Public edges of the cells.
+
+    Returns
+    -------
+    array (R,)
     """
     beyond = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][:, 1:]
     doubt = _SEEN * spread * np.sqrt(np.arange(beyond.shape[1], 0, -1))
@@ -43,29 +54,39 @@ def reach(cells: Array, spread: float, edges: Array) -> Array:
 
 
 class Ahead(NamedTuple):
-    """What is known of answers to come in a frame."""
+    """Noise of the answers that will be asked in a frame."""
 
     of_moments: float  # deviation of the noise on an entry of second moments
     of_gradients: float  # of the noise on an entry of all gradients together, over that of residuals
 
 
 def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahead, comparisons: Array) -> Frame:
-    """The frame of the p at which coefficients are least wide: by the mean logarithm of their standard errors.
+    """Choose the frame ``S^(-p/2)`` in which coefficients have the least mean log standard error.
 
-    A coefficient that would be refused for the noise in the moments (:func:`sottovoce.answers.inference.fragility`)
-    counts as four times as wide as it would be.
+    A coefficient that would be refused for the noise in the moments
+    (:func:`sottovoce.answers.inference.fragility`) counts as four times as wide as it would be.
 
-    A row is at most 1 long at p = 0, and `length` (R,) at p = 1; so it is at most ``length^p`` long in between, as
-    ``log |S^(-p/2) a|`` is convex in p.  Residuals are taken to have one spread.
+    A row is at most 1 long at p = 0, and `length` at p = 1; so it is at most ``length^p`` long in
+    between, as ``log |S^(-p/2) a|`` is convex in p.  Residuals are taken to have one spread.
 
     Parameters
     ----------
     S : array (R, d, d)
         Second moments, positive definite, without products of columns that are `kept` and others.
+    length : array (R,)
+        Largest length of a row at p = 1.
+    kept : bool array (d,)
+        Columns that take part.
     rows : float
-        Their number.
+        Number of rows.
+    ahead : Ahead
+        Noise of the answers to come.
     comparisons : array (m, d)
         The weighted sums of coefficients that are to have small errors.
+
+    Returns
+    -------
+    Frame
     """
     values, vectors = np.linalg.eigh(S)
     turned = vectors.transpose(0, 2, 1)
@@ -74,6 +95,7 @@ def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahe
     costs = []
     for p in POWERS:
         size = length**p
+        # Variance s^2 e^2 c' S^(p - 2) c with e <= length^p; sampling does not depend on the frame.
         noise = np.einsum("rmi,ri->rm", along, values ** (p - 2.0))
         noise = noise * (ahead.of_gradients * size[:, None]) ** 2
         A = (vectors * (values ** (-p / 2.0) / size[:, None])[:, None, :]) @ turned
@@ -88,7 +110,9 @@ def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahe
 
 
 def length_of_levels(S: Array, marks: Array) -> Array:
-    """The length at p = 1 of rows of the rarest level, about: the root of one over its share of the rows, (R,).
+    """Estimate the length of the rarest level's rows at p = 1, (R,).
+
+    It is the root of one over its share of the rows.
 
     `marks` are as in :class:`sottovoce.answers.least_squares.Stepped`.
     """

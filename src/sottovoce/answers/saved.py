@@ -34,7 +34,7 @@ KEPT = ("evaluation", "versions", "command", "threshold")
 
 
 def record_of(result: Result) -> dict[str, Any]:
-    """The record of a run by rounds."""
+    """Return the public record of a run by rounds, as plain data."""
     plain = {
         "method": result.config.method, "privacy": result.privacy, "n_train": result.facts.n[:, 0].tolist(),
         "data": result.extra.get("data"), "config": result.config.to_dict(),
@@ -69,9 +69,18 @@ class NamedModel:
             return np.append(own, float(own @ self.shares))
 
     def margins(self, X: Array, where: IntArray | None) -> Array:
-        """Margins (n,) of rows X as :meth:`sottovoce.answers.terms.Naming.shared` gives them.
+        """Compute the margins of encoded rows.
 
-        `where` are the places of the rows' sites, (n,); without it all rows are of no known site.
+        Parameters
+        ----------
+        X : array (n, columns + 1)
+            Rows as :meth:`sottovoce.answers.terms.Naming.shared` encodes them.
+        where : int array (n,) or None
+            Indices of the rows' sites; None, or `AVERAGE`, for rows of no known site.
+
+        Returns
+        -------
+        array (n,)
         """
         if not self.naming.sites:
             return products_by_row(X, self.model)
@@ -81,7 +90,10 @@ class NamedModel:
             return np.asarray(columns + self.constants[where])
 
     def weights(self, X: Array, where: IntArray | None) -> Array:
-        """How much each line of the table counts in these rows' margins, (n, lines)."""
+        """Compute the weight of each table line in these rows' margins, (n, lines).
+
+        Arguments are those of :meth:`margins`.
+        """
         if where is not None:
             own = self.naming.value * np.vstack([np.eye(len(self.naming.sites)), self.shares])
             X = np.hstack([X[:, :-1], own[where]])
@@ -135,7 +147,7 @@ class SavedModel:
 
     @property
     def table(self) -> Coefficients:
-        """The table with its covariance, for contrasts and joint tests; InvalidInput if the run has no intervals."""
+        """The table with its covariance; InvalidInput if the run has no intervals."""
         return Coefficients.of_plain(self.record)
 
     @property
@@ -155,7 +167,7 @@ class SavedModel:
 
     @property
     def digest(self) -> bytes:
-        """Digest of all on which margins depend but the rows: the identity of an evaluated model."""
+        """Digest of all that margins depend on but the rows: the evaluated model's identity."""
         if self.naming is None:
             moved = () if self.move is None else (self.move.digest,)
             return digest_of(self.model, None if self.schema is None else self.schema.to_dict(), *moved)
@@ -170,7 +182,7 @@ class SavedModel:
         return NamedModel(self.naming, self.model, self.shares)
 
     def encoding(self, run: Path) -> Schema:
-        """The schema that encodes raw rows; InvalidInput, which names the file `run`, if there is none."""
+        """Return the schema that encodes raw rows; InvalidInput, which names `run`, for none."""
         if self.schema is None:
             rule = "was trained without a schema, so raw rows cannot be encoded"
             raise InvalidInput("run", str(run), rule, "train on a table")
@@ -195,10 +207,19 @@ class SavedModel:
         return np.full(n, AVERAGE) if column is None else places(self.naming.sites, column)
 
     def margins(self, table: Any, X: Array | None = None, where: IntArray | None = None) -> Array:
-        """Margins of raw columns, or of numbers without a schema: (n,), or (K, n) of several classes.
+        """Compute the margins of rows; a row's margin depends on no other row.
 
-        X are the same rows as the schema encodes them, if they are at hand; `where` are the places of their sites, None
-        for those of :meth:`places`.  A row's margin depends on no other row (:mod:`sottovoce.data.products`).
+        Parameters
+        ----------
+        table : raw columns, or array (n, d) without a schema
+        X : array, optional
+            The same rows as the schema encodes them, if they are at hand; used for runs by rounds.
+        where : int array (n,), optional
+            Indices of the rows' sites; None for those that :meth:`places` finds.
+
+        Returns
+        -------
+        array (n,), or (K, n) for K classes
         """
         if self.naming is None:
             assert self.schema is not None
@@ -209,21 +230,28 @@ class SavedModel:
         return self.named.margins(self.naming.shared(table), where)
 
     def intervals(self, table: Any, alpha: float = 0.05, where: IntArray | None = None) -> Array:
-        """Intervals of what the model says on average of rows like these, (n, 2): log-odds, or numbers in their unit.
+        """Compute confidence intervals of the model's mean prediction for rows like these.
 
-        A row of a site that the model knows has that site's constant.  Others are of one more site, which may differ
-        from the average of these as they differ from each other (:mod:`sottovoce.answers.between`): so does their
-        interval.  NaN for rows of which a coefficient is refused, and for other sites' rows if fewer than three sites
-        are known.  Sampling and privacy noise of the coefficients are in the intervals, the
-        spread of single outcomes is not.  It costs no budget.
+        They hold the sampling and the privacy noise of the coefficients, not the spread of single
+        outcomes.  It costs no budget.
+
+        A row of a site that the model knows has that site's constant.  Any other row is taken to be
+        of a new site, whose constant varies about the average as the known ones do
+        (:mod:`sottovoce.answers.between`), so its interval is wider.
 
         Parameters
         ----------
         table : raw columns, or array (n, d) without a schema
         alpha : float
-            One less the level.
+            One minus the confidence level, in (0, 1).
         where : int array (n,), optional
             As for :meth:`margins`.
+
+        Returns
+        -------
+        array (n, 2)
+            Log-odds, or numbers in the target's unit.  NaN for rows of which a coefficient is
+            refused, and for rows of new sites if fewer than three sites have printed constants.
 
         Raises
         ------
@@ -243,7 +271,7 @@ class SavedModel:
         return ends
 
     def to_dict(self) -> dict[str, Any]:
-        """A model whose coefficients have names as plain data, with an infinite number as the text ``inf``."""
+        """Return a model with named coefficients as plain data, infinity as ``inf``."""
         assert self.naming is not None
         columns = [term.name for term in self.naming.terms if term.name != "(constant)"]
         return {
@@ -262,7 +290,19 @@ class SavedModel:
 
     @classmethod
     def of_result(cls, result: Result, replicate: int = 0, site: int | None = None) -> SavedModel:
-        """One replicate's average model of a run by rounds, or one site's own.
+        """Take one replicate's average model of a run by rounds, or the model of one of its sites.
+
+        Parameters
+        ----------
+        result : Result
+        replicate : int
+            From 0 on.
+        site : int, optional
+            Number of the site whose own model is taken; None for the average of all.
+
+        Returns
+        -------
+        SavedModel
 
         Raises
         ------
@@ -290,10 +330,22 @@ class SavedModel:
 
     @classmethod
     def load(cls, path: str | Path, replicate: int = 0, site: str | int | None = None) -> SavedModel:
-        """Read what ``train --save`` wrote, or a site's or hub's file of a run; it may come from anybody.
+        """Read a model that ``train --save`` wrote, or the file that a site or hub keeps of a run.
 
-        Of a run by rounds `site` is the number of the site whose own model is read (:meth:`of_result`); of a model with
-        a constant for every site it is the name or number of the one whose constant all rows get.
+        The file is not trusted: it may come from anybody.
+
+        Parameters
+        ----------
+        path : path
+        replicate : int
+            From 0 on; 0 for a model whose coefficients have names.
+        site : str or int, optional
+            Of a run by rounds, the number of the site whose own model is read.  Of a model with a
+            constant for every site, the name or number of the one whose constant all rows get.
+
+        Returns
+        -------
+        SavedModel
 
         Raises
         ------
@@ -345,9 +397,9 @@ def _from_plain(plain: dict[str, Any]) -> SavedModel:
 
 
 def refusal_of_model(plain: dict[str, Any]) -> Refusal | None:
-    """Why the file of a model whose coefficients have names is not read; None if it is, or is another.
+    """Return why a file of a model with named coefficients cannot be read; None if it can.
 
-    ValueError if no version wrote such a format.
+    None, too, for other files.  ValueError if no version wrote such a format.
     """
     model = plain.get("answers", plain)
     if not isinstance(model, dict) or model.get("kind") != _KIND:
@@ -379,7 +431,7 @@ def _number_of(site: str | int | None) -> int | None:
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file looks like JSON, as that of a model whose coefficients have names."""
+    """Return whether a file starts like JSON, as a model with named coefficients does."""
     if not path.is_file():  # opening a pipe would wait for its writer
         return False
     try:

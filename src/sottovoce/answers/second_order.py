@@ -20,7 +20,7 @@ _LEAST = 1e-3
 
 
 def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Array, blocks: Array) -> Array:
-    """t, shape (R, d).
+    """Compute t, by which a Newton step misses the minimiser: ``H^-1 t / 2``.
 
     Parameters
     ----------
@@ -36,10 +36,15 @@ def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Arr
         Entry of a column that marks a level, in rows of that level; 0 for other columns.
     blocks : array (d,)
         Number of the block of a column that marks a level; 0 for other columns.
+
+    Returns
+    -------
+    array (R, d)
     """
     covariance = S - center[:, :, None] * center[:, None, :]
     t, length = _normal(w, d, center, covariance)
     most = np.zeros(len(w))
+    # Of all blocks the one whose levels u tells apart most, the reference among them.
     for block in sorted(set(blocks[blocks > 0].tolist())):
         shares, rows = _levels(S, center, np.flatnonzero(blocks == block), marks)
         off = rows - center[:, None, :]
@@ -52,6 +57,7 @@ def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Arr
         its = sum(shares[:, k] * one[1] for k, one in enumerate(found))
         t, length = np.where((apart > most)[:, None], own, t), np.where(apart > most, its, length)
         most = np.maximum(most, apart)
+    # Scaled so that E[l''(z) u^2] of the same law is the released one.
     return np.asarray(t * (moved / np.maximum(length, 1e-300))[:, None])
 
 

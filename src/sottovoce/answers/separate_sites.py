@@ -59,28 +59,28 @@ class Columns(NamedTuple):
         return np.eye(self.slopes + 1)[-1]
 
     def of_site(self, i: int) -> list[int]:
-        """The columns of site i."""
+        """Return the columns of site i."""
         return [*range(self.slopes), self.slopes + (i if self.apart else 0)]
 
     def embedding(self, i: int) -> Array:
-        """From the columns of site i to all columns, (d, k + 1)."""
+        """Return the map from the columns of site i to all columns, (d, k + 1)."""
         return np.eye(len(self.constant))[:, self.of_site(i)]
 
     def of_all(self, one: Array) -> Array:
-        """Rows of a matrix for one constant, (..., k + 1, m), as rows for every constant, (..., d, m)."""
+        """Extend the rows of a matrix for one constant to every constant, (..., d, m)."""
         return np.concatenate([one[..., : self.slopes, :]] + [one[..., -1:, :]] * self._constants, axis=-2)
 
     def of_covariance(self, one: Array) -> Array:
-        """A covariance for one constant, (..., k + 1, k + 1), as one for every constant, (..., d, d)."""
+        """Extend a covariance for one constant to every constant, (..., d, d)."""
         return self.of_all(np.swapaxes(self.of_all(one), -1, -2))
 
     def point(self, one: Array, own: Array) -> Array:
-        """A common point, (R, k + 1), with the sites' `own` differences of constants, (R, N), in all columns."""
+        """Return a common point with the sites' `own` constants, (R, N), in all columns."""
         constants = one[:, -1:] + own if self.apart else one[:, -1:]
         return np.hstack([one[:, :-1], constants])
 
     def points(self, one: Array, own: Array) -> Array:
-        """The same in each site's own columns, (R, N, k + 1)."""
+        """Return a common point in each site's own columns, (R, N, k + 1); see :meth:`point`."""
         every = np.repeat(one[:, None, :], self.sites, axis=1)
         every[:, :, -1] += own
         return every
@@ -99,7 +99,7 @@ class Columns(NamedTuple):
         return replace(what, **changes)
 
     def own_part(self, what: Bounded, answers: Array) -> Array:
-        """Answers of the sites, (..., N, entries), as those of rows with one constant: the rest is noise alone."""
+        """Reduce the sites' answers to those of rows with one constant: the rest is noise."""
         if not self.apart:
             return answers
         framed = getattr(what, "frame", None) is not None
@@ -110,6 +110,7 @@ class Columns(NamedTuple):
         if not isinstance(what, Gram):
             return answers
         matrices = square(answers, len(self.constant))
+        # The columns of all constants have one image in a frame: k + 1 dimensions are used.
         if framed:
             return flat(matrices[..., : self.slopes + 1, : self.slopes + 1])
         parts = [matrices[..., i, :, :][..., self.of_site(i), :][..., self.of_site(i)] for i in range(self.sites)]
@@ -126,7 +127,7 @@ class Columns(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """An item: what was asked of rows with one constant, the sites' differences of constants, and their answers."""
+    """An item's question for one constant, the sites' constants, and their answers."""
 
     what: Bounded
     own: Array  # (R, N)
@@ -156,9 +157,10 @@ class Combined(NamedTuple):
 
 
 def combined(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
-    """Sites' estimates by inverse covariance; a site tells nothing of the constants of others.
+    """Combine the sites' estimates by inverse covariance.
 
-    Weights follow from what is expected.  The covariance is right for any weights.
+    A site tells nothing of the constants of others.  Weights follow from what is expected.  The
+    covariance is right for any weights.
     """
     weights = [precision(step.expected) for step in steps]
     places = [columns.embedding(i) for i in range(len(steps))]
@@ -174,20 +176,25 @@ def combined(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
 
 
 def precision(covariance: Array) -> Array:
-    """The inverse in the columns that are kept; zeros in the others, (R, d, d)."""
+    """Return pseudoinverses of covariances, (R, d, d): zeros in columns that are not kept."""
     return np.asarray(np.linalg.pinv(covariance, rcond=_SINGULAR, hermitian=True))
 
 
 def by_noise(spreads: Array, rows: Array) -> Array:
-    """Weights of sites whose answers have the least noise together, (N,); those of their rows without noise."""
+    """Return the sites' weights with the least noise in the mean, (N,), for `spreads` (N,).
+
+    Without noise they are in proportion to `rows`, (N,).
+    """
+    # By rows the mean would have the noise of equal sites, however large the largest is.
     sure = rows if np.any(spreads == 0.0) else spreads**-2.0
     return np.asarray(sure / sure.sum())
 
 
 def drawn_together(z: Array, variance: Array) -> Array:
-    """Sites' numbers less their mean, drawn to it by the share of noise in their differences, (R, N).
+    """Shrink the sites' deviations from their mean by the share of noise in them, (R, N).
 
-    `variance` is that of the noise in each, (R, N).  The variance between sites is what noise leaves of their spread.
+    `variance` is that of the noise in each number of `z`, both (R, N). The variance between sites
+    is what noise leaves of their spread.
     """
     weight = 1.0 / np.maximum(variance, 1e-300)
     apart = z - np.sum(weight * z, axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
@@ -197,16 +204,16 @@ def drawn_together(z: Array, variance: Array) -> Array:
 
 
 class SeparateSites(Recipe):
-    """A recipe with one script for rows of one site, which takes its steps from the answers of several."""
+    """A recipe for one site whose steps can be taken from the answers of several."""
 
     constant: Array
 
     def columns(self, facts: Facts) -> Columns:
-        """Of the rows of the sites."""
+        """Return the columns of the sites' rows."""
         return Columns(self.constant, facts.n_nodes)
 
     def separate(self, facts: Facts) -> bool:
-        """Whether every site's own answer is kept, and not only the mean over the rows of all."""
+        """Return whether every site's own answer is kept, and not only the mean over all rows."""
         several = facts.n_nodes > 1 and not facts.summed and self.noise is not None
         return several and int(self.constant.sum()) in (1, facts.n_nodes)
 
@@ -222,18 +229,42 @@ class SeparateSites(Recipe):
 
     @abstractmethod
     def with_one_constant(self, columns: Columns) -> Self:
-        """The recipe for rows of one site."""
+        """Return the recipe for rows of one site."""
 
     @abstractmethod
     def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
-        """How far each site's constant is from the common one, after these answers, (R, N).
+        """Estimate how far each site's constant is from the common one, after these answers.
 
-        `then` is the common point, (R, k + 1), at which the next item is asked.
+        Parameters
+        ----------
+        heard : sequence of Heard
+            The answers so far.
+        then : array (R, k + 1)
+            The common point at which the next item is asked.
+        facts : Facts
+
+        Returns
+        -------
+        array (R, N)
         """
 
     @abstractmethod
     def joined(self, found: Any, heard: Sequence[Heard], facts: Facts) -> Any:
-        """The outcome in all columns, from that of the common steps."""
+        """Return the outcome in all columns, from that of the common steps.
+
+        Parameters
+        ----------
+        found : object
+            Outcome of the script for one constant.
+        heard : sequence of Heard
+            All answers.
+        facts : Facts
+
+        Returns
+        -------
+        object
+            Of the same type as `found`.
+        """
 
     def _jointly(self, facts: Facts, replicates: int) -> Script:
         """The script of one site that has all rows, on the sites' answers; each is asked at its own constant."""
@@ -270,12 +301,12 @@ def _together(sites: SiteAnswers, rows: Array) -> Answer:
 
 
 def of_kind(heard: Sequence[Heard], kind: type[Bounded] | tuple[type[Bounded], ...]) -> list[Heard]:
-    """The items of a kind, in order."""
+    """Select the items of a kind, in order."""
     return [one for one in heard if isinstance(one.what, kind)]
 
 
 class WideFrame(NamedTuple):
-    """A frame and a Hessian in it for rows of one constant, as those of all columns: of the same inverse."""
+    """A frame and a Hessian extended to all columns, with the same inverse."""
 
     frame: Array  # (R, d, d)
     hessian: Array  # (R, d, d)
@@ -283,7 +314,23 @@ class WideFrame(NamedTuple):
 
 
 def wide(columns: Columns, frame: Array, hessian: Array, kept: BoolArray) -> WideFrame:
-    """Each site's constant has the line of the common one."""
+    """Extend a frame and a Hessian for rows of one constant to all columns.
+
+    Each site's constant has the line of the common one.
+
+    Parameters
+    ----------
+    columns : Columns
+    frame : array (R, k + 1, k + 1)
+    hessian : array (R, k + 1, k + 1)
+        In the frame.
+    kept : bool array (R, k + 1)
+        Columns that were not merged.
+
+    Returns
+    -------
+    WideFrame
+    """
     more = len(columns.constant) - columns.slopes - 1
     rows = columns.of_all(frame)
     R, one = hessian.shape[:2]

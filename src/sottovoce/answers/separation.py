@@ -40,7 +40,7 @@ _NEXT_TO_NONE = 1e-300
 
 
 class Point(NamedTuple):
-    """A point of the steps with the Hessian there, in the frame, and the gradient; spreads are of their noise."""
+    """A point of the steps, its Hessian and gradient, and their noise deviations."""
 
     at: Array  # (R, d)
     hessian: Array  # (R, d, d)
@@ -61,7 +61,7 @@ class Shortened(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What was released of R replicates on the way, as far as groups are counted by it."""
+    """Releases of R replicates by which groups with one outcome are counted."""
 
     rows: float
     chance: Array  # of a positive, the same for all rows at the start  (R,)
@@ -75,7 +75,7 @@ class Evidence(NamedTuple):
     points: tuple[Point, ...]
 
     def of(self, replicate: int) -> Evidence:
-        """Of one replicate, without the first axis."""
+        """Return one replicate, without the first axis."""
         points = tuple(Point(*_of(point, replicate)) for point in self.points)
         shortened = Shortened(*_of(self.shortened, replicate))
         return Evidence(*_of(self, replicate))._replace(points=points, shortened=shortened)
@@ -110,18 +110,21 @@ class Groups(NamedTuple):
 
     @property
     def whole(self) -> BoolArray:
-        """Whether u is 1 in the group's rows and 0 elsewhere: not so of a number, or of a level that was merged."""
+        """Groups whose u is 1 in their rows and 0 elsewhere, (groups,).
+
+        Not those of numbers, or of merged levels.
+        """
         return ~np.isnan(self.blocks) & np.any(self.directions != 0.0, axis=1)
 
     def at(self, places: IntArray) -> Groups:
-        """Some of them."""
+        """Select some groups."""
         return Groups(
             self.directions[places], self.decides[places], self.columns[places], self.blocks[places],
             self.all_rows[places],
         )  # fmt: skip
 
     def decided(self, into_lines: Array) -> BoolArray:
-        """Which lines (lines, d) of the table, or of other comparisons, each group decides, (groups, lines)."""
+        """Return the lines (lines, d) that each group decides, (groups, lines)."""
         moved = np.abs(self.directions @ into_lines.T)
         found = moved > 1e-9 * moved.max(axis=1, keepdims=True)
         found[self.all_rows] = True  # if all rows have one outcome, nothing is determined
@@ -129,7 +132,7 @@ class Groups(NamedTuple):
 
 
 class RarerOutcome(NamedTuple):
-    """Rows of each group with its rarer outcome, weighted by u, and the deviation of the noise in it, (groups,).
+    """Rows of each group with its rarer outcome, and the noise in that, (groups,).
 
     `common` is the part of that noise which counts at all later points have in common, as all need the group's size.
     """
@@ -140,7 +143,10 @@ class RarerOutcome(NamedTuple):
 
 
 def groups_of(naming: Naming, kept: BoolArray) -> Groups:
-    """The groups of an encoding, of which the columns `kept`, (d,), were not merged with their reference."""
+    """Return the groups of an encoding.
+
+    `kept` (d,) are the columns that were not merged with their reference.
+    """
     marks, blocks, ends = naming.marks, naming.blocks, naming.ends
     every = naming.constant / naming.value  # c
     directions, columns, numbers = list[Array](), list[int](), list[float]()
@@ -169,9 +175,25 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
 
 
 def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOutcome, Array]:
-    """Counted where all rows have the same chance; and how many are expected in a group that is like all others."""
+    """Count each group's rarer outcome at the start, where all rows have the same chance.
+
+    Parameters
+    ----------
+    groups : Groups
+    every : array (d,)
+        Its product with every row is 1.
+    seen : Evidence
+        Of one replicate.
+
+    Returns
+    -------
+    counted : RarerOutcome
+    expected : array (groups,)
+        Rows with the rarer outcome in a group that is like all others.
+    """
     v, chance = groups.directions, float(seen.chance)
     size = v @ seen.moments @ every
+    # v'g is the mean of u (chance of a positive - positive).
     positives = chance * size - v @ seen.gradient
     rare = positives < size / 2.0
     length = np.sum(v**2, axis=1)
@@ -184,17 +206,46 @@ def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOut
 
 
 def rarer_side(groups: Groups, every: Array, seen: Evidence) -> Array:
-    """1 where the positive outcome is the rarer one of a group by the counts at the start, -1 where it is not."""
+    """Return which outcome is the rarer one of each group, by the counts at the start.
+
+    Parameters
+    ----------
+    groups : Groups
+    every : array (d,)
+        Its product with every row is 1.
+    seen : Evidence
+        Of one replicate.
+
+    Returns
+    -------
+    array (groups,)
+        1 for the positive outcome, -1 for the negative one.
+    """
     size = groups.directions @ seen.moments @ every
     positives = float(seen.chance) * size - groups.directions @ seen.gradient
     return np.where(positives < 0.5 * size, 1.0, -1.0)
 
 
 def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> RarerOutcome:
-    """Counted at a later point, where the Hessian tells a group's chance of the rarer outcome.
+    """Count each group's rarer outcome at a later point, where the Hessian tells its chance.
 
-    The mean margin of the group tells which outcome the model has as the rarer one.  Rows of unlike chances have more
-    of it than is taken here, and a group may have more rows, so the count is rather too small.
+    The mean margin of the group tells which outcome the model has as the rarer one.  Rows of unlike
+    chances have more of it than is taken here, and a group may have more rows, so the count is
+    rather too small.
+
+    Parameters
+    ----------
+    groups : Groups
+    every : array (d,)
+        Its product with every row is 1.
+    seen : Evidence
+        Of one replicate.
+    point : Point
+        Of the same replicate.
+
+    Returns
+    -------
+    RarerOutcome
     """
     v = groups.directions
     chance = rarer_chance(groups, seen, point)
@@ -210,15 +261,30 @@ def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> Ra
 
 
 def rarer_chance(groups: Groups, seen: Evidence, point: Point) -> Array:
-    """The chance of the rarer outcome that rows of equal chance have where the Hessian is as at a point, (groups,)."""
+    """Compute the chance of the rarer outcome that the Hessian at a point implies for equal rows.
+
+    Parameters
+    ----------
+    groups : Groups
+    seen : Evidence
+        Of one replicate.
+    point : Point
+        Of the same replicate.
+
+    Returns
+    -------
+    array (groups,)
+        In [0, 1/2].
+    """
     v = groups.directions
     inside, squares = v @ seen.back, _squares_in_hessians(v, seen)
+    # v'H v = mean of u^2 p (1 - p): solved for the smaller chance p.
     bends = np.clip(np.einsum("gi,ij,gj->g", inside, point.hessian, inside), 0.0, squares / 4.0)
     return np.asarray(0.5 * (1.0 - np.sqrt(1.0 - 4.0 * bends / squares)))
 
 
 def _squares_in_hessians(v: Array, seen: Evidence) -> Array:
-    """Second moments of groups of the rows as Hessians have them, (groups,).
+    """Second moments along groups, of the rows as Hessians have them, (groups,).
 
     Rows of rare levels are long in a frame and are shortened there.  Beside second moments of whole rows their Hessian
     would look like that of a group in which the rarer outcome is next to none.
@@ -227,7 +293,7 @@ def _squares_in_hessians(v: Array, seen: Evidence) -> Array:
 
 
 def _least_size(groups: Groups, every: Array, seen: Evidence) -> tuple[Array, Array]:
-    """A share of the rows, weighted by u, that a group has at least, and the deviation of its noise, (groups,).
+    """Lower bound of a group's share of the rows, weighted by u, and its noise, (groups,).
 
     Second moments of whole rows are no help: noise that makes a group look large makes its rows times their chance of
     the rarer outcome more than its gradient says, as if it had that outcome.  A row x of a whole group has ``v'x = 1``,
@@ -245,9 +311,10 @@ def _least_size(groups: Groups, every: Array, seen: Evidence) -> tuple[Array, Ar
 
 
 def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
-    """All counts as one by their precision; of a group without noise the first, which is exact.
+    """Average counts by their precision; without noise the first is taken, which is exact.
 
-    A level that was merged has no rows of its own, so its counts are none without noise: others have theirs.
+    A level that was merged has no rows of its own, so its counts are none without noise: others
+    have theirs.
     """
     noise = np.array([one.noise for one in counts])
     noisy = np.all(noise > 0.0, axis=0)
@@ -259,14 +326,14 @@ def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
 
 
 def pooled_noise(weight: Array, counts: Sequence[RarerOutcome]) -> Array:
-    """The deviation of noise in weighted sums of counts, (groups,), with weights (counts, groups)."""
+    """Noise deviation of weighted counts, (groups,), for weights (counts, groups)."""
     noise, common = (np.array([getattr(one, name) for one in counts]) for name in ("noise", "common"))
     alone = np.maximum(noise**2 - common**2, 0.0)
     return np.asarray(np.sqrt(np.sum(weight**2 * alone, axis=0) + np.sum(weight * common, axis=0) ** 2))
 
 
 class Undetermined(NamedTuple):
-    """What :func:`undetermined` finds, (groups,) each.
+    """Groups whose rarer outcome may be missing, with their counts, (groups,) each.
 
     Parameters
     ----------
@@ -297,13 +364,13 @@ class Undetermined(NamedTuple):
     side: Array
 
     def lines(self, into_lines: Array) -> tuple[BoolArray, BoolArray]:
-        """Of which lines (lines, d) some group is `none`, and of which some is `certain`."""
+        """Return which lines (lines, d) have a group that is `none`, or one that is `certain`."""
         decides = self.groups.decided(into_lines)
         none, certain = (np.any(which[:, None] & decides, axis=0) for which in (self.none, self.certain))
         return np.asarray(none), np.asarray(certain)
 
     def cause(self, into_lines: Array, line: int) -> Cause:
-        """Why a line has no interval of two ends, of those of which some group is `none`."""
+        """Return why a line of which some group is `none` has no interval of two ends."""
         decides = self.groups.decided(into_lines)[:, line] & self.none
         if np.any(decides & self.certain):
             return Cause.SEPARATION
@@ -316,40 +383,52 @@ class Undetermined(NamedTuple):
 
     @property
     def one_outcome(self) -> BoolArray:
-        """Which groups of levels and references are `none`."""
+        """Groups of levels and references that are `none`, (groups,)."""
         return np.asarray(self.none & self.groups.whole & (self.groups.blocks > 0.0))
 
 
 def undetermined(naming: Naming, kept: BoolArray, seen: Evidence) -> Undetermined:
-    """Which groups the data may not determine, and of which noise does not hide that.
+    """Find the groups whose coefficients the data may not determine (quasi-separation).
 
-    A group is not determined unless the count of its rarer outcome stands out from none by `SURE` deviations, or of a
-    level by `CLEAR` and `LEAST` rows beyond `DOUBT`.  Noise does not hide it if that count leaves no room for a small
-    part, `FEW`, of the rows that would have the outcome if the group were like all others.
+    A group is not determined unless the count of its rarer outcome stands out from none by `SURE`
+    deviations, or of a level by `CLEAR` and `LEAST` rows beyond `DOUBT`.  Noise does not hide it if
+    that count leaves no room for a small part, `FEW`, of the rows that would have the outcome if
+    the group were like all others.
 
     Parameters
     ----------
+    naming : Naming
     kept : bool array (d,)
         The columns that were not merged with their reference.
     seen : Evidence
         Of one replicate.
+
+    Returns
+    -------
+    Undetermined
     """
     return _of_one_outcome(groups_of(naming, kept), naming, seen)
 
 
 def undetermined_by_site(naming: Naming, kept: BoolArray, seen: Evidence, of_sites: Sequence[Evidence]) -> Undetermined:
-    """:func:`undetermined` where each site was asked of its own rows, and has a constant of its own.
+    """Find undetermined groups where each site was asked of its own rows and has its own constant.
 
-    All sites together tell what decides the columns' lines, and each site whether its own rows have one outcome.
+    All sites together tell what decides the columns' lines, and each site whether its own rows have
+    one outcome.
 
     Parameters
     ----------
+    naming : Naming
     kept : bool array (slopes + 1,)
         As for :func:`undetermined`, of rows with one constant.
     seen : Evidence
         Of all sites together, as rows with one constant.
     of_sites : sequence of Evidence
         The same of each site alone.
+
+    Returns
+    -------
+    Undetermined
     """
     one = naming.with_one_constant()
     sites, slopes = len(of_sites), one.d - 1
@@ -371,7 +450,7 @@ def undetermined_by_site(naming: Naming, kept: BoolArray, seen: Evidence, of_sit
 
 
 def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> Undetermined:
-    """Groups whose rows may all have one outcome, and those of which noise does not hide it."""
+    """Find groups whose rows may all have one outcome, and whether noise hides that."""
     every = naming.constant / naming.value
     start, expected = at_the_start(groups, every, seen)
     counted = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])

@@ -23,7 +23,7 @@ LEAST = 1.0
 
 
 class SizeNeeds(NamedTuple):
-    """How much more would do: rows, or shift over sigma (which is about epsilon), as factors of what there was."""
+    """Factors by which rows, or sensitivity over sigma (about epsilon), must grow."""
 
     rows: float
     shift: float  # inf if sampling alone leaves too little room
@@ -31,16 +31,22 @@ class SizeNeeds(NamedTuple):
 
 
 def size_needs(room: float, sampling_room: float, least: float) -> SizeNeeds:
-    """Factors by which rows, or shift over sigma, must grow.
+    """Compute the factors by which rows, or sensitivity over sigma, must grow.
 
     Parameters
     ----------
     room : float
-        Errors of the size of all effects from where it has no end, by sampling and noise (:class:`Size`).
+        Distance of the size of all effects from where it is unbounded, in errors by sampling and
+        noise (:class:`sottovoce.answers.normal_rows.Size`).
     sampling_room : float
-        The same by sampling alone; 0 if it is not known.
+        The same in errors by sampling alone; 0 if it is not known.
     least : float
-        Errors that are needed.
+        The room that is needed.
+
+    Returns
+    -------
+    SizeNeeds
+        Factors of at least 1; ``more`` if they are lower bounds.
     """
     # Variances over the square of the distance.
     enough = least**-2.0

@@ -21,22 +21,31 @@ OF_CLASSES = 0.25
 
 
 def drawn_to_multiple(J: Array, noise: Array, H: Array, unlike: float) -> tuple[Array, Array]:
-    """J drawn to a multiple of H by the share of noise in their difference, and the deviation of its error.
+    """Shrink J to a multiple of H by the share of noise in their difference.
 
-    Beforehand an entry of the difference has the deviation `unlike` in units of that multiple, or that which J shows
-    beyond noise, if it is larger.  So where the model does not hold J stays, unless noise is larger than what it tells.
+    Beforehand an entry of the difference has the deviation `unlike` in units of that multiple, or
+    that which J shows beyond noise, if it is larger. So where the model does not hold J stays,
+    unless noise is larger than what it tells.
 
     Parameters
     ----------
     J : array (R, d, d)
-        Released, with errors of deviation `noise`, (R,), on an entry.
+        Released, with errors of deviation `noise` on an entry.
+    noise : array (R,)
     H : array (R, d, d)
         Hessian for the same rows, of which noise hides much less.
     unlike : float
         `OF_RESIDUALS` or `OF_CLASSES`.
+
+    Returns
+    -------
+    drawn : array (R, d, d)
+    deviation : array (R,)
+        Standard deviation of its error on an entry.
     """
     d = H.shape[-1]
     size = np.maximum(np.einsum("rij,rij->r", H, H), 1e-300)
+    # phi = tr(H J) / tr(H^2): all entries of J together tell it well.
     multiple = np.einsum("rij,rij->r", H, J) / size
     # One deviation of its own noise, at least: noise may leave nothing of it.
     multiple = np.maximum(multiple, noise / np.sqrt(size))

@@ -45,7 +45,9 @@ RARE, ERROR = 10.0, 0.05
 
 @dataclass(frozen=True)
 class Survey(Once):
-    """Counts of rows by cell of every column's grid; the outcome is an answer, whose entries :class:`Cells` scales.
+    """Noisy counts of rows by cell of every column's grid, in one release.
+
+    The outcome is an answer, whose entries :class:`Cells` scales.
 
     Parameters
     ----------
@@ -53,6 +55,12 @@ class Survey(Once):
         Of each grid.
     grids : bytes
         Digest of the declarations of which the grids are: identity of what was asked.
+
+    Guarantee
+    ---------
+    Rows enter through `items` alone: Gaussian mechanisms on bounded sums over rows, each priced by
+    :meth:`sottovoce.queries.NoisyBounded.event` under the relation and the unit of the run.
+    Proposals are post-processing.
     """
 
     cells: tuple[int, ...] = field(kw_only=True)
@@ -70,14 +78,14 @@ class Survey(Once):
 
 
 def survey_of(schema: Schema, grids: Sequence[Grid]) -> Survey:
-    """The recipe for rows that hold their cells in these grids of the schema."""
+    """Construct the recipe that counts rows in these grids of the schema."""
     entries = schema.to_dict()
     declared = {grid.name: entries["columns"].get(grid.name, entries.get("label")) for grid in grids}
     return Survey(cells=tuple(grid.width for grid in grids), grids=digest_of(declared, list(schema.na)))
 
 
 class Noise(NamedTuple):
-    """What thresholds follow from: all of it is public.
+    """Public facts that determine the thresholds of a survey.
 
     Parameters
     ----------
@@ -97,7 +105,29 @@ class Noise(NamedTuple):
 
     @classmethod
     def of(cls, grids: Sequence[Grid], rows: float, sigma: float, rare: float = RARE, error: float = ERROR) -> Noise:
-        """For the runs of all grids together."""
+        """Set the thresholds for all runs of cells of these grids together.
+
+        Parameters
+        ----------
+        grids : sequence of Grid
+        rows : float
+            Rows of all sites.
+        sigma : float
+            Standard deviation of the noise on each count.
+        rare : float
+            Number of rows, 0 or more: a category or a run of cells with no more is not shown.
+        error : float
+            Probability, in (0, 0.5), that noise exceeds the quantile ``z`` in any of the runs.
+
+        Returns
+        -------
+        Noise
+
+        Raises
+        ------
+        InvalidInput
+            If `rare` or `error` is outside its range.
+        """
         if not 0.0 < error < 0.5:
             raise InvalidInput("error", error, "must be a rate above 0 and below 0.5", "use 0.05")
         if not 0.0 <= rare < math.inf:
@@ -105,7 +135,7 @@ class Noise(NamedTuple):
         return cls(rows, sigma, rare, -normal.quantile(error / sum(map(_looks, grids))))
 
     def threshold(self, cells: int = 1) -> float:
-        """The noisy count from which on a run of cells is seen."""
+        """Return the noisy count from which on a run of cells is seen."""
         return self.rare + self.z * self.sigma * math.sqrt(cells)
 
     @property
@@ -114,18 +144,18 @@ class Noise(NamedTuple):
         return self.rare + 2.0 * self.z * self.sigma
 
     def most(self, count: float, cells: int) -> float:
-        """Upper confidence bound on the fraction of rows in a run of cells with this noisy count."""
+        """Upper confidence bound on the share of rows in cells with this noisy count."""
         return min(1.0, max(0.0, count + self.z * self.sigma * math.sqrt(cells)) / self.rows)
 
     def check(self) -> None:
-        """Refuse, by InvalidInput and from public facts, a survey in which nothing could be seen."""
+        """Check, from public facts, that a survey could see anything; InvalidInput."""
         if self.threshold() >= self.rows / 2.0:
             rule = f"a cell would be seen from {self.threshold():,.0f} rows on, and there are {self.rows:,.0f}"
             raise InvalidInput("epsilon", None, rule, "raise it, survey fewer columns, or join more sites")
 
 
 def _looks(grid: Grid) -> int:
-    """How many runs of a grid are compared with a threshold, both ways."""
+    """Return how many runs of a grid are compared with a threshold, in both directions."""
     if isinstance(grid, Dyadic):
         return sum(max(0, grid.cells - run + 1) for run in RUNS) + 4
     return grid.width
@@ -133,7 +163,7 @@ def _looks(grid: Grid) -> int:
 
 @dataclass(frozen=True)
 class Column:
-    """What was seen of a column; `share`, `missing` and `unread` are noisy, so they may be shown.
+    """Findings on a column; `share`, `missing` and `unread` are noisy, so they may be shown.
 
     Parameters
     ----------
@@ -173,7 +203,25 @@ def _plain(value: Any) -> Any:
 
 
 def columns_of(grids: Sequence[Grid], answer: Answer, noise: Noise, schema: Schema, replicate: int = 0) -> list[Column]:
-    """What the answer of a :class:`Survey` tells of every column in one of its replicates."""
+    """Derive what was seen of every column from the noisy counts of one replicate.
+
+    Parameters
+    ----------
+    grids : sequence of Grid
+        In the order in which the survey asked for them.
+    answer : Answer
+        That of :class:`Survey`: scaled counts (R, cells of all grids).
+    noise : Noise
+    schema : Schema
+        As it was declared.
+    replicate : int
+        From 0 on.
+
+    Returns
+    -------
+    list of Column
+        One for each grid.
+    """
     counts = answer.value[replicate] * answer.rows * math.sqrt(len(grids))
     blocks, found, start = {block.name: block for block in schema.blocks}, [], 0
     for grid in grids:
@@ -209,12 +257,12 @@ class _Others(NamedTuple):
         return cls(*(min(1.0, n / noise.rows) if n > noise.threshold() else None for n in own[-2:].tolist()))
 
     def column(self, name: str, proposed: dict[str, Any], **more: Any) -> Column:
-        """What was seen of the column."""
+        """Construct the findings on the column."""
         return Column(name, proposed, missing=self.missing, unread=self.unread, **more)
 
 
 def _changed_levels(block: Category, others: _Others, kept: Sequence[str], dropped: Sequence[str]) -> dict[str, Any]:
-    """What the declaration of a category has to say otherwise, if only these levels are kept."""
+    """Return the changed entries of a category's declaration if only these levels are kept."""
     more: dict[str, Any] = {}
     if dropped:
         more["values"] = tuple(pair for pair in block.values if pair[0] in kept)
@@ -383,9 +431,21 @@ def _norm(grid: Norms, own: Array, noise: Noise) -> Column:
 
 
 def proposed(schema: Schema, columns: Sequence[Column], survey: str) -> Schema:
-    """The schema with what was proposed; rows fill the ball as :func:`sottovoce.data.expected.fill` says.
+    """Apply the proposals of a survey to its schema.
 
-    `survey` is what statements about its rows will say of the survey's own price.
+    The scale is derived anew by :func:`sottovoce.data.expected.fill`.
+
+    Parameters
+    ----------
+    schema : Schema
+        As it was declared.
+    columns : sequence of Column
+    survey : str
+        The survey's own price, in words, for statements about the schema's rows.
+
+    Returns
+    -------
+    Schema
     """
     more = {column.name: column.proposed for column in columns if column.proposed}
     blocks: list[Block] = []

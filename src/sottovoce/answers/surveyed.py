@@ -37,7 +37,7 @@ from .survey import ERROR, RARE, Column, Noise, Survey, columns_of, proposed, sp
 
 @dataclass(frozen=True)
 class Question:
-    """What a survey counts, and what it must not show.
+    """Options of a survey: what is counted, and what must not be shown.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ EVERYTHING = Question()
 
 @dataclass(frozen=True)
 class Expected:
-    """What a survey will be able to see, from public facts.
+    """Forecast of a survey from public facts: noise, statement, and releases.
 
     Parameters
     ----------
@@ -118,13 +118,13 @@ class Surveyed:
         return notebook(title=title, pairs=pairs, remark=remark)
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
-        """What is proposed for each column, and what that cost."""
+        """Return title, proposals by column, and the cost, for reports."""
         title = f"Survey of the schema {printable(self.declared.name)}; .toml is the schema that it proposes"
         return title, [(printable(one.name), _words(one)) for one in self.columns], self.statement.text
 
     @property
     def statement(self) -> Statement:
-        """What the survey cost."""
+        """Privacy statement of the survey."""
         return self.expected.statement
 
     @property
@@ -157,7 +157,29 @@ def _words(column: Column) -> str:
 
 
 def ahead(schema: Schema, sizes: Sequence[float], run: RunConfig, question: Question = EVERYTHING) -> Expected:
-    """Price a survey of sites with these numbers of rows, without any data; parameters as for :func:`survey`."""
+    """Price a survey of sites with these numbers of rows, without any data.
+
+    Parameters
+    ----------
+    schema : Schema
+        Its bounds and levels make the public grids.
+    sizes : sequence of float (sites,)
+        Rows of every site.
+    run : RunConfig
+        With ``method="auto"``: budget, trust, relation, seed.
+    question : Question
+        What to count, and the thresholds; by default all that has a grid.
+
+    Returns
+    -------
+    Expected
+        Noise of the counts, statement, and releases.
+
+    Raises
+    ------
+    InvalidInput
+        If noise leaves nothing to be seen, or an option does not fit.
+    """
     grids = grids_of(schema, question.columns)
     if schema.person is not None:
         run = replace(run, rows_per_person=schema.person.rows)
@@ -184,26 +206,46 @@ def survey(
     run_name: str | None = None,
     checkpoint: str | Path | None = None,
 ) -> Surveyed:
-    """Count coarsely in one release, and propose bounds, typical ranges and levels.
+    """Survey the ranges, levels and missing values of columns in one private release of histograms.
+
+    The answer proposes bounds, typical ranges and levels for the schema.
 
     Parameters
     ----------
     schema : Schema
-        Its bounds may be far too wide, and its categories list too many candidates: they make the public grids.
+        Its bounds may be far too wide, and its categories may list too many candidates: they make
+        the public grids.
     tables : sequence of Table, or of frames of pandas, polars or pyarrow
-        One for each site; or one, whose rows the schema's site column deals to sites if it names one.
+        One for each site; or a single one, whose rows the schema's site column assigns to sites if
+        it names one.
     run : RunConfig
         With ``method="auto"``: budget, trust, relation, seed.
     question : Question
         What to count; by default all that has a grid.
-    ledger, run_name, checkpoint : optional
-        See :func:`sottovoce.runs.simulate.simulate`.  A ledger on disk knows the tables by their raw rows, under every
-        schema, as training does.
+    ledger : DurableLedger, optional
+        Ledger on disk.  It knows the tables by their raw rows, under every schema, as training
+        does.
+    run_name : str, optional
+        Name of the run in that ledger.
+    checkpoint : path, optional
+        File from which an interrupted run resumes; see
+        :func:`sottovoce.runs.simulate.simulate`.
+
+    Returns
+    -------
+    Surveyed
+        The columns, the proposed schema, and the statement.
 
     Raises
     ------
     InvalidInput
         Before anything is spent; no data value is shown.
+
+    Guarantee
+    ---------
+    One release of noisy counts, of all grids together, priced by the event of its query; relation,
+    unit, epsilon and delta are those of ``statement``.  All else is computed from the noisy counts
+    and from public facts.
     """
     grids, expected, result = _asked(schema, tables, run, question, ledger, run_name=run_name, checkpoint=checkpoint)
     found, said = columns_of(grids, result.outcome, expected.noise, schema), result.statement
@@ -214,7 +256,28 @@ def survey(
 
 
 def replicates(schema: Schema, tables: Sequence[Any], run: RunConfig) -> tuple[Expected, Iterator[list[Column]]]:
-    """What every replicate of a simulated survey tells, for audits; parameters as for :func:`survey`."""
+    """Run a simulated survey in several replicates, for audits.
+
+    Parameters
+    ----------
+    schema : Schema
+    tables : sequence of Table or of frames
+        As for :func:`survey`.
+    run : RunConfig
+        Its ``replicates`` say how many.
+
+    Returns
+    -------
+    expected : Expected
+        Noise and statement.
+    columns : iterator of list of Column
+        One list for each replicate.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`survey`.
+    """
     grids, expected, result = _asked(schema, tables, run, EVERYTHING)
     return expected, (columns_of(grids, result.outcome, expected.noise, schema, k) for k in range(run.replicates))
 

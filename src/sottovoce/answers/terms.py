@@ -84,13 +84,13 @@ class Naming:
 
     @property
     def marks(self) -> Array:
-        """Entry of a column that marks a level, in rows of that level; 0 for other columns, (d,)."""
+        """Entry of each level's column in rows of that level; 0 for other columns, (d,)."""
         diagonal = np.diag(self.into_units)
         return np.array([0.0 if t.reference is None else x for t, x in zip(self.terms, diagonal, strict=True)])
 
     @property
     def numbers(self) -> int:
-        """How many columns are numbers."""
+        """Number of columns that are numbers."""
         if self.schema is None:
             return self.d - max(1, len(self.sites))
         return sum(isinstance(block, Number) for block in self.schema.blocks)
@@ -103,7 +103,7 @@ class Naming:
 
     @property
     def ends(self) -> Array:
-        """Least and greatest entry of a number's column, by its declared bounds; NaN for other columns, (d, 2)."""
+        """Declared bounds of the numbers' columns, encoded; NaN for other columns, (d, 2)."""
         found = np.full((self.d, 2), np.nan)
         if self.schema is None:
             return found
@@ -119,7 +119,7 @@ class Naming:
 
     @property
     def weighed(self) -> str:
-        """How long rows change the coefficients, in a sentence; empty if no row is longer than 1."""
+        """Sentence on how long rows change the coefficients; empty if no row is longer than 1."""
         if not self.long:
             return ""
         share = 0.0 if self.schema is None else long_share(self.schema)
@@ -132,7 +132,10 @@ class Naming:
 
     @property
     def clusters(self) -> str:
-        """What intervals take for granted of rows of a site, in a sentence; empty if sites have no constants."""
+        """Sentence on the independence that intervals assume of rows of a site.
+
+        Empty if sites have no constants of their own.
+        """
         if not self.sites:
             return ""
         return (
@@ -141,7 +144,7 @@ class Naming:
         )
 
     def with_one_constant(self) -> Naming:
-        """The same columns with one constant in place of each site's own."""
+        """Return the encoding with one constant in place of each site's own."""
         if not self.sites:
             return self
         k = self.d - len(self.sites)
@@ -151,7 +154,7 @@ class Naming:
         )  # fmt: skip
 
     def shared(self, table: Any) -> Array:
-        """Encoded rows as if all sites shared one constant, which is the last column: (n, columns + 1)."""
+        """Encode rows as if all sites shared one constant, the last column: (n, columns + 1)."""
         if self.schema is not None:
             return self.schema.encode(table, labels=False, whole=True).X
         with np.errstate(over="ignore"):
@@ -160,7 +163,7 @@ class Naming:
         return np.hstack([X, np.full((len(X), 1), self.value)])
 
     def encoded(self, table: Any, site: int | None = None) -> Array:
-        """Encoded rows, (n, d), with the constant of a site; without a site, zeros in sites' constants."""
+        """Encode rows, (n, d), with the constant of a site, or zeros in sites' constants."""
         X = self.shared(table)
         if not self.sites:
             return X
@@ -170,18 +173,40 @@ class Naming:
         return np.hstack([X[:, :-1], own])
 
     def rows(self, parts: Sequence[tuple[Any, Array]], first: int = 0) -> Rows:
-        """Rows of the sites from number `first` on, from each one's table and labels -1, 1, or 0 for none."""
+        """Encode the rows of the sites from number `first` on.
+
+        `parts` are each site's table, and its labels -1, 1, or 0 for none.
+        """
         encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts, first)]
         return Rows.of_any_norm(encoded) if self.long else Rows.build(encoded)
 
 
 def typical_entry(columns: int) -> float:
-    """Root mean square entry of a column of numbers, where most rows have norm `data_norm` at most."""
+    """Root mean square entry of a column of numbers, if most rows have norm `data_norm`."""
     return _COLUMNS / (_SPREAD * math.sqrt(max(1, columns)))
 
 
 def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()) -> Naming:
-    """An encoding of numbers, of which most rows have norm `data_norm` at most; InvalidInput if that is no norm."""
+    """Construct the encoding of numbers without a schema: scaled columns and a constant.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the columns.
+    data_norm : float
+        Norm that most rows do not exceed; longer ones are weighted down.
+    sites : sequence of str
+        Names of the sites with a constant of their own; empty for one constant.
+
+    Returns
+    -------
+    Naming
+
+    Raises
+    ------
+    InvalidInput
+        If `data_norm` is not finite and positive.
+    """
     if not (math.isfinite(data_norm) and data_norm > 0):
         raise InvalidInput("data_norm", data_norm, "must be finite and > 0", "declare a public bound on a row's norm")
     d, scale, value = len(names), _COLUMNS / data_norm, math.sqrt(SHARE) / _SLACK
@@ -191,7 +216,9 @@ def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()
 
 
 def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
-    """An encoding of the schema's columns with reference levels, by default the first, and a constant.
+    """Construct the encoding of a schema, with reference levels and a constant.
+
+    The reference of a block is its first level by default.
 
     Raises
     ------
@@ -225,10 +252,11 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
 
 
 def into_units(schema: Schema) -> Array:
-    """From a model of encoded rows to coefficients per unit of each column and a constant, (features + 1, d).
+    """Return the map from a model of encoded rows to coefficients per unit of each column.
 
-    A level's coefficient is for a row of that level, a number's for one more of its unit (after any transform), and an
-    indicator's for a missing value.  Rows of norm 1 have no such units: theirs are coefficients of the encoded row.
+    Its last row is the constant, (features + 1, d).  A level's coefficient is for a row of that
+    level, a number's for one more of its unit (after any transform), an indicator's for a missing
+    value.  Rows of norm 1 have no such units: theirs are coefficients of the encoded row.
     """
     norm = 1.0 if schema.unit else schema.divisor * schema.slack
     entries, shift = list[float](), np.zeros(schema.n_features)
@@ -250,7 +278,27 @@ def into_units(schema: Schema) -> Array:
 
 
 def naming_of(schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]) -> Naming:
-    """The naming of a schema, or of numbers without one."""
+    """Construct the encoding of a schema, or of numbers without one.
+
+    Parameters
+    ----------
+    schema : Schema or None
+    columns : sequence of str
+        Names of the numbers' columns; used without a schema only.
+    data_norm : float
+        As for :func:`of_columns`; used without a schema only.
+    sites : sequence of str
+        Names of the sites with a constant of their own; empty for one constant.
+
+    Returns
+    -------
+    Naming
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`of_columns` and :func:`of_schema`.
+    """
     return of_columns(columns, data_norm, sites) if schema is None else of_schema(schema, sites)
 
 
@@ -301,13 +349,13 @@ def reference_of(block: Bins | Category) -> str:
 
 
 def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, Any]:
-    """Some rows of raw columns."""
+    """Return some rows of raw columns."""
     columns = table.columns if isinstance(table, Table) else table
     return {name: values[part] for name, values in columns.items()}
 
 
 def outcome(schema: Schema | None) -> dict[str, str] | None:
-    """The label's column, and which of two classes counts as positive; None without a schema."""
+    """Return the label's column and its positive class; None without a schema."""
     if schema is None or schema.label is None:
         return None
     task, plain = schema.task, {"column": schema.label.column}

@@ -46,7 +46,7 @@ WEIGHED = "intervals are for rows that count alike: with weights the errors of a
 
 @dataclass(frozen=True, kw_only=True)
 class TableFit(ABC):
-    """A model whose coefficients have names, trained on a table by a recipe and scored on test rows."""
+    """A model with named coefficients, trained on a table and scored on test rows."""
 
     config: TrainConfig
     answered: SavedModel
@@ -71,18 +71,18 @@ class TableFit(ABC):
 
     @abstractmethod
     def found(self) -> dict[str, Any]:
-        """What this kind of fit has of its own in :meth:`released`."""
+        """Return the entries of :meth:`released` that this kind of fit adds, as plain data."""
 
     @abstractmethod
     def found_exactly(self) -> dict[str, Any]:
-        """What this kind of fit has of its own in :meth:`held_back`."""
+        """Return the entries of :meth:`held_back` that this kind of fit adds: without noise."""
 
     def to_dict(self) -> dict[str, Any]:
         """One JSON object with all there is; an infinite number is the text ``inf``."""
         return with_held_back(self.released(), self.held_back())
 
     def held_back(self) -> dict[str, Any]:
-        """What reads rows without noise, as plain data: for the data's holder only."""
+        """Return what reads rows without noise, as plain data: for the data owner only."""
         found = self.found_exactly() | {"exact": self.exact, "notes": list(self.notes), "seconds": self.seconds}
         if self.evaluation is not None:
             found["evaluation"] = self.evaluation.held_back()
@@ -103,7 +103,7 @@ class TableFit(ABC):
         return {key: jsonable(value) for key, value in report.items()}
 
     def recorded(self) -> Self:
-        """The same with what was released as the record of the saved model."""
+        """Return a copy whose saved model has the released results as its record."""
         return replace(self, answered=replace(self.answered, record=self.released()))
 
 
@@ -132,7 +132,7 @@ class Inferred(TableFit):
 
 @dataclass(frozen=True)
 class DealtTable:
-    """A data set whose training rows are dealt to sites, in an encoding whose coefficients have names."""
+    """A data set with its training rows partitioned among sites, and their encoding."""
 
     config: TrainConfig
     dataset: data.Dataset
@@ -149,7 +149,24 @@ class DealtTable:
 
     @classmethod
     def of(cls, config: TrainConfig, dataset: data.Dataset, asked: bool | None) -> DealtTable:
-        """Deal a data set; whether sites have constants of their own is :func:`site_constants`' to say."""
+        """Partition the training rows of a data set among sites, and derive their encoding.
+
+        Parameters
+        ----------
+        config : TrainConfig
+        dataset : Dataset
+        asked : bool or None
+            Whether sites have constants of their own; None for the rule of :func:`site_constants`.
+
+        Returns
+        -------
+        DealtTable
+
+        Raises
+        ------
+        InvalidInput
+            If the sites' constants make the products of columns too large for memory.
+        """
         config = placed(replace(config, run=one_row_each(config.run, dataset.schema)), dataset)
         parts = deal(config, dataset)
         if dataset.people is not None:
@@ -174,7 +191,26 @@ class DealtTable:
     def ask(
         self, fit: Fit, rows: Rows, ledger: DurableLedger | None, run_name: str | None, checkpoint: str | Path | None
     ) -> Result:
-        """Run a fit's recipe on the training rows."""
+        """Run the recipe of a fit on the training rows.
+
+        Parameters
+        ----------
+        fit : Fit
+            Its recipe and its loss are used.
+        rows : Rows
+            The training rows of all sites, in the encoding of the fit.
+        ledger : DurableLedger or None
+            A ledger on disk that the run is charged to.
+        run_name : str or None
+            Name of the run in that ledger.
+        checkpoint : path or None
+            File from which an interrupted run resumes.
+
+        Returns
+        -------
+        Result
+            With a statement for the other neighbouring relation, too.
+        """
         result = simulate(
             self.config.run, rows, method=fit.recipe, loss=fit.loss, ledger=ledger, run_name=run_name,
             label=self.label, caveat=self.dataset.caveat, checkpoint=checkpoint,
@@ -183,7 +219,7 @@ class DealtTable:
         return with_other_relation(result)
 
     def places(self, model: SavedModel) -> IntArray | None:
-        """The places of the test rows' sites in the model, as their site column says; None with one constant."""
+        """Return the index of each test row's site in the model, (n,); None with one constant."""
         return model.places(self.test, self.dataset.test_columns.get(model.site or ""))
 
     def margins(self, model: SavedModel) -> Array:
@@ -193,7 +229,7 @@ class DealtTable:
         return model.margins(self.test, where=self.places(model))
 
     def evaluate(self, held: Held | None, model: SavedModel) -> Any:
-        """Ask the test rows about a model, dealt to the sites."""
+        """Evaluate a model privately on the test rows of all sites; None without `held`."""
         if held is None:
             return None
         features = np.hstack([self.layout.naming.shared(self.test), self.margins(model)[:, None]])
@@ -205,7 +241,22 @@ class DealtTable:
         return judge.ask(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
 
     def told(self, result: Result, started: float, model: SavedModel, *, intervals: bool = True) -> dict[str, Any]:
-        """What every :class:`TableFit` says of its run."""
+        """Collect the fields that every :class:`TableFit` takes from its run.
+
+        Parameters
+        ----------
+        result : Result
+        started : float
+            ``time.perf_counter()`` at the start, in seconds.
+        model : SavedModel
+        intervals : bool
+            Whether the fit has confidence intervals, so that one constant for real sites is noted.
+
+        Returns
+        -------
+        dict
+            Keyword arguments of :class:`TableFit`.
+        """
         counted, where = unfit(self.dataset.clipped, shortened=False), self.places(model)
         notes = [*self.dataset.notes, *([ONE_EACH] * (self.dataset.people is not None))]
         real_sites = (self.config.partition or "").startswith("site:") and len(self.sites) > 1
@@ -227,7 +278,33 @@ def prepared_table(
     config: TrainConfig, kind: type[Task], refusal: InvalidInput, held: Held | None, site_constants: bool | None,
     ledger: DurableLedger | None, *, weights: bool = False,
 ) -> DealtTable:  # fmt: skip
-    """Load and deal a table; `refusal` is raised for labels of another kind, and unless `weights` fit, for weights."""
+    """Load a table, partition its training rows, and check its label and the evaluation.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    kind : type of Task
+        The task that the label must declare.
+    refusal : InvalidInput
+        Raised if the label declares another task.
+    held : Held or None
+        The evaluation to check; None for none.
+    site_constants : bool or None
+        As for :func:`infer`.
+    ledger : DurableLedger or None
+        The training rows' ledger on disk.
+    weights : bool
+        Whether row weights are allowed.
+
+    Returns
+    -------
+    DealtTable
+
+    Raises
+    ------
+    InvalidInput
+        `refusal`, weights that are not allowed, or an evaluation that cannot be asked.
+    """
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     if not isinstance(dataset.task, kind):
         raise refusal
@@ -242,23 +319,46 @@ def infer(
     config: TrainConfig, *, held: Held | None = None, site_constants: bool | None = None,
     ledger: DurableLedger | None = None, run_name: str | None = None, checkpoint: str | Path | None = None,
 ) -> Inferred:  # fmt: skip
-    """Load, deal, ask for the recipe of :mod:`sottovoce.answers.inference`, and score.
+    """Estimate logistic coefficients with confidence intervals from a table, and score the model.
+
+    The table is loaded, its training rows are partitioned among sites, the recipe of
+    :mod:`sottovoce.answers.inference` is run on them, and the model is scored on the test rows.
 
     Parameters
     ----------
     config : TrainConfig
-        With ``method="auto"``: inference has steps of its own, and spends all of the budget on them.
+        Data, schema, partition and run.  The run has ``method="auto"`` and the logistic loss:
+        inference takes Newton steps of its own and spends all of the budget on them.
     held : Held, optional
-        Asks the test rows too, dealt to the sites, with an epsilon of their own.
+        Evaluation of the test rows, with an epsilon of its own; None for no private evaluation.
     site_constants : bool, optional
-        Whether every site has a constant of its own; None for yes unless rows are dealt at random.
-    ledger, run_name, checkpoint : optional
-        See :func:`sottovoce.runs.simulate.simulate`.
+        Whether every site has a constant (intercept) of its own.  None: yes, unless rows are
+        partitioned at random.
+    ledger : DurableLedger, optional
+        Ledger on disk of the training rows; not possible together with `held`.
+    run_name : str, optional
+        Name of the run in that ledger.
+    checkpoint : path, optional
+        File from which an interrupted run resumes; see
+        :func:`sottovoce.runs.simulate.simulate`.
+
+    Returns
+    -------
+    Inferred
+        Coefficients, saved model, evaluation and privacy statement of the first replicate.
 
     Raises
     ------
     InvalidInput
-        Before anything is spent.
+        Before anything is spent: the label has not two classes, rows have weights, or an option of
+        the run, of its start or of the evaluation does not fit inference.
+
+    Guarantee
+    ---------
+    Training rows enter the model and the coefficients only through the Gaussian releases that
+    ``asked`` lists, each priced by the event of its query.  Relation, unit, epsilon and delta are
+    those of ``statement``; of every person at most one row is read.  ``exact`` and what
+    :meth:`TableFit.held_back` returns are computed without noise, for the data owner only.
     """
     started = time.perf_counter()
     check(config.run, config)
@@ -266,6 +366,7 @@ def infer(
     dealt = prepared_table(config, TwoClasses, refusal, held, site_constants, ledger)
     dataset = dealt.dataset
     fit = LogOdds(dealt.layout)
+    # Everything below reads the training rows through the releases of the recipe alone.
     rows = fit.rows(dealt.tables, [dataset.y_train[part] for part in dealt.parts])
     result = dealt.ask(fit, rows, ledger, run_name, checkpoint)
     found = fit.read(result.outcome, config.run.delta)
@@ -280,12 +381,12 @@ def infer(
 
 
 def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
-    """The configuration of answers: they count rows, so of everybody one row is asked."""
+    """Return the configuration with one row a person, as answers count rows."""
     return run if schema is None or schema.person is None else replace(run, rows_per_person=1)
 
 
 def rows_read(n: int, people: IntArray | None) -> IntArray:
-    """Which of n rows answers ask: the first of everybody, or all where nobody has several.
+    """Return the indices of the rows that answers read: one a person, else all n.
 
     They are chosen before anything is computed of them, so that a person's further rows can change nothing.
     """
@@ -293,9 +394,23 @@ def rows_read(n: int, people: IntArray | None) -> IntArray:
 
 
 def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
-    """Names of the sites: what the site column's values are taken for, or the sites' numbers.
+    """Return the sites' names: canonical values of the site column, or the sites' numbers.
 
-    Not as a row writes it: the names are published, and how one row spells its site is no public fact.
+    The spelling of a row is not used: the names are published, and how one row spells its site is
+    private.
+
+    Parameters
+    ----------
+    partition : str
+        ``"site:<column>"``, or any other partition.
+    columns : mapping of str to array (n,)
+        Raw columns of the training rows.
+    parts : sequence of int arrays
+        Training rows of every site.
+
+    Returns
+    -------
+    tuple of str
     """
     kind, _, name = partition.partition(":")
     if kind == "site":
@@ -306,7 +421,26 @@ def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[s
 def check_held(
     held: Held | None, dataset: data.Dataset, run: RunConfig, sites: int = 1, *, ledger: DurableLedger | None = None
 ) -> None:
-    """Refuse an evaluation that cannot be asked, before the training spends anything; InvalidInput."""
+    """Check that an evaluation can be asked, before the training spends anything.
+
+    Parameters
+    ----------
+    held : Held or None
+        Nothing is checked for None.
+    dataset : Dataset
+    run : RunConfig
+        The training run, whose relation, delta and trust the evaluation has.
+    sites : int
+        Number of sites among which the test rows are divided.
+    ledger : DurableLedger, optional
+        The training rows' ledger: refused, as held-out rows have a budget of their own.
+
+    Raises
+    ------
+    InvalidInput
+        With a `ledger`, without test rows, with fewer of them (or of their people) than sites, or
+        if the evaluation does not fit the label.
+    """
     if held is None:
         return
     if ledger is not None:
@@ -329,12 +463,18 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
 
 
 def evaluate_report(report: Report, held: Held) -> Any:
-    """Evaluate the first replicate's average model of a run by rounds on its test rows, dealt to the sites.
+    """Evaluate the first replicate's average model of a run by rounds on its test rows.
+
+    Parameters
+    ----------
+    report : Report
+    held : Held
+        What is asked, and its epsilon.
 
     Returns
     -------
     Evaluation, ClassEvaluation or NumberEvaluation
-        By the kind of label.
+        For two classes, several classes, or a number.
 
     Raises
     ------
