@@ -64,19 +64,36 @@ class Account:
         self._process = os.getpid()
 
     def priced(self, events: Iterable[Event], deal: Deal) -> list[tuple[Event, Event]]:
-        """These events with what would price each if they were charged now, in order."""
+        """Return events with the event that would price each, were they charged now in this order.
+
+        Parameters
+        ----------
+        events : iterable of Event
+        deal : bytes, optional
+            Digest of the partition of their rows.
+
+        Returns
+        -------
+        list of (Event, Event)
+            Release and price; nothing is recorded.
+        """
         conditions = self.conditions_of(deal).copy()
         return [(event, conditions.add(event)) for event in events]
 
     def afford(self, priced: Sequence[Event], deal: Deal) -> Spending:
-        """What is spent once the releases with these prices are charged together.
+        """Return what is spent once releases are charged together, or refuse them.
 
         Parameters
         ----------
         priced : sequence of Event
-            What prices each of them.
+            The event that prices each release.
         deal : bytes, optional
-            Of their rows.
+            Digest of the partition of their rows.
+
+        Returns
+        -------
+        Spending
+            Spending with these releases; nothing is recorded yet.
 
         Raises
         ------
@@ -122,12 +139,35 @@ class Account:
         self._expected = deque(planned)
 
     def write(self, event: Event, deal: Deal, price: Event, after: Spending) -> None:
-        """Write a row that was found affordable."""
+        """Append the row of one release that :meth:`afford` has admitted.
+
+        Called with :attr:`lock` held since the call of :meth:`afford`.
+
+        Parameters
+        ----------
+        event : Event
+            The release.
+        deal : bytes, optional
+            Digest of the partition of rows over nodes; None if the caller vouches that it never
+            changes.
+        price : Event
+            The event that the accountant prices in its place; equal to `event` unless a condition
+            of
+            its proof is broken (:mod:`sottovoce.privacy.conditions`).
+        after : Spending
+            What is spent with this row, as :meth:`afford` returned it.
+        """
         self.spending = after  # first: an interrupt may leave too much spent, never too little
         self.book.write(event, deal, price)
 
     def take(self, event: Event, deal: Deal, price: Event, after: Spending) -> None:
-        """Write a row, on which the price of the next round of its run may depend."""
+        """Append the row of one release, on which the price of later rounds may depend.
+
+        Parameters
+        ----------
+        event, deal, price, after
+            See :meth:`write`.
+        """
         self.write(event, deal, price, after)
         self.conditions_of(deal).add(event)  # last: after an interrupt the next round is priced alone
 

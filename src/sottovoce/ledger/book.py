@@ -51,7 +51,17 @@ class RowBook:
         return tuple(row.event for row in self._rows for _ in range(row.times))
 
     def write(self, event: Event, deal: Deal, priced: Event) -> None:
-        """Add a row for one release, which was found to agree with the rows so far."""
+        """Append the row of one release; equal rows that follow one another share one entry.
+
+        Parameters
+        ----------
+        event : Event
+            The release, whose relation and number of nodes agree with the rows so far.
+        deal : bytes, optional
+            Digest of the partition of rows over nodes.
+        priced : Event
+            The event that prices it.
+        """
         self.relation = same_relation(self.relation, event)
         self.nodes[deal] = max(self.nodes.get(deal, 1), event.nodes)
         last = self._rows[-1] if self._rows else None

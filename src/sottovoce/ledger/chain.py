@@ -40,7 +40,22 @@ TABLES = (
 
 
 def link(head: bytes, number: int, body: str) -> bytes:
-    """Hash of record `number`, after a record of hash `head`."""
+    """Return the hash of a record, which depends on all records before it.
+
+    Parameters
+    ----------
+    head : bytes
+        Hash of the record before; of the file's random id for the first.
+    number : int
+        Position of the record in the log, from 1; hashed as 8 bytes, big-endian.
+    body : str
+        Canonical JSON of the record.
+
+    Returns
+    -------
+    bytes
+        BLAKE2b of the three.
+    """
     return keyed_hash(head, number.to_bytes(8, "big"), body.encode())
 
 
@@ -58,9 +73,24 @@ F = TypeVar("F", bound=Fold)
 
 
 class Chain(Generic[F]):
-    """What one connection sees of a log; `state` is as of the last :meth:`sync`.
+    """What one connection has read of a log.
 
-    `blank` makes the state before the first record from the file's secret key; errors call the file by `name`.
+    Parameters
+    ----------
+    db : sqlite3.Connection
+    name : str
+        The file as errors call it.
+    blank : callable ``(secret) -> state``
+        Makes the state before the first record from the file's secret key.
+
+    Attributes
+    ----------
+    state : Fold
+        The fold over the records that were read; as of the last :meth:`sync`.
+    records : int
+        How many were read.
+    secret, file_id : bytes
+        The file's key and random id; set by :meth:`identify`.
     """
 
     state: F

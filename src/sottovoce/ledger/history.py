@@ -49,14 +49,45 @@ class Tally:
         self._sum: Any = None
 
     def add(self, text: str, count: int = 1) -> None:
+        """Count releases by the canonical text of their event; a total prices them later."""
         self._new[text] += count
 
     def epsilon(self, delta: float, events: Mapping[str, Event], more: Counter[str]) -> Array:
-        """Epsilon per node of all that was added and of `more`; `events` maps texts to events."""
+        """Return the epsilon of each node, by all releases added so far and by some more.
+
+        Parameters
+        ----------
+        delta : float
+            0 for pure epsilon.
+        events : mapping of str to Event
+            The event of every canonical text.
+        more : Counter of str
+            How often each text is to be counted in addition; they are not added.
+
+        Returns
+        -------
+        array (N,)
+            Shape () before the first event; infinite where the accountant has no number.
+        """
         self._sum, self._new = self._plus(self._sum, self._new, events), Counter()
         return self._epsilon(self._plus(self._sum, more, events), delta)
 
     def alone(self, text: str, event: Event, delta: float) -> Array:
+        """Return the epsilon of each node by one event alone.
+
+        Parameters
+        ----------
+        text : str
+            Canonical text of the event, under which its price is cached.
+        event : Event
+        delta : float
+            0 for pure epsilon.
+
+        Returns
+        -------
+        array (N,)
+            Shape () for an event that costs all nodes the same.
+        """
         return self._epsilon(self._price(text, event), delta)
 
     def _plus(self, total: Any, more: Counter[str], events: Mapping[str, Event]) -> Any:

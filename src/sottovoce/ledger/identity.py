@@ -47,15 +47,25 @@ class RowsIdentity:
         return bool(self._file.read().tags)
 
     def bind(self, digest: bytes, *others: bytes, learn: bool = True) -> None:
-        """Tie the ledger to the rows with this digest (:func:`rows_digest`), or check that it is tied to them.
+        """Tie the ledger to rows, or check that it is tied to them.
 
-        `others` are digests by which the same rows may have been tied before, such as those of encoded rows.  If the
-        rows are known by one of them, the ledger knows them by `digest` too from now on, unless not to `learn`.
-        The file keeps a hash of the digest under a random key that never leaves the file, so an export says nothing
-        about the rows.  Who holds the file can test a guess of *all* rows: keep it where the rows are kept.
+        The file keeps a hash of the digest under a random key that never leaves the file, so an
+        export says nothing about the rows.  Who holds the file can test a guess of *all* rows: keep
+        it where the rows are kept.
+
+        Parameters
+        ----------
+        digest : bytes
+            Digest of the rows, 16 bytes or more (:func:`rows_digest`).
+        *others : bytes
+            Digests by which the same rows may have been tied before, such as that of encoded rows.
+        learn : bool
+            If the rows are known by one of `others` only, record `digest` too.
 
         Raises
         ------
+        InvalidInput
+            If a digest is shorter.
         LedgerMismatch
             If the ledger belongs to another data set, or was used before it was bound.
         """

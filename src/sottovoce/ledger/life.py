@@ -26,12 +26,42 @@ _TRIES = 50
 
 
 def share_of_life(events: Iterable[Event], delta: float | None, budget: float | None) -> dict[str, Any] | None:
-    """What a run takes of a ledger that ``sottovoce site init`` makes; see :meth:`LifetimeShare.to_dict`."""
+    """Compute a run's share of the lifetime budget of a new ledger of a site.
+
+    The ledger is one that ``sottovoce site init`` makes.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        All releases of the run, in order.
+    delta : float, optional
+        Of the ledger; None for pure epsilon.
+    budget : float, optional
+        Lifetime epsilon of the ledger; None computes the smallest sufficient one alone.
+
+    Returns
+    -------
+    dict or None
+        See :meth:`LifetimeShare.to_dict`.
+    """
     return LifetimeShare(events, "pure" if delta is None else "rdp", delta or 0.0).to_dict(budget)
 
 
 def example(accountant: str, budget: float, delta: float) -> str | None:
-    """A sentence on what runs take of a new ledger, for a Gaussian release; None where it is their epsilon."""
+    """Describe what runs take of a new ledger, at the example of one Gaussian release.
+
+    Parameters
+    ----------
+    accountant : {"pure", "zcdp", "rdp"}
+    budget : float
+        Lifetime epsilon.
+    delta : float
+
+    Returns
+    -------
+    str or None
+        A sentence; None where a run takes its own epsilon, or the budget is infinite.
+    """
     if accountant == "pure" or not np.isfinite(budget):
         return None
     epsilon, one = min(1.0, budget / 2.0), np.ones(1)

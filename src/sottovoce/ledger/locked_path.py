@@ -139,9 +139,25 @@ def _is_mounted(path: Path) -> bool:
 
 @contextmanager
 def locked(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
-    """Lock the file against all other users; yields its device and inode.
+    """Hold an exclusive lock on a file, against all processes and threads that take it as well.
 
-    LedgerError if it is gone, has several paths, or is in use for too long.
+    Parameters
+    ----------
+    path : Path
+    name : str
+        The file as errors call it.
+    timeout : float
+        Seconds to wait for another user.
+
+    Yields
+    ------
+    (int, int)
+        Device and inode of the file.
+
+    Raises
+    ------
+    LedgerError
+        If the file is gone, has several hard links, or is in use for longer than `timeout`.
     """
     # Linux keeps flock apart from SQLite's locks.  BSD does not, so that there the folder stands for the file.
     target = path if sys.platform in ("linux", "win32") else path.parent
