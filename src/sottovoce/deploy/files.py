@@ -16,10 +16,24 @@ KEY = 2**16
 
 
 def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
-    """Write a new file in one step; a `secret` is readable by this user only, from its first byte.
+    """Write a new file in one step, and never over an existing one.
 
-    A kill may leave a secret under a temporary name: see :func:`unfinished`.  Raises :class:`InvalidInput` if the file
-    exists, or :class:`NotWritten`.
+    A kill may leave a secret under a temporary name: see :func:`unfinished`.
+
+    Parameters
+    ----------
+    path : Path
+    data : bytes or str
+        A text is written in UTF-8.
+    secret : bool
+        Readable by this user only, from its first byte.
+
+    Raises
+    ------
+    InvalidInput
+        If the file exists.
+    NotWritten
+        If it cannot be written.
     """
     lead, mode = (f".{path.name}", 0o600) if secret else ("", 0o666)
     temporary = path.with_name(f"{lead}.{secrets.token_hex(8)}.tmp")

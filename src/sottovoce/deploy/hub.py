@@ -30,8 +30,13 @@ class Hub:
     ----------
     plan : Plan
     log : HubLog
-    waits, greeting, clock
-        See :class:`sottovoce.deploy.rounds.Rounds`.
+        Of this run and others; the hub's only state that survives a crash.
+    waits : Waits, optional
+        How long a round waits, in place of what the plan says.
+    greeting : float
+        Seconds that the greeting waits for its last site.
+    clock : callable
+        Seconds; one that is set back makes nobody wait longer.
 
     Attributes
     ----------
@@ -70,8 +75,29 @@ class Hub:
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
         """Store the message of `site`, and wait for the messages of all that are in the roster.
 
-        None if some are missing after `seconds`, or there are questions to answer (:meth:`asked`): ask again.  Raises
-        :class:`Refused` or :class:`TransportClosed`, which names the site itself if the others go on without it.
+        Parameters
+        ----------
+        site : str
+        round : int
+            Number of the exchange; 0 is the greeting.
+        message : bytes
+            Signed by the site; the same bytes again are accepted.
+        seconds : float
+            How long to wait at most.
+
+        Returns
+        -------
+        dict of bytes, or None
+            The inbox of the site, by sender.  None if messages are missing after `seconds`, or
+            there
+            are questions to answer (:meth:`asked`): ask again.
+
+        Raises
+        ------
+        Refused
+            If the message is not that of the site for this round, or another one is stored.
+        TransportClosed
+            If the hub ended the run; it names the site itself if the others go on without it.
         """
         self.rounds.post(_known(self.plan, site), round, message)
         return self.rounds.wait_for(
@@ -79,9 +105,29 @@ class Hub:
         )
 
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
-        """Answers of `enough` other sites to a question of `site`; None if some are missing after `seconds`: ask again.
+        """Pass the question of a restarted site to the others, and wait for their attestations.
 
-        Raises :class:`Refused` or :class:`TransportClosed`.
+        Parameters
+        ----------
+        site : str
+        question : bytes
+            Signed; see :class:`sottovoce.deploy.sums.messages.Question`.
+        enough : int
+            How many other sites must answer.
+        seconds : float
+            How long to wait at most.
+
+        Returns
+        -------
+        dict of bytes, or None
+            Signed answers by site; None if some are missing after `seconds`: ask again.
+
+        Raises
+        ------
+        Refused
+            If the run has no sums, or the question is not that of the site.
+        TransportClosed
+            If the hub ended the run, or the others go on without the site.
         """
         if not self.plan.summed:
             raise Refused("question: there are none in this run")
@@ -92,7 +138,17 @@ class Hub:
         return self._questions.asked(_known(self.plan, site))
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
-        """Take the answer of `site` to the question of `asker`."""
+        """Take the answer of one site to the question of another; one to no open question is dropped.
+
+        Parameters
+        ----------
+        site : str
+            Who answers.
+        asker : str
+            Who asked.
+        answer : bytes
+            Signed; see :class:`sottovoce.deploy.sums.messages.Attestation`.
+        """
         self._questions.answer(_known(self.plan, site), asker, answer)
 
     def leave(self, site: str, farewell: bytes) -> None:

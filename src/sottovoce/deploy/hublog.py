@@ -74,8 +74,23 @@ class HubLog:
     def post(self, run: str, round: int, site: str, message: bytes) -> None:
         """Store a message; it is on the disk when this returns.
 
-        Raises :class:`Refused` if another message is stored for the round, the round is not this site's next, or the
-        site has left.
+        The same bytes again change nothing.
+
+        Parameters
+        ----------
+        run : str
+        round : int
+            Number of the exchange, from 0; each site's follow one another without a gap.
+        site : str
+        message : bytes
+            Not looked into.
+
+        Raises
+        ------
+        Refused
+            If another message is stored for the round, the round is not this site's next, or the
+            site
+            has left.
         """
         with self.file.access() as db:
             found = self.message(run, round, site)
@@ -91,7 +106,20 @@ class HubLog:
             db.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (run, round, site, message))
 
     def message(self, run: str, round: int, site: str) -> bytes | None:
-        """One message; None if there is none."""
+        """Return the message of one site in one round.
+
+        Parameters
+        ----------
+        run : str
+        round : int
+            Number of the exchange, from 0.
+        site : str
+
+        Returns
+        -------
+        bytes or None
+            None if there is none.
+        """
         query = "SELECT bytes FROM message WHERE run = ? AND round = ? AND site = ?"
         found = self.file.value(query, run, round, site)
         return None if found is None else bytes(found)
@@ -125,9 +153,20 @@ class HubLog:
     # Farewells
 
     def leave(self, run: str, site: str, round: int, farewell: bytes) -> None:
-        """Record that a site sends nothing from `round` on; the first farewell is kept.
+        """Record that a site sends nothing from a round on; the first farewell is kept.
 
-        Raises :class:`Refused` if that is not its next round.
+        Parameters
+        ----------
+        run, site : str
+        round : int
+            The first for which it sends nothing.
+        farewell : bytes
+            Signed by the site, and not looked into.
+
+        Raises
+        ------
+        Refused
+            If `round` is not its next one.
         """
         with self.file.access() as db:
             if round != self.last(run, site) + 1:
@@ -193,7 +232,16 @@ class Decisions:
             return self._file.value("SELECT 1 FROM closed WHERE run = ? AND round = ?", run, round) is not None
 
     def accuse(self, run: str, site: str, round: int, message: bytes) -> None:
-        """Record a site's second message of one round; only the first such is kept."""
+        """Record a site's second message of one round; only the first such message is kept.
+
+        Parameters
+        ----------
+        run, site : str
+        round : int
+            The exchange for which two messages are signed.
+        message : bytes
+            The second one; the first is in the log.
+        """
         with self._file.access() as db:
             db.execute(_TWICE)
             db.execute("INSERT OR IGNORE INTO twice VALUES (?, ?, ?, ?)", (run, site, round, message))

@@ -91,7 +91,21 @@ def trained_rows(sites: Sequence[Member], asks: Asks | None) -> Array:
 
 
 def rows_read(sites: Sequence[Member], asks: Asks | None, *, held_out: bool) -> dict[str, int]:
-    """Rows of every site, by its name, that a stage reads: the held-out rows, or all others."""
+    """Return how many rows of every site a stage reads.
+
+    Parameters
+    ----------
+    sites : sequence of Member
+    asks : Asks, optional
+        Fixes the held-out rows; without it a stage reads all rows.
+    held_out : bool
+        Count the held-out rows instead of the others; without effect if there is no `asks`.
+
+    Returns
+    -------
+    dict of int
+        By the site's name, in the order of `sites`.
+    """
     if asks is None:
         return {site.name: site.rows for site in sites}
     held = {site.name: asks.held(site.rows) for site in sites}

@@ -230,7 +230,22 @@ class Plan:
 
 
 def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -> None:
-    """Raise :class:`InvalidInput` for what no plan can have: a curator, names that clash, sizes beyond a limit."""
+    """Check what holds for every plan, whatever its method costs.
+
+    Parameters
+    ----------
+    run : str
+    config : RunConfig
+    sites : sequence of Member
+    d : int
+        Features, the constant one included.
+
+    Raises
+    ------
+    InvalidInput
+        For central trust, names that clash, and sizes beyond a limit of
+        :mod:`sottovoce.deploy.limits`.
+    """
     check_run("run", run)
     limits.check_number("sites", len(sites), limits.SITES)
     limits.check_number("rounds", config.rounds, limits.ROUNDS)
