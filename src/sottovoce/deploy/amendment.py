@@ -115,7 +115,24 @@ class Amendment:
 
 
 def amended(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment]) -> Known:
-    """What a site knows after the amendments that all others of a plan, as far as it knows them, have signed."""
+    """Return a site's records with the new keys of amendments that all members have signed.
+
+    An amendment counts if the plan has its new key, the records have its old one, and this site
+    and all other members of the plan that are in the records have signed it.
+
+    Parameters
+    ----------
+    known : Known
+        The records after the last run.
+    plan : Plan
+    own : str
+        This site; an amendment of its own is ignored.
+    amendments : iterable of Amendment
+
+    Returns
+    -------
+    Known
+    """
     keys = dict(known.keys)
     now = {site.name: site.key for site in plan.sites}
     for one in amendments:

@@ -97,9 +97,24 @@ class Asker:
         return outcome, Found(estimates)
 
     def judge(self, model: Array, found: Found, move: Move | None = None) -> tuple[Outcome, Found]:
-        """Evaluate a site's last model, or without sums the mean of all; if a site is lost, a note says so.
+        """Evaluate a model on the held-out rows; if a site is lost meanwhile, a note says so.
 
-        With the `move` of its training, held-out rows are as short as the rows of the training.
+        Parameters
+        ----------
+        model : array (d,)
+            A site's last model; without sums the mean over all sites is evaluated.
+        found : Found
+            What the plan's inference found; empty after a training.
+        move : Move, optional
+            The map by which the training centred its rows: held-out rows are clipped to the same
+            norm.
+
+        Returns
+        -------
+        Outcome
+            How the evaluation ended.
+        Found
+            `found` with the quality, or with a note, or as it was if the evaluation ended early.
         """
         from ..answers.evaluation import qualities
 
@@ -173,7 +188,33 @@ def at_site(
     plan: Plan, name: str, table: SiteTable, net: Net, noise: Noise, book: Book,
     observe: Callable[[int], None] | None = None,
 ) -> Asker:  # fmt: skip
-    """The recipes of a plan at site `name`, with its table and its part of the noise."""
+    """Prepare the recipes of a plan at one site.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+        The site.
+    table : SiteTable
+        All of its rows.
+    net : Net
+        Its network.
+    noise : Noise
+        The site's part of it.
+    book : Book
+        Charges every release before it is drawn.
+    observe : callable ``(k)``, optional
+        Called after the k-th exchange of the plan.
+
+    Returns
+    -------
+    Asker
+
+    Raises
+    ------
+    InvalidInput
+        If the rows do not fit the loss of a stage.
+    """
     node = plan.index(name)
     rows = SiteRows(plan, node, table)
     for stage in plan.stages:
@@ -269,10 +310,22 @@ def at_hub(plan: Plan, net: ReadNet) -> Asker:
 def ahead(
     plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = None, assumed: Assumed | None = None
 ) -> dict[str, Any]:
-    """The cost of a plan with recipes, under the keys of :func:`sottovoce.runs.prepare.outline`; empty for other plans.
+    """Compute what a plan with recipes will cost, and what its answers will be worth.
 
-    `releases` are those of the training, `life` is the lifetime budget of a ledger, and `assumed` is what a forecast of
-    coefficients takes the rows for.
+    Parameters
+    ----------
+    plan : Plan
+    releases : sequence of dict
+        Those of the training, as plain data.
+    life : float, optional
+        Lifetime epsilon of a ledger, of which the run's share is computed.
+    assumed : Assumed, optional
+        What a forecast of coefficients takes the rows for.
+
+    Returns
+    -------
+    dict
+        Under the keys of :func:`sottovoce.runs.prepare.outline`; empty for a plan without recipes.
     """
     asks, privacy = plan.asks, plan.privacy
     if asks is None:

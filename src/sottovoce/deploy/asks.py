@@ -141,6 +141,22 @@ class Asks:
 
 
 def table_of(schema: Schema | None, X: Array, y: Array, columns: dict[str, Any] | Table | None) -> SiteTable:
-    """A site's table from a loaded data set."""
+    """Return a site's table from a loaded data set.
+
+    Parameters
+    ----------
+    schema : Schema, optional
+        Without it the table holds encoded rows alone.
+    X : array (n, d)
+        Encoded rows.
+    y : array (n,)
+        Labels.
+    columns : dict or Table, optional
+        Raw columns of the same rows.
+
+    Returns
+    -------
+    SiteTable
+    """
     raw = columns.columns if isinstance(columns, Table) else columns
     return SiteTable(X, y, None if schema is None or raw is None else dict(raw))

@@ -138,7 +138,9 @@ class Hub:
         return self._questions.asked(_known(self.plan, site))
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
-        """Take the answer of one site to the question of another; one to no open question is dropped.
+        """Take the answer of one site to the question of another.
+
+        One to an earlier question, or to none, is dropped.
 
         Parameters
         ----------

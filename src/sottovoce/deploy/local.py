@@ -93,7 +93,24 @@ def run_sites(
 def train_sites(
     plan: Plan, rows: Rows, attempts: Attempts | None = None, lost: Lost | None = None
 ) -> list[tuple[Array, Move | None]]:
-    """The training of a plan with a seed: every site's model of rows as they are, and the map of centred rows."""
+    """Run the training of a plan with a seed, with a thread for each site.
+
+    Parameters
+    ----------
+    plan : Plan
+    rows : Rows
+        Of all sites.
+    attempts : sequence of (nodes, bool), optional
+        Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was
+        opened.
+    lost : mapping of int to int, optional
+        Of a run over a graph that loses sites: the nodes, and the round from which each is out.
+
+    Returns
+    -------
+    list of (array (d,), Move or None)
+        Every site's model for rows as they are, and the map by which rows were centred.
+    """
     found = _run(plan.config, rows, 0, plan.start, attempts, plan.centre, lost)
     algorithm = plan.stages[0].prepared.algorithm
     return [

@@ -233,7 +233,26 @@ class Bound:
 
 
 def mask_key(own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], other: bytes, bound: Bound) -> bytes:
-    """The key of two sites for one attempt, 32 bytes; `names` and `keys` of both, the smaller name first."""
+    """Derive the key of the mask of two sites for one attempt: X25519, then HKDF with SHA-256.
+
+    Parameters
+    ----------
+    own : RunKey
+        This site's private key of the run.
+    names : (str, str)
+        The two sites, the smaller name first.
+    keys : (bytes, bytes)
+        Their public keys, in the same order; 32 bytes each.
+    other : bytes
+        The public key of the other site.
+    bound : Bound
+        What else the key depends on, so that no mask is used for a second number.
+
+    Returns
+    -------
+    bytes
+        32 bytes, the same at both sites.
+    """
     info = fields(
         _DOMAIN, *(name.encode() for name in names), *keys, bound.roster, bound.attempt.to_bytes(8, "big"), bound.query,
         bound.parent,
@@ -250,10 +269,38 @@ def stream(key: bytes, words: int) -> Words:
 def seal(
     share: IntArray, own: RunKey, name: str, members: Sequence[str], keys: Mapping[str, bytes], bound: Bound
 ) -> Words:
-    """A share with the masks of all pairs of `name` and another member: uniform without one of each pair's keys.
+    """Mask a share of a sum over sites: add a mask for every pair of this site and another member.
 
-    `keys` are the public halves by site.  Raises :class:`Refused` if the roster repeats a site or lacks this one, or
-    two of its keys are the same.
+    The masks vanish in the sum over all members, modulo ``2^64``.
+
+    Parameters
+    ----------
+    share : array of int64, (k,)
+    own : RunKey
+        This site's private key of the run.
+    name : str
+        This site.
+    members : sequence of str
+        All sites of the roster, this one included.
+    keys : mapping of str to bytes
+        Public keys of the run, by site.
+    bound : Bound
+        Session, roster, attempt, event and history, to which the masks are bound.
+
+    Returns
+    -------
+    array of uint64, (k,)
+
+    Raises
+    ------
+    Refused
+        If the roster repeats a site or lacks this one, or two of its keys are the same.
+
+    Guarantee
+    ---------
+    Without one of the two private keys of each pair the words are uniform: who sees all shares
+    of a roster learns their sum alone (``docs/deploy/sums.md``).  They add no noise: what is
+    opened is priced by the event of the attempt.
     """
     if len(set(members)) != len(members) or name not in members:
         raise Refused("roster: must hold every site once, and this one")

@@ -30,9 +30,27 @@ NOTICES = {b"": LATE, b"left": LEFT, b"expelled": EXPELLED}
 
 
 def read_absence(plan: Plan, data: bytes, sender: str, round: int) -> str | None:
-    """Why there is no message of `sender`, by what is in an inbox in its place; None if it is a message.
+    """Return why an inbox holds no message of a site, from what is there in its place.
 
-    Raises :class:`Refused` for a farewell or a proof that is none.
+    Parameters
+    ----------
+    plan : Plan
+    data : bytes
+        A word of :data:`NOTICES`, a farewell, a proof of two messages, or a message.
+    sender : str
+        The site.
+    round : int
+        The exchange of the inbox.
+
+    Returns
+    -------
+    str or None
+        ``LATE``, ``LEFT``, ``TWICE`` or ``EXPELLED``; None if it is a message.
+
+    Raises
+    ------
+    Refused
+        For a farewell or a proof that is not valid, or a proof about a later exchange.
     """
     if data in NOTICES:
         return NOTICES[data]
@@ -48,9 +66,23 @@ def read_absence(plan: Plan, data: bytes, sender: str, round: int) -> str | None
 
 
 def check_quorum(sites: int, least: int, colluders: int) -> None:
-    """Raise :class:`Refused` for numbers with which a sum might show a single share, or a run have two histories.
+    """Check the least number of sites of a sum, K, against the number of colluding sites, t.
 
-    `least` is the fewest sites of a sum, of all `sites`; the argument is in ``docs/deploy/sums.md``.
+    Parameters
+    ----------
+    sites : int
+        All sites of the plan, N.
+    least : int
+        K, at most N.
+    colluders : int
+        t, at least 1, because every site knows its own share.
+
+    Raises
+    ------
+    Refused
+        Unless K - t >= 2, since a single honest share would be seen else, and 2 K > N + t, so
+        that two rosters share an honest site and a run cannot have two histories; the argument
+        is in ``docs/deploy/sums.md``.
     """
     if colluders < 1:
         raise Refused("colluders: must be at least 1, because every site knows its own share")
