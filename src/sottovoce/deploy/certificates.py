@@ -97,7 +97,21 @@ class Authority:
         return cls(own[0], key)
 
     def serve(self, folder: Path, hosts: Sequence[str], *, again: bool = False) -> None:
-        """Write ``hub.key`` and ``hub.crt``, valid for these host names and addresses; `again` replaces old ones."""
+        """Write the hub's TLS key and certificate, ``hub.key`` and ``hub.crt``.
+
+        Parameters
+        ----------
+        folder : Path
+        hosts : sequence of str
+            Host names and IP addresses by which sites reach the hub.
+        again : bool
+            Replace the files there; without it none may exist.
+
+        Raises
+        ------
+        InvalidInput
+            If a file exists, or the authority has ended.
+        """
         key = _new_key()
         builder = self._begun("hub", key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False)
@@ -241,7 +255,23 @@ def fingerprint(pem: bytes) -> str:
 
 
 def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
-    """Raise :class:`InvalidInput` if site `name` cannot connect with these TLS files (PEM)."""
+    """Check that a site, or the hub, can connect with its TLS files.
+
+    Parameters
+    ----------
+    name : str
+        The site's name, which must be the common name of its certificate; ``hub`` for the hub.
+    authority : bytes
+        ``ca.crt`` in PEM; it may hold several authorities.
+    certificate, key : bytes
+        One's own, in PEM.
+
+    Raises
+    ------
+    InvalidInput
+        If the files cannot be read or do not belong together, or the certificate is for another
+        name, was not signed by an authority in `authority`, or is not valid today.
+    """
     need_cryptography()
     again = "put the files of `site init` and of `hub admit` side by side again"
     try:

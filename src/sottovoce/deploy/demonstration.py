@@ -113,10 +113,37 @@ def build(
     folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None,
     asks: Asks | None = None, *, centre: bool = True, waits: Waits = DEFAULT,
 ) -> Demonstration:  # fmt: skip
-    """Deal the rows to sites, and write what ``sottovoce site init`` and ``hub admit`` would.
+    """Partition public rows over sites, and write the files of hub and sites.
 
-    `folder` is empty or absent, `config` has a seed, `data` is a data set with a schema, or a table with `schema`;
-    with `centre` rows are centred where that pays.
+    They are those that ``sottovoce site init`` and ``hub admit`` write.
+
+    Parameters
+    ----------
+    folder : Path
+        Empty or absent.
+    config : RunConfig
+        With a seed, which makes the noise repeatable.
+    sites : int
+        At least 1; the hub and each site get a folder.
+    data : str
+        A data set with a schema, or the path of a table.
+    schema : dict, optional
+        Of the table, as plain data.
+    asks : Asks, optional
+        What is asked in addition to the training, or instead of it.
+    centre : bool
+        Centre rows where that pays.
+    waits : Waits
+        How long a round waits for its last site.
+
+    Returns
+    -------
+    Demonstration
+
+    Raises
+    ------
+    InvalidInput
+        If there is no seed, no schema, no site, or the folder holds files.
     """
     if config.seed is None:
         raise InvalidInput("seed", None, "a demonstration's noise can be repeated", "give a seed")
@@ -218,10 +245,25 @@ def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
 
 
 def relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[str, int]:
-    """Run hub and sites over the relay until all sites are done; calls `tick` some times a second.
+    """Run hub and sites as processes over the relay, until all sites are done.
 
-    The last `lose` sites are killed in the middle of the run and do not come back.  Returns the exit codes of hub and
-    sites.  Raises :class:`SottovoceError` with the message of the first that fails.
+    Parameters
+    ----------
+    demo : Demonstration
+    tick : callable
+        Called some times a second.
+    lose : int
+        The last so many sites are killed in the middle of the run, and do not come back.
+
+    Returns
+    -------
+    dict of int
+        Exit codes, by ``hub`` or site.
+
+    Raises
+    ------
+    SottovoceError
+        With the message of the first process that fails, or after :data:`LONGEST` seconds.
     """
     until = time.monotonic() + LONGEST
     processes = _Processes(demo, lose)
@@ -329,7 +371,23 @@ def progress(demo: Demonstration) -> list[dict[str, Any]]:
 
 
 def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
-    """Compare the result with that of the same run in one process, in which the same sites were lost."""
+    """Compare the models of a demonstration with those of the same run in one process.
+
+    Parameters
+    ----------
+    demo : Demonstration
+        Over; the twin loses the same sites at the same rounds.
+    transport : str
+        Name of the carrier, for the report.
+    wall : float
+        Seconds that the run took, for the report.
+
+    Returns
+    -------
+    dict
+        ``difference`` is the largest absolute difference of an entry of a model; ``test_error``,
+        times, spending and the plan's statement are of the run over the transport.
+    """
     plan = demo.plan
     with HubLog(demo.hub / "hub.log") as log:
         carried = Hub(plan, log)

@@ -89,8 +89,7 @@ class Hub:
         -------
         dict of bytes, or None
             The inbox of the site, by sender.  None if messages are missing after `seconds`, or
-            there
-            are questions to answer (:meth:`asked`): ask again.
+            there are questions to answer (:meth:`asked`): ask again.
 
         Raises
         ------

@@ -89,8 +89,7 @@ class HubLog:
         ------
         Refused
             If another message is stored for the round, the round is not this site's next, or the
-            site
-            has left.
+            site has left.
         """
         with self.file.access() as db:
             found = self.message(run, round, site)

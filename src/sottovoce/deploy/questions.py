@@ -38,10 +38,15 @@ class Questions:
         self._inquiries: dict[str, Inquiry] = {}
 
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
-        """See :meth:`sottovoce.deploy.hub.Hub.inquire`.
+        """Wait for the other sites' answers to a question.
 
-        If a question is open for the plan's patience in a round without any message, which would have a deadline, the
-        run ends.
+        If a question is open for the plan's patience in a round without any message, which would
+        have a deadline, the run ends.
+
+        Parameters
+        ----------
+        site, question, enough, seconds
+            See :meth:`sottovoce.deploy.hub.Hub.inquire`, also for what is returned and raised.
         """
         with self._rounds.news:
             read_question(self._plan, question, site)
@@ -66,7 +71,17 @@ class Questions:
             }
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
-        """Take an answer of `site`; one to an earlier question, or to none, is dropped."""
+        """Take the answer of one site to the question of another; an invalid one is dropped.
+
+        Parameters
+        ----------
+        site : str
+            Who answers.
+        asker : str
+            Who asked.
+        answer : bytes
+            A signed attestation for the last question of `asker`.
+        """
         with self._rounds.news, suppress(Refused):
             asked = self._inquiries.get(asker)
             if asked is not None and asked.open:

@@ -312,10 +312,28 @@ def _channel(
 def ask_welcome(
     address: str, own: tuple[bytes, bytes, bytes], tell: Callable[[str], None], every: float = 60.0
 ) -> tuple[bytes, bytes]:
-    """A site's certificate and the plan's file, from the hub; waits until it has both.
+    """Ask the hub for a site's certificate and the plan's file, and wait until it has both.
 
-    `own` holds authority, certificate and key in PEM.  `tell` gets a line about what it waits for, again after `every`
-    seconds.  Raises :class:`Refused`.
+    Parameters
+    ----------
+    address : str
+        ``HOST:PORT`` of the hub.
+    own : (bytes, bytes, bytes)
+        Authority, certificate and key in PEM; those of an invitation will do.
+    tell : callable
+        Called with a line about what it waits for, if that changed.
+    every : float
+        Seconds after which the same line is told again.
+
+    Returns
+    -------
+    certificate, plan : bytes
+        The contents of the files.
+
+    Raises
+    ------
+    Refused
+        If the hub refuses the request.
     """
     import grpc
 

@@ -29,7 +29,21 @@ from .strict import parse
 
 
 def site_page(plan: Plan, name: str, finished: Finished) -> str:
-    """A site's page, for its own people."""
+    """Render a site's report of a run, which is for the site's own people.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+        The site.
+    finished : Finished
+        Its results.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
     outcome = finished.outcome
     ended = outcome.stopped if finished.by is None else f"{outcome.stopped}: {finished.by}"
     facts = [
@@ -59,10 +73,26 @@ def hub_page(
     plan: Plan, status: dict[str, Any], models: Array, statement: Statement, found: Found | None = None,
     names: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """The hub's page: messages and public facts.
+    """Render the hub's report of a run, which holds messages and public facts only.
 
-    `status` is that of :meth:`sottovoce.deploy.hub.Hub.status`, `models` has shape (N, d), `statement` is the plan's;
-    `names` are of the models, all sites of the plan if left out.
+    Parameters
+    ----------
+    plan : Plan
+    status : dict
+        See :meth:`sottovoce.deploy.hub.Hub.status`.
+    models : array (sites, d)
+        Last models; one for all sites in a run of sums.
+    statement : Statement
+        The plan's.
+    found : Found, optional
+        Results of the plan's recipes.
+    names : sequence of str
+        The sites whose models these are; all sites of the plan if empty.
+
+    Returns
+    -------
+    str
+        HTML.
     """
     columns = [Column("site"), Column(statement.counted, "n"), Column("last message"), Column("left")]
     rows = [
@@ -202,9 +232,26 @@ def write_hub(folder: Path, hub: Hub) -> bool:
 def result(
     plan: Plan, models: Any, statement: Statement, stopped: str, rounds: int, move: Move | None = None
 ) -> Result:  # fmt: skip
-    """Classifiers of a run, (sites, d), as a saved run for ``sottovoce predict``; `move` is the map of centred rows.
+    """Return the classifiers of a run as a saved run, for ``sottovoce predict``.
 
     It does not say how long the run took, because that depends on rows.
+
+    Parameters
+    ----------
+    plan : Plan
+    models : array (sites, d)
+        For rows as they are.
+    statement : Statement
+    stopped : str
+        Why the run ended: a reason of :mod:`sottovoce.runs.engine`.
+    rounds : int
+        Rounds that were completed.
+    move : Move, optional
+        The map by which rows were centred.
+
+    Returns
+    -------
+    Result
     """
     prepared = plan.stages[0].prepared
     extra: dict[str, Any] = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}

@@ -35,9 +35,25 @@ def sizes(plan: Plan) -> tuple[int, int]:
 
 
 def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
-    """A request or a reply as the carrier brought it.
+    """Parse a request or a reply as the carrier brought it.
 
-    Raises :class:`Refused` with the sentence `otherwise`, if it is too long or no JSON object.
+    Parameters
+    ----------
+    data : bytes
+    longest : int
+        The most bytes that are taken.
+    otherwise : str
+        The message of the error.
+
+    Returns
+    -------
+    dict
+        A JSON object, whose entries are not checked.
+
+    Raises
+    ------
+    Refused
+        If it is longer, or no JSON object.
     """
     try:
         return dict(parse(data, longest))

@@ -58,7 +58,18 @@ class Inboxes:
         self._rosters: set[int] = set()  # rounds in which rosters are signed, which all hear
 
     def close(self, round: int, phase: str, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
-        """Take note of a round that is over, before the protocol goes on with it."""
+        """Keep the inboxes of a round that is over, before the protocol goes on with it.
+
+        Parameters
+        ----------
+        round : int
+        phase : {"key", "roster", "share"}
+            Purpose of the round; rosters are heard by all sites, also over a graph.
+        present : mapping of str to SignedMessage
+            The messages of the round, by site.
+        why : mapping of str to str
+            The members without a message, and the reason.
+        """
         self._kept = {round: self._whole(round)}
         if phase == "roster":
             self._rosters.add(round)
@@ -163,7 +174,29 @@ class RoundSequence:
         return [name for name in self.state.members if name not in self.open.messages]
 
     def post(self, site: str, round: int, message: bytes) -> bool:
-        """Store a message; whether that ended the round.  Raises :class:`Refused` or :class:`TransportClosed`."""
+        """Check a message, and store it.
+
+        A second message of a site for one round is stored as evidence, and takes the site out.
+
+        Parameters
+        ----------
+        site : str
+        round : int
+        message : bytes
+            Signed; the same bytes again change nothing.
+
+        Returns
+        -------
+        bool
+            Whether the message ended the round.
+
+        Raises
+        ------
+        Refused
+            If the message is not that of the site for the present round, roster and history.
+        TransportClosed
+            If the others go on without the site.
+        """
         known = self._log.message(self._run, round, site)
         if known == message:
             return False
@@ -345,7 +378,13 @@ class Rounds:
             return rounds.missing
 
     def post(self, site: str, round: int, message: bytes) -> None:
-        """Store a message, and wake those that wait for it."""
+        """Store a message, and wake the threads that wait for it.
+
+        Parameters
+        ----------
+        site, round, message
+            See :meth:`RoundSequence.post`, also for what is raised.
+        """
         with self.current() as rounds:
             if rounds.post(site, round, message):
                 self.tell()
@@ -369,7 +408,22 @@ class Rounds:
     def wait_for(
         self, look: Callable[[], _T | None], seconds: float, give_up: Callable[[], bool]
     ) -> _T | None:  # fmt: skip
-        """What `look` finds, as soon as it finds something; None after so many seconds, or to `give_up`."""
+        """Wait until a function finds something, looking again after every change of the log.
+
+        Parameters
+        ----------
+        look : callable
+            Returns None while there is nothing; called with the lock held.
+        seconds : float
+            How long to wait at most, by the hub's clock.
+        give_up : callable
+            Whether to end the wait early.
+
+        Returns
+        -------
+        object
+            What `look` found; None if there was nothing in time, or before `give_up`.
+        """
         with self.news:
             until = self.clock() + seconds
             while True:

@@ -120,7 +120,24 @@ class Finished:
 
 
 def check_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> None:
-    """Raise :class:`EndedEarly` if a run has ended early for a site, FinishedWithout if it went on without some."""
+    """Check that a run came to its end for a site, with all sites.
+
+    Parameters
+    ----------
+    site, run : str
+    stopped : str
+        Why the run ended: a reason of :mod:`sottovoce.runs.engine` or
+        :mod:`sottovoce.deploy.messages`.
+    lost : mapping of str to str
+        Sites without which it went on, and why.
+
+    Raises
+    ------
+    EndedEarly
+        If it ended before all rounds for another reason than the budget.
+    FinishedWithout
+        If it came to its end without some sites.
+    """
     if stopped not in (FINISHED, BUDGET):
         who = f", without {', '.join(map(repr, lost))}" if lost else ""
         raise EndedEarly(f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent")

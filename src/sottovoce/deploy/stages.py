@@ -81,7 +81,22 @@ class Stage:
         return privacy_statement(self.prepared, self.planned(), simulated=simulated, caveat=caveat)
 
     def statement_at(self, node: int, simulated: bool, caveat: Caveat) -> Statement:
-        """What is proved of one site's part, about its own rows."""
+        """State the guarantee of one site's part, about its own rows.
+
+        Parameters
+        ----------
+        node : int
+            The site's.
+        simulated : bool
+            Whether the noise can be repeated, so that the run protects nothing.
+        caveat : Caveat
+            What the guarantee takes for granted.
+
+        Returns
+        -------
+        Statement
+            Of the releases that the run's own budget allows; of a recipe, of all.
+        """
         if self.recipe is not None:
             return privacy_statement(self.prepared, self.planned(node), simulated=simulated, caveat=caveat)
         book = self.prepared.ledger

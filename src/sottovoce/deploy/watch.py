@@ -233,7 +233,22 @@ def _seen(folder: Path, digest: str) -> dict[str, Any]:
 
 
 def waiting_lines(status: dict[str, Any], longer: float, now: float | None = None) -> list[str]:
-    """A line for each site for which others have waited longer than so many seconds."""
+    """Describe for which sites the others have waited for long.
+
+    Parameters
+    ----------
+    status : dict
+        See :meth:`Watch.status`.
+    longer : float
+        Seconds from which a wait is told.
+    now : float, optional
+        Seconds since 1970; by default the present time.
+
+    Returns
+    -------
+    list of str
+        A line for each such site.
+    """
     now = time.time() if now is None else now
     lines = []
     for site in status["sites"]:

@@ -152,8 +152,7 @@ class Account:
             changes.
         price : Event
             The event that the accountant prices in its place; equal to `event` unless a condition
-            of
-            its proof is broken (:mod:`sottovoce.privacy.conditions`).
+            of its proof is broken (:mod:`sottovoce.privacy.conditions`).
         after : Spending
             What is spent with this row, as :meth:`afford` returned it.
         """

@@ -298,9 +298,9 @@ def seal(
 
     Guarantee
     ---------
-    Without one of the two private keys of each pair the words are uniform: who sees all shares
-    of a roster learns their sum alone (``docs/deploy/sums.md``).  They add no noise: what is
-    opened is priced by the event of the attempt.
+    To anybody who lacks one of the two private keys of each pair of honest sites, the masked shares
+    of a roster cannot be told from uniform words with the same sum over the honest sites
+    (``docs/deploy/sums.md``).  Masks add no noise: what is opened is priced by the attempt's event.
     """
     if len(set(members)) != len(members) or name not in members:
         raise Refused("roster: must hold every site once, and this one")
