@@ -35,7 +35,7 @@ _LARGEST = 2**20
 
 @dataclass(frozen=True)
 class Amendment:
-    """What members sign.
+    """The new key of a site, and after the loss of its ledger its runs, for all members to sign.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Amendment:
 
     @property
     def code(self) -> str:
-        """For the telephone, of all but the signatures."""
+        """A code of all but the signatures, to compare by telephone."""
         return stretch(self._said, PLAN_GROUPS)
 
     @classmethod
@@ -85,14 +85,14 @@ class Amendment:
         return json.dumps(to_plain(self), indent=1) + "\n"
 
     def sign(self, name: str, key: SigningKey) -> Self:
-        """With the signature of a member."""
+        """Return this amendment with the signature of a member."""
         made = base64.b64encode(key.sign(self._said)).decode()
         return type(self)(
             self.name, self.old, self.key, self.runs, dict(sorted((self.signatures | {name: made}).items()))
         )
 
     def signed_by(self, name: str, key: str) -> bool:
-        """Whether a member with this public key has signed."""
+        """Return True if the member with this public key has signed."""
         try:
             verify(base64.b64decode(key), base64.b64decode(self.signatures.get(name, "")), self._said)
         except ValueError:

@@ -354,7 +354,7 @@ def _method_of(plan: Plan) -> str:
 
 
 def _costs_of_recipes(plan: Plan) -> list[dict[str, Any]]:
-    """What every release of the plan's recipes costs, in order."""
+    """Return the cost of every release of the plan's recipes, in order."""
     found = []
     for stage in plan.stages:
         if stage.recipe is None:
@@ -366,7 +366,10 @@ def _costs_of_recipes(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _forecast(plan: Plan, assumed: Assumed) -> dict[str, Any]:
-    """What the table will be worth (:func:`sottovoce.answers.forecast.forecast`); empty without noise."""
+    """Forecast the worth of the table (:func:`sottovoce.answers.forecast.forecast`).
+
+    Empty without noise.
+    """
     from ..answers.forecast import LogOdds, forecast_of
 
     stage, naming = plan.stages[0], _recipes_of(plan).naming
@@ -412,7 +415,7 @@ def _asked_in(stage: Stage) -> Any:
 
 
 def _fit_of(plan: Plan) -> LogOdds:
-    """What reads the estimates of an inference."""
+    """Return the fit that reads the estimates of an inference."""
     fit = _recipes_of(plan).fit
     assert fit is not None
     return fit

@@ -59,7 +59,10 @@ class SiteTable:
 
     @property
     def raw(self) -> Any:
-        """What the encoding with reference levels reads: raw columns, or encoded rows without a schema."""
+        """Input of the encoding with reference levels.
+
+        Raw columns, or encoded rows without a schema.
+        """
         return self.X if self.columns is None else self.columns
 
     def at(self, positions: IntArray) -> Self:
@@ -70,7 +73,7 @@ class SiteTable:
 
 @dataclass(frozen=True)
 class Asks:
-    """What is asked; part of a plan, and public.
+    """Inference and evaluation that a plan asks for; part of the plan, and public.
 
     Parameters
     ----------

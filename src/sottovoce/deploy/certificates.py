@@ -123,7 +123,7 @@ class Authority:
         _replace(folder / "hub.crt", _pem(certificate))
 
     def signed(self, pem: bytes) -> bool:
-        """Whether this authority signed a certificate."""
+        """Return True if this authority signed a certificate."""
         return _issued(x509.load_pem_x509_certificate(pem), self.certificate)
 
     def admit(self, request: bytes) -> tuple[str, bytes]:
@@ -215,7 +215,10 @@ def revoke(folder: Path, name: str) -> list[str]:
 
 
 def is_revoked(folder: Path, pem: bytes) -> bool:
-    """Whether a certificate of a site or an invitation was revoked; raises :class:`InvalidInput` for a broken list."""
+    """Return True if a certificate of a site or an invitation was revoked.
+
+    Raises :class:`InvalidInput` for a broken list.
+    """
     certificate = x509.load_pem_x509_certificate(pem)
     known = _revoked(folder)
     signed = certificate.not_valid_before_utc + _SKEW

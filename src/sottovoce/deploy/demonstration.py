@@ -311,7 +311,7 @@ class _Processes:
 
     @property
     def any_runs(self) -> bool:
-        """Whether any of them runs still."""
+        """True while any of them runs."""
         return any(process.poll() is None for process in self._running.values())
 
     def kill_doomed(self) -> None:
@@ -349,7 +349,7 @@ class _Processes:
 
 
 def _halfway(demo: Demonstration) -> bool:
-    """Whether a third of the rounds is over: what is killed now is lost in the middle."""
+    """Return True once a third of the rounds is over, so that a kill comes in the middle."""
     if not (demo.hub / "hub.log").exists():
         return False
     with HubLog(demo.hub / "hub.log") as log:

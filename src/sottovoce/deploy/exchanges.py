@@ -91,7 +91,7 @@ class Exchanges:
             self.exchange(self.state.next_roster)
 
     def ask_hub(self, ask: Callable[[], _T]) -> _T:
-        """What the hub says, unless it ends the run or says that the others go on without this site."""
+        """Return the hub's reply, or note why the hub ended the run for this site."""
         started = time.perf_counter()
         try:
             return ask()

@@ -24,7 +24,7 @@ _QUOTED = 64  # bytes that quotes and escapes may add to a text in a reply
 
 
 class Hub:
-    """The hub of one run.  A `site` in the arguments is one whose identity the caller has established.
+    """The hub of one run; callers have established the identity of every `site` that they name.
 
     Parameters
     ----------
@@ -63,7 +63,10 @@ class Hub:
         return max(0, self.log.last(self.plan.run, _known(self.plan, site)))
 
     def earlier(self, site: str) -> list[bytes]:
-        """What `site` signed in runs of this log, this one first, as far as a reply holds it: farewells, greetings."""
+        """Return the farewells and greetings that a site signed in runs of this log.
+
+        Those of this run come first; the list ends where a reply would grow too long.
+        """
         found, room = list[bytes](), longest_inbox(self.plan) // 2
         for words in self.log.earlier(self.plan.run, _known(self.plan, site)):
             room -= len(words) + _QUOTED
@@ -172,7 +175,7 @@ class Hub:
 
     @property
     def over(self) -> bool:
-        """Whether every site has left."""
+        """True if every site has left."""
         return len(self.gone()) == len(self.plan.sites)
 
     def check(self) -> None:

@@ -141,7 +141,7 @@ class HubLog:
         return -1 if last is None else int(last)
 
     def earlier(self, run: str, site: str) -> list[bytes]:
-        """What a site signed in each run, in `run` first: its farewell, or its greeting if there is none."""
+        """Return a site's farewell, or else greeting, of every run; that of `run` comes first."""
         query = (
             "SELECT run = ? AS here, bytes FROM farewell WHERE site = ? UNION ALL SELECT run = ?, bytes FROM message "
             "WHERE site = ? AND round = 0 AND run NOT IN (SELECT run FROM farewell WHERE site = ?) ORDER BY here DESC"
@@ -200,7 +200,7 @@ class HubLog:
 
 
 class Decisions:
-    """What the hub and its operator decide, written down before any site is told; part of :class:`HubLog`.
+    """The decisions of the hub and its operator, written down before any site is told.
 
     Each table is made when it is first needed.  Nothing is ever taken back.
     """
@@ -214,7 +214,7 @@ class Decisions:
             db.execute("INSERT OR IGNORE INTO ended VALUES (?)", (run,))
 
     def ended(self, run: str) -> bool:
-        """Whether the run was ended."""
+        """Return True if the run was ended."""
         return self._file.value("SELECT 1 FROM ended WHERE run = ?", run) is not None
 
     def close_round(self, run: str, round: int) -> None:
@@ -224,7 +224,7 @@ class Decisions:
             db.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (run, round))
 
     def is_closed(self, run: str, round: int) -> bool:
-        """Whether :meth:`close_round` was called for this round."""
+        """Return True if :meth:`close_round` was called for this round."""
         with self._file.access():
             if not self._file.has("closed"):
                 return False

@@ -71,7 +71,7 @@ class LogFile:
         return None if row is None else row[0]
 
     def has(self, table: str) -> bool:
-        """Whether a table was made."""
+        """Return True if a table was made."""
         return self.value("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table) is not None
 
     def close(self) -> None:

@@ -318,7 +318,7 @@ def _read_canonical(data: bytes, most: int, keys: Sequence[set[str]]) -> dict[st
 
 
 def _is_of_round(found: object, round: int | None, latest: int) -> bool:
-    """Whether a message is of this round, the `latest` at most; without a `round`, whether it is of any."""
+    """Return True for the number of this round, `latest` at most; without a `round`, for any."""
     if type(found) is not int:
         return False
     return round is None or 0 <= found == round <= latest

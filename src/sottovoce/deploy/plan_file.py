@@ -91,7 +91,7 @@ def plan_from_dict(plain: dict[str, Any]) -> Plan:
 
 
 def _read_plain(path: str | Path) -> dict[str, Any]:
-    """What the file holds, as plain data."""
+    """Return the content of the file as plain data."""
     if not Path(path).is_file():
         raise InvalidInput("plan", str(path), "there is no such file", "see `sottovoce plan --write`")
     with Path(path).open("rb") as file:

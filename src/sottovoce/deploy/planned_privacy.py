@@ -36,7 +36,7 @@ class PlannedPrivacy:
 
     @cached_property
     def statement(self) -> Statement:
-        """What is proved of the whole run, for every site: of a row, whichever releases read it."""
+        """The guarantee of the whole run, for every site: of a row, whichever releases read it."""
         return reduce(either, self.statements)
 
     @cached_property
@@ -45,7 +45,7 @@ class PlannedPrivacy:
         return tuple(stage.statement(self.demonstration, self.caveat) for stage in self.stages)
 
     def statement_at(self, name: str, simulated: bool) -> Statement:
-        """What is proved of all that is planned for one site, about its own rows."""
+        """State the guarantee of one site's planned releases, about its own rows."""
         node = node_of(self.names, name)
         return reduce(either, [stage.statement_at(node, simulated, self.caveat) for stage in self.stages])
 

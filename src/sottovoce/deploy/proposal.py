@@ -28,7 +28,7 @@ _LONGEST_LOG_ODDS = 1e9
 
 @dataclass(frozen=True)
 class Proposal:
-    """What people decide of a run between sites, before its noise is calibrated.
+    """A run between sites as people decide it, before its noise is calibrated.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def make_plan(proposal: Proposal) -> Plan:
 
 
 def _priced(proposal: Proposal, asks: Asks) -> Recipes:
-    """What is asked, with calibrated noise."""
+    """Return the inference and evaluation that are asked, with calibrated noise."""
     sizes = [site.rows for site in proposal.sites]
     names = [site.name for site in proposal.sites]
     return price_recipes(asks, proposal.config, sizes, proposal.d, encoding_of(proposal.schema), names)

@@ -129,7 +129,10 @@ class _News:
         self._left_out: Counter[str] = Counter()
 
     def line(self, site: str, why: str) -> str | None:
-        """What to tell; None if it is the same as before, or too much.  What was left out is counted."""
+        """Return the line to tell; None if it is the same as before, or one too many in a minute.
+
+        What was left out is counted, and told with the next line.
+        """
         with self._lock:
             known, self._last[site] = self._last.get(site), why
             if known == why:

@@ -167,13 +167,13 @@ def other_run(stem: Path, plan: Plan) -> str | None:
 
 
 def sums_text(plan: Plan) -> str:
-    """How many sites a sum of a plan needs, and how many may collude."""
+    """Describe how many sites a sum of a plan needs, and how many may collude."""
     facts = plan.facts
     return f"over at least {facts.participants} of {facts.n_nodes} sites, {facts.colluders} of which may collude"
 
 
 def asked_text(plan: Plan) -> str:
-    """What a plan does, in a few words."""
+    """Describe what a plan does, in a few words."""
     asks, parts = plan.asks, []
     parts.append("coefficients with intervals" if plan.infers else f"{plan.config.method}, {plan.config.rounds} rounds")
     if asks is not None and asks.evaluation is not None:

@@ -45,10 +45,10 @@ class ForwardClock:
 
 
 class Inboxes:
-    """What each site gets of a round that is over: messages, and for a site without one what says why.
+    """The inboxes of rounds that are over: messages, and for a site without one the reason.
 
-    A farewell, or two messages that a site signed where there may be one, speaks for itself; else the hub says so in a
-    word of :data:`sottovoce.deploy.sums.roster.NOTICES`.
+    A farewell, or two messages that a site signed where there may be one, speaks for itself; else
+    the hub says so in a word of :data:`sottovoce.deploy.sums.roster.NOTICES`.
     """
 
     def __init__(self, plan: Plan, log: HubLog) -> None:
@@ -261,7 +261,7 @@ class RoundSequence:
         return self.open.number > before
 
     def _load(self) -> None:
-        """What the log has of the present round; after a restart of the hub its waits begin anew."""
+        """Read the present round from the log; after a restart of the hub its waits begin anew."""
         number = self.open.number
         stored = self._log.round(self._run, number)
         self.open.messages = {name: read(self._plan, data, name, number) for name, data in stored.items()}
@@ -270,7 +270,10 @@ class RoundSequence:
         self.open.loaded = True
 
     def _may_close(self, absent: list[str]) -> bool:
-        """Whether to close the round without these: they left, signed two messages, were taken out, or are late."""
+        """Return True if the round may be closed without these sites.
+
+        They left, signed two messages, were taken out, or are late.
+        """
         decisions = self._log.decisions
         known = self._log.gone(self._run).keys() | decisions.accused(self._run).keys() | decisions.expelled(self._run)
         if known.issuperset(absent):
@@ -294,7 +297,7 @@ class RoundSequence:
         self.open = OpenRound(number + 1, self._clock())
 
     def _reasons(self, absent: list[str]) -> dict[str, str]:
-        """Why each of these has sent nothing."""
+        """Return why each of these sites has sent nothing."""
         decisions = self._log.decisions
         reasons = dict.fromkeys(absent, LATE)
         for sites, why in (
@@ -367,7 +370,7 @@ class Rounds:
 
     @property
     def over(self) -> bool:
-        """Whether the last models were sent."""
+        """True if the last models were sent."""
         with self.current() as rounds:
             return rounds.state.phase == "over"
 

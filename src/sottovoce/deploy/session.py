@@ -150,12 +150,18 @@ class SiteSession:
 
     Parameters
     ----------
+    plan : Plan
+    name : str
+        This site.
     rows : Rows
         Of this site alone.
     ledger : DurableLedger
         Of these rows.
+    key : SigningKey
+        The one whose public half is in the plan.
     noise : Noise, optional
-        None for the operating system's.  Repeatable noise needs a plan *and* a ledger that are demonstrations.
+        None for the operating system's.  Repeatable noise needs a plan *and* a ledger that are
+        demonstrations.
     observers : sequence of callables ``(k, state)``
         After a round of a recipe the state is None.
     table : SiteTable, optional
@@ -205,7 +211,7 @@ class SiteSession:
         return noise, rows
 
     def _check_part(self) -> None:
-        """Whether this is the plan's site, and its part in the run was not given up."""
+        """Refuse a key or part in the run that is not this site's, or was given up."""
         plan = self.plan
         own = plan.sites[plan.index(self.name)]
         if plan.run in self.ledger.runs and self.ledger.runs[plan.run].given_up:
@@ -216,7 +222,7 @@ class SiteSession:
             raise InvalidInput("signing_key", None, rule, "use its own")
 
     def _check_rows(self) -> None:
-        """Whether the rows are of this site alone, and as the plan reads them."""
+        """Refuse rows of several sites, or other than the plan reads them."""
         plan = self.plan
         self.rows.check(Logistic() if plan.infers else plan.facts.loss)
         if self.rows.d != plan.d:
@@ -226,7 +232,7 @@ class SiteSession:
         self.rows.check_unit(plan.config.rows_per_person)
 
     def _check_asked(self) -> None:
-        """Whether the rows are as many as the plan says, and their table is there if the plan asks more of it."""
+        """Refuse another number of rows than the plan's, and a missing or other table."""
         plan, n = self.plan, int(self.rows.n[0, 0])
         agreed = plan.sites[plan.index(self.name)].rows
         if n != agreed:
@@ -241,7 +247,7 @@ class SiteSession:
             raise InvalidInput("table", None, "holds other rows", "give the table of these rows")
 
     def _check_ledger(self, noise: Noise) -> None:
-        """Whether the ledger is of one site, and of a demonstration only if noise and plan are."""
+        """Refuse a ledger of several nodes, or of a demonstration that the plan is not."""
         plan = self.plan
         if len({noise.simulated, plan.demonstration, self.ledger.demonstration}) > 1:
             rule = "noise, plan and ledger must all three be of a demonstration, or none of them"
@@ -253,6 +259,16 @@ class SiteSession:
     def run(self, transport: Transport) -> Finished:
         """Take part, from the greeting to the last model.
 
+        Parameters
+        ----------
+        transport : Transport
+            To the hub of the plan.
+
+        Returns
+        -------
+        Finished
+            Also if the run ended early: see ``outcome.stopped``, and :func:`check_end`.
+
         Raises
         ------
         Refused
@@ -262,6 +278,12 @@ class SiteSession:
         BudgetExceeded
             Before anything was sent, if the ledger cannot pay for the run.
         Unreachable
+            If the hub gave no reply for as long as the transport waits.
+
+        Guarantee
+        ---------
+        The plan's statement for this site, about its own rows.  All events that the plan allows the
+        site are reserved before anything is sent, and each is charged before its release is drawn.
         """
         noise, rows = self.check(bind=True)
         plan = self.plan

@@ -43,7 +43,7 @@ class Stage:
 
     @property
     def facts(self) -> Facts:
-        """Of all sites, and of the rows that it reads."""
+        """Public facts of all sites, about the rows that the stage reads."""
         return self.prepared.facts
 
     @property
@@ -77,7 +77,7 @@ class Stage:
         return self.planned(node) if self.recipe is not None else self.prepared.affordable(node)
 
     def statement(self, simulated: bool, caveat: Caveat) -> Statement:
-        """What is proved for every site."""
+        """State the guarantee of the stage, for every site."""
         return privacy_statement(self.prepared, self.planned(), simulated=simulated, caveat=caveat)
 
     def statement_at(self, node: int, simulated: bool, caveat: Caveat) -> Statement:

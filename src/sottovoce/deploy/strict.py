@@ -13,7 +13,7 @@ MOST = 1_000_000
 
 
 class NotStrict(ValueError):
-    """Why a text was refused, as the end of a sentence; it shows nothing of the text."""
+    """The reason why a text was refused, as the end of a sentence; it shows nothing of the text."""
 
 
 def told(error: Exception) -> str:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Transport(Protocol):
-    """What a site needs to take part in one run; :attr:`answers` and :meth:`inquire` are for runs of sums."""
+    """A site's connection to the hub of one run."""
 
     answers: Callable[[str, bytes], bytes] | None
     """Set by the session: this site's signed answer to another site's question, while this site waits."""

@@ -162,7 +162,7 @@ class Watch:
         return alarms
 
     def _remedy_for(self, name: str) -> str:
-        """What the hub's operator can do about a site for which the others wait."""
+        """Return what the hub's operator can do about a site for which the others wait."""
         needs_all, run = self._hub.plan.waits.endless, self._hub.plan.run
         end = f"end {self._folder} {run}" if needs_all else f"expel {self._folder} {name}"
         do = "ask its people to look at it, and to repeat `sottovoce site run`; if it will not come back: "
@@ -224,7 +224,10 @@ def _ago(seconds: float) -> str:
 
 
 def _seen(folder: Path, digest: str) -> dict[str, Any]:
-    """What the serving process kept of this plan; empty if there is nothing, since times decide nothing."""
+    """Read what the serving process kept of this plan; empty if there is nothing.
+
+    Times decide nothing, so a broken file is no error.
+    """
     try:
         found = dict(parse(files.read("seen", folder / SEEN, _LARGEST), _LARGEST))
     except (SottovoceError, ValueError, TypeError):

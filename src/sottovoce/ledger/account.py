@@ -26,7 +26,7 @@ Planned = deque[tuple[Event, Event]]
 
 
 class Hold:
-    """What a run in progress will charge under a deal, held so that no other run can take it."""
+    """Releases that a run in progress will charge, held so that no other run takes their budget."""
 
     def __init__(self, deal: Deal, planned: Iterable[tuple[Event, Event]]) -> None:
         self.deal = deal
@@ -118,7 +118,10 @@ class Account:
         return after
 
     def afford_next(self, event: Event, deal: Deal) -> tuple[Event, Spending]:
-        """What prices one release, and what is spent with it; refused as by :meth:`afford`."""
+        """Price one release, and return its price and the spending with it.
+
+        Refused as by :meth:`afford`.
+        """
         price = self.conditions_of(deal).priced(event)
         _check_process(self._process)
         if self._is_expected(event, price, deal):
@@ -209,21 +212,24 @@ class Account:
         return twin
 
     def conditions_of(self, deal: Deal) -> Conditions:
-        """Of what was charged under a deal by no run that holds it."""
+        """Return the conditions of charges under a partition, by no run that holds it."""
         return self.conditions.setdefault(deal, Conditions(self.spending.sites_per_row))
 
     def plus(self, priced: Iterable[Event], deal: Deal) -> Spending:
-        """What is spent once the releases with these prices are charged, affordable or not."""
+        """Return the spending with further releases, given their prices; no budget is tested."""
         return self.spending.after((deal, price, count) for price, count in counted(priced))
 
     def _needs_no_test(self, after: Spending, deal: Deal) -> bool:
-        """Whether no budget can refuse it, whatever is held."""
+        """Return True if no budget can refuse the spending, whatever is held."""
         if not self.budget.endless or self.spending.by_deal.keys() - {deal}:
             return False
         return deal in after.by_deal and after.accountant.endless(after.by_deal[deal])
 
     def _is_expected(self, event: Event, price: Event, deal: Deal) -> bool:
-        """Whether it is the next of the releases that were tested together; if not, none of them is expected now."""
+        """Return True for the next of the releases that were tested together.
+
+        Any other release ends the expectation: all that follow are tested one by one.
+        """
         if self._expected and deal is None:
             known, its_price = self._expected[0]
             if known.terms == event.terms and its_price.terms == price.terms:
@@ -240,7 +246,7 @@ def _check_process(process: int) -> None:
 
 
 def _seen_by(account: Account, sites: int) -> Spending:
-    """What is spent against that many sites together."""
+    """Return the spending against so many colluding sites."""
     if all(row.event.against(sites) is row.event for row in account.book):
         return account.spending
     return account.spending.nothing().after((row.deal, row.priced.against(sites), row.times) for row in account.book)

@@ -80,7 +80,7 @@ class RowBook:
 
 
 def agreed_nodes(nodes: int, event: Event) -> int:
-    """How many nodes a deal's rows are of once `event` is among them; 1 stands for any number.
+    """Return the number of nodes of a partition's rows with a further event; 1 fits any number.
 
     InvalidInput if its number is another one.
     """

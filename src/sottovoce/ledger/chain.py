@@ -193,7 +193,7 @@ class Chain(Generic[F]):
         return bool(self._db.execute("SELECT hash FROM log WHERE id = ?", (records,)).fetchone() == (head,))
 
     def passes(self, head: bytes) -> bool:
-        """Whether a record has this hash."""
+        """Return True if a record has this hash."""
         return self._db.execute("SELECT 1 FROM log WHERE hash = ?", (head,)).fetchone() is not None
 
     def corrupt(self, what: str) -> NoReturn:

@@ -34,7 +34,7 @@ class DiskAccount:
             return state.price(state.held())
 
     def afford(self, events: Sequence[Event]) -> Array:
-        """What these events of one run would add to every node's total, (N,), without reserving.
+        """Return what a run would add to each node's epsilon, (N,), without reserving it.
 
         Refused as by :meth:`sottovoce.ledger.durable.DurableLedger.reserve`.
         """
@@ -42,7 +42,7 @@ class DiskAccount:
             return self.check(state, all_priced(events), f"a run of {len(events)} releases", "reserved")
 
     def check(self, state: History, priced: Iterable[Event], what: str, undone: str) -> Array:
-        """What these releases add to the totals, (N,), inside a transaction; refused if that passes a budget.
+        """Return what releases add to each node's epsilon, (N,), or refuse them.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class DiskAccount:
 
 
 def _counted(state: History, priced: Iterable[Event]) -> tuple[Counter[str], dict[str, Event]]:
-    """How often each text is among the releases, and its event; refused if it does not fit the ledger."""
+    """Count releases by text, with the event of each; refuse those that do not fit the ledger."""
     relation = state.relation
     counts, events = Counter[str](), dict[str, Event]()
     for event in priced:

@@ -191,7 +191,7 @@ class ChainFile(Generic[F]):
                 )
 
     def goes_through(self, head: str) -> bool:
-        """Whether the log contains an earlier :meth:`head`."""
+        """Return True if the log contains an earlier :meth:`head`."""
         try:
             self.expect(head)
         except (InvalidInput, LedgerCorrupt):
@@ -199,7 +199,7 @@ class ChainFile(Generic[F]):
         return True
 
     def passes(self, mark: str) -> bool:
-        """Whether the log contains a record with this hash in hexadecimal digits: a :meth:`head` without its count."""
+        """Return True if a record has this hexadecimal hash: a :meth:`head` without its count."""
         with self.transaction("DEFERRED"):
             return bool(re.fullmatch("[0-9a-f]{64}", mark)) and self.chain.passes(bytes.fromhex(mark))
 

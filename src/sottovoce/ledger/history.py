@@ -165,7 +165,7 @@ class RunHistory:
 
     @property
     def former(self) -> bool:
-        """Whether a version before 0.3, or a later format, reserved it: it keeps its price, and does not go on."""
+        """True if another format reserved it: it keeps its price, and does not go on."""
         return self.version != FORMAT
 
     @property
@@ -179,7 +179,7 @@ class RunHistory:
         return len(self.sent), len(self.received)
 
     def is_drawable(self, release: int) -> bool:
-        """Whether a release has a row of which nothing is known yet."""
+        """Return True if a release has a row whose draw has no known outcome yet."""
         known = release in self.stored or release in self.failed or release in self.loose
         return 1 <= release <= self.charged and not known
 
@@ -381,7 +381,7 @@ class History:
         return self._tally.epsilon(self.delta, ChainMap(events or {}, self._events), Counter(more or {}))
 
     def next(self, event: Event, count: int) -> list[Event]:
-        """What prices so many equal events that are charged outside runs now."""
+        """Return the events that price `count` equal releases, charged outside runs now."""
         if count == 1:
             return [self._alone.priced(event)]
         trial = self._alone.copy()

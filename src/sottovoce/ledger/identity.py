@@ -43,7 +43,7 @@ class RowsIdentity:
 
     @property
     def bound(self) -> bool:
-        """Whether the ledger is tied to rows, whose fingerprint it needs to spend."""
+        """True if the ledger is tied to rows, whose fingerprint it needs to spend."""
         return bool(self._file.read().tags)
 
     def bind(self, digest: bytes, *others: bytes, learn: bool = True) -> None:
@@ -92,7 +92,7 @@ class RowsIdentity:
 
 
 def _tags(secret: bytes, *digests: bytes) -> list[str]:
-    """What a ledger with this secret keeps of digests of rows."""
+    """Return the keyed hashes that a ledger with this secret keeps of digests of rows."""
     return [keyed_hash(digest, key=secret).hex() for digest in digests]
 
 

@@ -67,5 +67,5 @@ class Joint:
         return self.own.to_list()
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Not possible: whether the shared ledger holds these rows cannot be known."""
+        """Refuse to go on: whether the shared ledger holds these rows cannot be known."""
         raise LedgerError("ledger: a ledger in memory cannot go on from a checkpoint; use a ledger on disk")

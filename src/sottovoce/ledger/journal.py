@@ -17,7 +17,7 @@ from .history import History
 
 
 class Journal:
-    """What run `run` sent and received."""
+    """The messages that run `run` sent, and the inboxes that it received."""
 
     def __init__(self, ledger: DurableLedger, run: str) -> None:
         self._file, self._run = ledger.file, run

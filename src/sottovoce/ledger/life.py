@@ -74,13 +74,16 @@ def example(accountant: str, budget: float, delta: float) -> str | None:
 
 
 class Taken(NamedTuple):
-    """What a run takes of a lifetime budget as a ledger's first run, and as any later one, at the worst node."""
+    """A run's share of a lifetime budget, as a ledger's first run and as any later one.
+
+    Both are epsilons at the worst node.
+    """
 
     first: float
     later: float
 
     def runs(self, budget: float) -> int:
-        """How many such runs a ledger of this budget can pay for."""
+        """Return how many such runs a ledger of this budget can pay for."""
         return 0 if not self.first <= budget else 1 + int((budget - self.first) / self.later)
 
 
@@ -96,7 +99,10 @@ class LifetimeShare:
         self._accountant, self._delta = accountant, delta
 
     def of(self, budget: float) -> Taken:
-        """What the run takes of a ledger with this budget; InvalidInput or UnknownEvent if none can price it."""
+        """Return the run's share of a ledger with this budget.
+
+        InvalidInput or UnknownEvent if no ledger can price the run.
+        """
         order = for_life(self._accountant, np.array([budget]), self._delta)
         once, twice = self._total(order, 1), self._total(order, 2)
         finite = bool(np.all(np.isfinite(twice)))

@@ -74,7 +74,7 @@ class LockedPath:
             yield logged
 
     def beside(self, suffix: str) -> Path:
-        """What SQLite may have written beside the file."""
+        """Return the path of a file that SQLite may have written beside the log."""
         return self.real.with_name(self.real.name + suffix)
 
     def check_log(self, log: Path) -> None:

@@ -55,7 +55,7 @@ class Run(Readings):
 
     @property
     def failed(self) -> bool:
-        """Whether the draw of a release failed, so that the run cannot go past it."""
+        """True if the draw of a release failed, so that the run cannot go past it."""
         return bool(self.records.history.failed)
 
     @property

@@ -22,7 +22,7 @@ class RunRecords:
 
     @property
     def history(self) -> RunHistory:
-        """What the run reserved and how far it has come, with what others wrote."""
+        """The run's reservations and progress, with what other processes wrote."""
         return find_run(self._file.read(), self.name)
 
     @property
@@ -82,7 +82,10 @@ class RunRecords:
             )
 
     def keep(self, release: int, payload: bytes) -> bytes:
-        """As :meth:`store`, but returns the bytes to hand out: `payload`, or those of an earlier commit."""
+        """Store bytes as :meth:`store` does, and return the bytes to hand out.
+
+        They are `payload`, or those of an earlier commit.
+        """
         with self._file.transaction() as state:
             found = self._stored(find_run(state, self.name), release)
             if found is None:

@@ -50,7 +50,7 @@ def free_name(state: History, run: str) -> str:
 
 
 def why_over(state: History, run: str) -> str:
-    """Why a run that a version before 0.3 began does not go on, and what to do."""
+    """Explain why a run of a version before 0.3 does not go on, and what to do."""
     known, again = find_run(state, run), f"run again as {free_name(state, run)!r}"
     if known.version is not None and known.version > FORMAT:
         return f"run={run!r}: is of a later version; update sottovoce, or {again}"

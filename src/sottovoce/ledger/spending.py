@@ -18,7 +18,7 @@ _REMEDY = "nothing was drawn; raise the budget or lower the noise's price"
 
 @dataclass(frozen=True)
 class Spending:
-    """What was spent under each deal, in the accountant's currency, and the epsilons that follow.
+    """Privacy loss per partition, in the accountant's currency, and the epsilons that follow.
 
     With several deals nobody knows at which nodes a row was: the total is the sum over deals of the worst node (of the
     `sites_per_row` worst nodes together).
@@ -31,15 +31,15 @@ class Spending:
 
     @property
     def several(self) -> bool:
-        """Whether there are several deals."""
+        """True if there are several partitions."""
         return len(self.by_deal) > 1
 
     def nothing(self) -> Spending:
-        """What is spent before the first release."""
+        """Return the spending before the first release."""
         return self._with({})
 
     def after(self, charges: Iterable[tuple[Deal, Event, int]]) -> Spending:
-        """What is spent once these are charged, each as often as its count says."""
+        """Return the spending after further charges: partition, price, and how often."""
         spent = dict(self.by_deal)
         for deal, priced, count in charges:
             before = spent[deal] if deal in spent else self.accountant.nothing()
@@ -47,7 +47,10 @@ class Spending:
         return self._with(spent)
 
     def among(self, nodes: Mapping[Deal, Collection[int]]) -> Spending:
-        """What is spent at these nodes of each deal alone; a deal of which no node is named is left out."""
+        """Return the spending at these nodes alone.
+
+        A partition of which no node is named is left out.
+        """
         spent = {deal: self.accountant.among(self.by_deal[deal], list(some)) for deal, some in nodes.items() if some}
         return self._with(spent)
 
@@ -66,7 +69,7 @@ class Spending:
         return self.accountant.report(self._composed(), self.delta, self._sites)
 
     def within(self, limits: Array) -> BoolArray:
-        """Whether each node's epsilon is at most its limit; False for what is no number."""
+        """Return True for each node whose epsilon is at most its limit; NaN is above any limit."""
         return np.atleast_1d(self.accountant.within(self._composed(), self.delta, limits))
 
     def together_within(self, limit: float) -> float | None:
@@ -81,7 +84,7 @@ class Spending:
 
     @property
     def _sites(self) -> int:
-        """How many of the composed nodes hold a row of one person."""
+        """Number of the composed nodes that hold a row of one person."""
         return 1 if self.several else self.sites_per_row
 
     def _together(self) -> float:
@@ -139,7 +142,7 @@ class Budget:
 
 
 def _of_node(node: int, limits: Array, before: Spending, after: Spending, what: str, held: bool) -> str:
-    """Why the releases at hand are refused at a node."""
+    """Explain why the releases at hand are refused at a node."""
     total = np.atleast_1d(after.per_node())
     if after.several:
         where, spent = f"a row that was dealt to nodes {len(after.by_deal)} times", before.total()

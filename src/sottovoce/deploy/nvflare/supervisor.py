@@ -189,7 +189,7 @@ class Supervisor:
             return len(log.messages(self.plan.run))
 
     def _complete(self) -> bool:
-        """Whether every site has left."""
+        """Return True if every site has left."""
         with HubLog(self._hub / layout.HUB_LOG) as log:
             return Hub(self.plan, log).over
 

@@ -219,10 +219,10 @@ def _settle(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Bound:
-    """What the mask keys of one attempt are bound to, in addition to the two sites.
+    """Values to which the mask keys of one attempt are bound, in addition to the two sites.
 
-    All but `attempt` are digests: of all greetings, of the signed roster, of the event that is charged, and of the
-    history, that is of the shares whose sums were opened.
+    All but `attempt` are digests: of all greetings, of the signed roster, of the event that is
+    charged, and of the history, that is of the shares whose sums were opened.
     """
 
     session: bytes

@@ -159,11 +159,14 @@ class ProtocolState:
 
     @property
     def enough(self) -> bool:
-        """Whether these members may sign a roster."""
+        """True if the present members may sign a roster."""
         return self.allows(self.members)
 
     def allows(self, members: Collection[str]) -> bool:
-        """Whether the run may go on with these sites alone; over a graph they must be connected."""
+        """Return True if the run may go on with these sites alone.
+
+        Over a graph they must be connected, and no site may be lost before the training.
+        """
         plan = self.plan
         if plan.summed or len(members) in (0, len(plan.sites)):
             return len(members) >= self.least
@@ -292,5 +295,5 @@ class ProtocolState:
 
 
 def ends_run(signed: SignedMessage) -> bool:
-    """Whether it is a last model."""
+    """Return True for a last model."""
     return isinstance(signed.content, Message) and signed.content.kind in ("stop", "refuse")
