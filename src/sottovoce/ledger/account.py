@@ -34,9 +34,21 @@ class Hold:
 
 
 class Account:
-    """Rows of one data set, what they cost, and the budget.  Nothing is drawn here: a ledger charges, then draws.
+    """Rows of one data set, what they cost, and the budget.
 
-    Threads take turns by :attr:`lock`, under which every method is called that does not say otherwise.
+    Nothing is drawn here: a ledger charges, then draws.  Threads take turns by :attr:`lock`, under
+    which every method is called that does not say otherwise.
+
+    Parameters
+    ----------
+    accountant : Accountant
+        Composes the prices of rows.
+    epsilon : float or array (N,)
+        Budget of every node; infinity records without limiting.
+    delta : float
+        0 for pure epsilon.
+    sites_per_row : int
+        At how many sites a person may have a row.
 
     Attributes
     ----------

@@ -13,7 +13,19 @@ Deal = bytes | None
 
 
 class ChargedRow(NamedTuple):
-    """Equal releases that follow one another, under one deal, with the event that prices each."""
+    """Equal releases that follow one another, under one partition of rows.
+
+    Parameters
+    ----------
+    event : Event
+        Each of the releases.
+    deal : bytes, optional
+        Digest of the partition.
+    priced : Event
+        The event that prices each of them.
+    times : int
+        How many they are.
+    """
 
     event: Event
     deal: Deal

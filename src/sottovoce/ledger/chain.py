@@ -73,7 +73,7 @@ F = TypeVar("F", bound=Fold)
 
 
 class Chain(Generic[F]):
-    """What one connection has read of a log.
+    """The records of a log as one connection has read them, and the state that they add up to.
 
     Parameters
     ----------

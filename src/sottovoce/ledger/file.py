@@ -30,19 +30,32 @@ _OLDEST_SQLITE = (3, 37, 0)  # strict tables
 
 
 class ChainFile(Generic[F]):
-    """One open log.  Safe to use from several processes and threads; a forked process opens it anew.
+    """One open log.  A forked process opens it anew.
 
-    `blank` makes the state before the first record from the file's secret key; `timeout` is how many seconds to wait
-    for other processes.
+    Safe to use from several processes and threads.
+
+    Parameters
+    ----------
+    path : path
+    blank : callable ``(secret) -> state``
+        Makes the state before the first record from the file's secret key.
+    timeout : float
+        Seconds to wait for other processes.
 
     Attributes
     ----------
     chain : Chain
-        What this process has read of the log.  Of use inside a :meth:`transaction`, which reads what others wrote.
+        What this process has read of the log.  Of use inside a :meth:`transaction`, which reads
+        what others wrote.
     name : str
         The file as errors call it.
     path, real : Path
         As it was given, and without links.
+
+    Raises
+    ------
+    LedgerError
+        If the file is missing, damaged, edited, in use or of another version.
     """
 
     def __init__(self, path: str | Path, blank: Callable[[bytes], F], timeout: float = 30.0) -> None:

@@ -139,7 +139,35 @@ def _counted(count: object) -> int:
 
 @dataclass
 class RunHistory:
-    """One run: what it reserved, and how far it has come.  Releases are numbered from 1."""
+    """One run: what it reserved, and how far it has come.  Releases are numbered from 1.
+
+    Parameters
+    ----------
+    plan : str
+        Digest of all that the run depends on.
+    planned : list of Event
+        All reserved releases, in order.
+    texts : list of str
+        Their canonical texts.
+    priced : list of str
+        Canonical texts of what prices them (:mod:`sottovoce.privacy.conditions`).
+    since : str
+        When it was reserved.
+    charged : int
+        How many have a row.
+    stored : dict
+        By release, the record and the digest of its stored bytes.
+    failed : set of int
+        Releases whose draw failed.
+    loose : set of int
+        Releases charged by a caller that may hand out what it does not store.
+    sent, received : list of (int, str)
+        By round of an exchange with other sites, from 0: record and digest.
+    version : int, optional
+        ``FORMAT`` when it was reserved; None before version 0.3.
+    open, given_up : bool
+        Whether the run goes on; whether it was closed from outside, and not at its own end.
+    """
 
     plan: str
     planned: list[Event]

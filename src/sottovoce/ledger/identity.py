@@ -26,9 +26,9 @@ def rows_digest(*arrays: Array) -> bytes:
 
 
 def holds_rows(path: str | Path, *digests: bytes) -> bool:
-    """Whether a file is a ledger, not a demonstration's, of the rows with one of these digests; it is only read.
+    """Return True if a file is a ledger of the rows with one of these digests; it is only read.
 
-    LedgerError if that cannot be told.
+    False for the ledger of a demonstration.  LedgerError if that cannot be told.
     """
     found = glance(path, History)
     return not found.state.demonstration and _is_known(found.state, _tags(found.secret, *digests))

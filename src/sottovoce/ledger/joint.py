@@ -16,11 +16,24 @@ from .memory import Ledger, check_may_draw
 class Joint:
     """A run's own ledger inside a shared one, which pays for the whole run or refuses it at once.
 
-    What it holds is this run's only, so runs in other threads cannot take it; a context manager, which gives back what
-    was not drawn.
+    What it holds is this run's only, so runs in other threads cannot take it; a context manager,
+    which gives back what was not drawn.
 
-    `events` are all that the run will charge, in order, under `deal`; BudgetExceeded if the shared ledger cannot pay
-    for them, and nothing is held then.
+    Parameters
+    ----------
+    own : Ledger
+        Of this run alone.
+    shared : Ledger
+        Of the data set.
+    events : sequence of Event
+        All that the run will charge, in order.
+    deal : bytes, optional
+        Digest of the partition of rows over nodes, under which they are charged.
+
+    Raises
+    ------
+    BudgetExceeded
+        If the shared ledger cannot pay for all of them; nothing is held then.
     """
 
     def __init__(self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None) -> None:

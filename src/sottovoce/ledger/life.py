@@ -90,7 +90,14 @@ class Taken(NamedTuple):
 class LifetimeShare:
     """A run's share of lifetime budgets.
 
-    `events` are all that it charges, in order; `accountant` ("pure", "zcdp" or "rdp") and `delta` are the ledger's.
+    Parameters
+    ----------
+    events : iterable of Event
+        All that the run charges, in order.
+    accountant : {"pure", "zcdp", "rdp"}
+        The ledger's.
+    delta : float
+        The ledger's; 0 for pure epsilon.
     """
 
     def __init__(self, events: Iterable[Event], accountant: str, delta: float) -> None:

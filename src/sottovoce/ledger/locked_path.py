@@ -34,7 +34,24 @@ _JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's journals begin
 
 
 class LockedPath:
-    """The path of a log's file; `blank` makes the state before the first record, with which a file is verified."""
+    """The path of a log's file, and the lock that every use of the file holds.
+
+    Parameters
+    ----------
+    path : path
+        Links are followed.
+    name : str
+        The file as errors call it.
+    blank : callable ``(secret) -> state``
+        Makes the state before the first record, with which a file is verified.
+    timeout : float
+        Seconds to wait for other processes.
+
+    Raises
+    ------
+    LedgerError
+        If there is no such file, or it is mounted as a file.
+    """
 
     def __init__(self, path: str | Path, name: str, blank: Callable[[bytes], Fold], timeout: float) -> None:
         self.real = Path(os.path.realpath(path))

@@ -17,21 +17,29 @@ from .run_records import RunRecords
 class Run(Readings):
     """One run's view of a ledger, with the interface of :class:`sottovoce.ledger.memory.Ledger`.
 
-    It goes through the run from its first release.  Rows that exist are replayed: the same events are expected, and
-    nothing is charged.  A context manager: left normally, it closes the run and returns the price of events without a
-    row; left by an exception, the run stays open.
+    It goes through the run from its first release.  Rows that exist are replayed: the same events
+    are expected, and nothing is charged.  A context manager: left normally, it closes the run and
+    returns the price of events without a row; left by an exception, the run stays open.
+
+    Parameters
+    ----------
+    records : RunRecords
+        The run's rows and stored bytes.
+    accountant : Accountant
+        The ledger's.
+    epsilon : array (N,)
+        Lifetime budget of the data set.
+    delta : float
+        0 for pure epsilon.
 
     Attributes
     ----------
-    epsilon : array (N,)
-        Lifetime budget of the data set.
     release : int
         Number of the last release charged or replayed; 0 before the first.
-    records : RunRecords
-        The run's rows and stored bytes, by the numbers of its releases.
     journaled : bool
-        A promise that bytes of :meth:`once` leave this process only in messages of the :class:`.journal.Journal`.  They
-        are then stored first thing at the next use of the file: by such a message's commit, or an earlier one.
+        A promise that bytes of :meth:`once` leave this process only in messages of the
+        :class:`.journal.Journal`.  They are then stored first thing at the next use of the file: by
+        such a message's commit, or an earlier one.
     """
 
     def __init__(self, records: RunRecords, accountant: Accountant[Any], epsilon: Array, delta: float) -> None:

@@ -12,9 +12,17 @@ from .identity import RowsIdentity
 
 
 class RunRecords:
-    """Writes down and finds the releases of the run `name`, which are numbered from 1.
+    """The rows and stored bytes of one run, whose releases are numbered from 1.
 
     :mod:`sottovoce.ledger.durable` says why a row is drawn once, whatever a crash leaves.
+
+    Parameters
+    ----------
+    file : ChainFile
+    identity : RowsIdentity
+        Nothing is charged unless the rows were shown, if the ledger is tied to any.
+    name : str
+        The run.
     """
 
     def __init__(self, file: ChainFile[History], identity: RowsIdentity, name: str) -> None:

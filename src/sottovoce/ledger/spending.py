@@ -20,8 +20,18 @@ _REMEDY = "nothing was drawn; raise the budget or lower the noise's price"
 class Spending:
     """Privacy loss per partition, in the accountant's currency, and the epsilons that follow.
 
-    With several deals nobody knows at which nodes a row was: the total is the sum over deals of the worst node (of the
-    `sites_per_row` worst nodes together).
+    With several partitions (deals) nobody knows at which nodes a row was: the total is the sum over
+    deals of the worst node (of the `sites_per_row` worst nodes together).
+
+    Parameters
+    ----------
+    accountant : Accountant
+    delta : float
+        0 for pure epsilon.
+    sites_per_row : int
+        At how many sites a person may have a row.
+    by_deal : mapping
+        What was spent under each deal, in the accountant's currency, of all nodes.
     """
 
     accountant: Accountant[Any]
