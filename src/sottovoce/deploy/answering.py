@@ -44,7 +44,19 @@ LOST = "a site was lost amid the evaluation: it was charged as far as it came, a
 
 @dataclass(frozen=True)
 class Found:
-    """The results of a plan's recipes, computed from opened numbers only: the same at every site and at the hub."""
+    """The results of a plan's recipes, computed from opened numbers only.
+
+    They are the same at every site and at the hub.
+
+    Parameters
+    ----------
+    estimates : Estimates, optional
+        Of the inference, if it came to its end.
+    quality : dict of Quality, optional
+        Of the evaluation: by level, and under ``""`` of all held-out rows.
+    notes : tuple of str
+        What a reader must know of them.
+    """
 
     estimates: Estimates | None = None
     quality: dict[str, Quality] | None = None

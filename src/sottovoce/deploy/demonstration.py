@@ -83,8 +83,19 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 class Demonstration:
     """Files and data of a demonstration.
 
-    `folder` holds ``hub/`` and a folder for each site, with its ``site.toml``; `rows` and `tables` are those of all
-    sites, for the same run in one process; `port` is the hub's.
+    Parameters
+    ----------
+    folder : Path
+        Holds ``hub/`` and a folder for each site, with its ``site.toml``.
+    plan : Plan
+    dataset : Dataset
+        All rows, and the test rows.
+    rows : Rows
+        Encoded rows of all sites, for the same run in one process.
+    port : int
+        The hub's.
+    tables : list of SiteTable
+        Of all sites, for the same.
     """
 
     folder: Path

@@ -29,6 +29,18 @@ _T = TypeVar("_T")
 class Exchanges:
     """One site's exchanges with the others, through the hub.
 
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+        This site.
+    journal : Journal
+        Holds every message before it is sent, and every inbox before it is used.
+    transport : Transport
+        To the hub.
+    key : SigningKey
+        This site's.
+
     Attributes
     ----------
     state : ProtocolState

@@ -229,7 +229,16 @@ def _known(plan: Plan, site: str) -> str:
 
 
 class LocalTransport:
-    """A site's connection to a hub in the same process."""
+    """A site's connection to a hub in the same process.
+
+    Parameters
+    ----------
+    hub : Hub
+    site : str
+        The site, whose identity nobody checks here.
+    patience : float
+        Seconds that a call waits for the other sites.
+    """
 
     answers: Callable[[str, bytes], bytes] | None = None
     earlier: tuple[bytes, ...] = ()

@@ -122,7 +122,17 @@ class _Answered(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the site sends back: `request` is its certificate request in PEM, `invitation` a digest."""
+    """A site's answer to an invitation.
+
+    Parameters
+    ----------
+    member : Member
+        Its public facts.
+    request : str
+        Its certificate request, in PEM.
+    invitation : str
+        Digest of the invitation.
+    """
 
     member: Member
     request: str

@@ -41,7 +41,19 @@ Lost = Mapping[int, int]
 
 
 class LossyNet(QueueNet):
-    """A :class:`sottovoce.network.net.QueueNet` that loses sites as given."""
+    """A :class:`sottovoce.network.net.QueueNet` that loses sites as given.
+
+    Parameters
+    ----------
+    inner : QueueNet
+        The net whose queues are used.
+    node : int
+        Of this site.
+    n : array (N,)
+        Rows of every site.
+    attempts : sequence of (nodes, bool)
+        The nodes of every attempt, and whether its sum was opened.
+    """
 
     def __init__(self, inner: QueueNet, node: int, n: Array, attempts: Attempts) -> None:
         super().__init__(inner._inbox, inner._outbox, inner._adder)

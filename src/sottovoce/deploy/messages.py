@@ -49,7 +49,20 @@ _LAST_DOMAIN = b"sottovoce farewell 1\n"
 
 @dataclass(frozen=True)
 class Message:
-    """A message that was checked, or is about to be signed."""
+    """A message that was checked, or is about to be signed.
+
+    Parameters
+    ----------
+    run, plan : str
+        Name of the run, and digest of its plan.
+    round : int
+        Number of the exchange.
+    sender : str
+    kind : {"hello", "release", "refuse", "stop"}
+        See :data:`Kind`.
+    payload : array (k,)
+        Empty in a greeting.
+    """
 
     run: str
     plan: str
@@ -67,10 +80,20 @@ class Message:
 
 @dataclass(frozen=True)
 class Farewell:
-    """A site's statement that it sends nothing from `round` on.
+    """A site's statement that it sends nothing from a round on.
 
-    `ledger` is the hash of the last record of its ledger then, by which the site itself notices an older copy later; it
-    says nothing to others.  Farewells of earlier versions have none.
+    Parameters
+    ----------
+    run, plan : str
+        Name of the run, and digest of its plan.
+    round : int
+        The first for which it sends nothing.
+    sender : str
+    reason : str
+        See :data:`Reason`.
+    ledger : str, optional
+        Hash of the last record of the site's ledger then, by which the site itself notices an older
+        copy later; it says nothing to others.  Farewells of earlier versions have none.
     """
 
     run: str

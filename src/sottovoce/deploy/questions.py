@@ -14,7 +14,19 @@ from .sums.messages import read_attestation, read_question
 
 @dataclass
 class Inquiry:
-    """The last question of one site, and the other sites' answers."""
+    """The last question of one site, and the other sites' answers.
+
+    Parameters
+    ----------
+    question : bytes
+        Signed by the site.
+    enough : int
+        How many answers it needs.
+    since : float
+        When it was asked, by the hub's clock.
+    answers : dict of bytes
+        Signed attestations, by site.
+    """
 
     question: bytes
     enough: int

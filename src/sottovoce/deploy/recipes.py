@@ -28,7 +28,19 @@ if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
 
 
 class Recipes(NamedTuple):
-    """A plan's recipes, priced: the inference on the training rows, the evaluation on the held-out rows."""
+    """A plan's recipes, priced.
+
+    Parameters
+    ----------
+    inference : Prepared, optional
+        On the rows that are not held out.
+    fit : LogOdds, optional
+        Reads the estimates of the inference.
+    evaluation : Prepared, optional
+        On the held-out rows.
+    levels : tuple of Level
+        Those that the evaluation tells apart.
+    """
 
     inference: Prepared | None
     fit: LogOdds | None

@@ -81,7 +81,15 @@ def need_grpc() -> None:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Files in PEM: the authority's certificate, and one's own certificate and key."""
+    """Files in PEM, of a site or of the hub.
+
+    Parameters
+    ----------
+    authority : Path
+        Certificate of the authority, or of several.
+    certificate, key : Path
+        One's own.
+    """
 
     authority: Path
     certificate: Path

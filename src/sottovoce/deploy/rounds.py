@@ -140,10 +140,13 @@ class RoundSequence:
 
     Parameters
     ----------
+    plan : Plan
+    log : HubLog
     waits : Waits
         How long a round waits.
     greeting : float
-        Seconds that the greeting waits for its last site, since sites may be started one after another.
+        Seconds that the greeting waits for its last site, since sites may be started one after
+        another.
     clock : callable
         Seconds that never go back.
     """
@@ -321,6 +324,8 @@ class Rounds:
 
     Parameters
     ----------
+    plan : Plan
+    log : HubLog
     waits : Waits, optional
         How long a round waits, in place of what the plan says.
     greeting : float

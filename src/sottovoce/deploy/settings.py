@@ -228,6 +228,18 @@ class SiteSettings:
 
     Parameters
     ----------
+    folder : Path
+        Of the file.
+    name : str
+        The site.
+    hub : str
+        ``HOST:PORT``; empty if another carrier is used.
+    plan, ledger, data, signing : Path
+        Plan, ledger, rows and signing key.
+    credentials : Credentials
+        For the relay.
+    schema : Path, optional
+        A schema that must agree with the plan's.
     patience : float
         Seconds without a reply after which the hub counts as unreachable.
     digest : str, optional

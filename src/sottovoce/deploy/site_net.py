@@ -30,8 +30,18 @@ class SiteNet(Net):
 
     Parameters
     ----------
+    plan : Plan
+    name : str
+        The site.
+    journal : Journal
+        Of the run, in the site's ledger.
+    transport : Transport
+        To the hub.
+    key : SigningKey
+        The site's.
     secret : Path
-        File of the private half of this site's key of a run of sums, made with the greeting and erased at the end.
+        File of the private half of this site's key of a run of sums, made with the greeting and
+        erased at the end.
 
     Attributes
     ----------

@@ -221,8 +221,18 @@ def _settle(path: Path) -> None:
 class Bound:
     """Values to which the mask keys of one attempt are bound, in addition to the two sites.
 
-    All but `attempt` are digests: of all greetings, of the signed roster, of the event that is
-    charged, and of the history, that is of the shares whose sums were opened.
+    Parameters
+    ----------
+    session : bytes
+        Digest of all greetings.
+    roster : bytes
+        Digest of the signed roster.
+    attempt : int
+        Number of the attempt, from 1.
+    query : bytes
+        Digest of the event that is charged.
+    parent : bytes
+        Digest of the history, that is of the shares whose sums were opened.
     """
 
     session: bytes

@@ -92,7 +92,19 @@ class Roster:
 
 @dataclass(frozen=True)
 class Share:
-    """A site's masked share of one attempt: `words` modulo ``2^64``, and the digests of roster and history."""
+    """A site's masked share of one attempt.
+
+    Parameters
+    ----------
+    roster : bytes
+        Digest of the roster.
+    attempt : int
+        Number of the attempt, from 1.
+    parent : bytes
+        Digest of the history.
+    words : array of uint64, (k,)
+        The share and its masks, modulo ``2^64``.
+    """
 
     roster: bytes
     attempt: int
@@ -105,7 +117,15 @@ Content = Hello | Roster | Share | Message
 
 @dataclass(frozen=True, eq=False)
 class SignedMessage:
-    """A checked message: sender, content, and the signed bytes."""
+    """A message that was checked.
+
+    Parameters
+    ----------
+    sender : str
+    content : Hello, Roster, Share or Message
+    data : bytes
+        The signed bytes.
+    """
 
     sender: str
     content: Content
@@ -301,7 +321,16 @@ def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None
 
 @dataclass(frozen=True)
 class Question:
-    """Asks how far the others have seen `sender`; `round` is its own view, a new `nonce` excludes old attestations."""
+    """A restarted site's question how far the others have seen it.
+
+    Parameters
+    ----------
+    sender : str
+    round : int
+        The highest exchange in its own journal.
+    nonce : str
+        New for every question, which excludes old attestations; 32 hexadecimal digits.
+    """
 
     sender: str
     round: int
@@ -313,7 +342,17 @@ class Question:
 
 @dataclass(frozen=True)
 class Attestation:
-    """States that `seen` is the highest exchange in which `sender` has a message of `asker`."""
+    """A site's answer to a question: how far it has seen the site that asks.
+
+    Parameters
+    ----------
+    sender : str
+        Who answers.
+    round, nonce, asker
+        Of the question.
+    seen : int
+        The highest exchange in which `sender` has a message of `asker`; -1 for none.
+    """
 
     sender: str
     round: int

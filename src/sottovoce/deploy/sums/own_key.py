@@ -17,7 +17,16 @@ from .roster import ProtocolState
 
 
 class OwnKey:
-    """The key of site `name`, whose private half is in the file `secret` and nowhere else."""
+    """The key of one site in a run of sums.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+        The site.
+    secret : Path
+        File of the private half, which is nowhere else.
+    """
 
     def __init__(self, plan: Plan, name: str, secret: Path) -> None:
         self._plan, self._name, self._secret = plan, name, secret
