@@ -97,11 +97,18 @@ def make_site(
     name, hub : str
         Of the site, and the hub's address, ``HOST:PORT``.
     table : TableSource
+        Its rows.
     budget : LifetimeBudget
+        Of its ledger.
     more : callable ``(member, request)``, optional
         Gives further files by name, from the public facts and the certificate request.
     spent : sequence of Plan
-        The ledger has charged all that these planned for the site, in place of a ledger that was lost.
+        The ledger has charged all that these planned for the site, in place of a ledger that was
+        lost.
+
+    Returns
+    -------
+    Made
 
     Raises
     ------

@@ -77,18 +77,22 @@ def run_sites(
     config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None, attempts: Attempts | None = None,
     lost: Lost | None = None, centre: Centring | None = None,
 ) -> list[tuple[Outcome, Ledger]]:  # fmt: skip
-    """Run every node of `rows` as a site of its own.
+    """Run every node of a set of rows as a site of its own.
 
     Parameters
     ----------
     config : RunConfig
         ``config.replicates`` is not used: sites run once.
+    rows : Rows
+        Of all nodes.
     replicate : int
-        Replicate of the simulation whose noise is repeated; without a seed, noise is the operating system's.
+        Replicate of the simulation whose noise is repeated; without a seed, noise is the operating
+        system's.
     start : Start, optional
         As for :func:`sottovoce.runs.simulate.simulate`; states are relative to it.
     attempts : sequence of (nodes, bool), optional
-        Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was opened.
+        Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was
+        opened.
     lost : dict of int, optional
         Of a run over a graph that loses sites: the nodes, and the round from which each is out.
     centre : Centring, optional

@@ -58,7 +58,18 @@ class Questions:
         Parameters
         ----------
         site, question, enough, seconds
-            See :meth:`sottovoce.deploy.hub.Hub.inquire`, also for what is returned and raised.
+            See :meth:`sottovoce.deploy.hub.Hub.inquire`.
+
+        Returns
+        -------
+        dict of bytes, or None
+            Signed answers by site.  None if some are missing after `seconds`, other sites ask this one,
+            or a later question of the site replaced this one.
+
+        Raises
+        ------
+        Refused, TransportClosed
+            As by :meth:`sottovoce.deploy.hub.Hub.inquire`.
         """
         with self._rounds.news:
             read_question(self._plan, question, site)

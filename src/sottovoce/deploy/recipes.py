@@ -56,7 +56,9 @@ class Recipes(NamedTuple):
 def price_recipes(
     asks: Asks, config: RunConfig, sizes: Sequence[int], d: int, schema: Schema | None, names: Sequence[str]
 ) -> Recipes:
-    """Check what is asked against public facts, and price it; calibrates the noise if `asks` has no scale yet.
+    """Check what is asked against public facts, and price it.
+
+    Calibrates the noise if `asks` has no scale yet.
 
     Parameters
     ----------
@@ -70,6 +72,10 @@ def price_recipes(
     schema : Schema or None
     names : sequence of str
         Of the sites.
+
+    Returns
+    -------
+    Recipes
 
     Raises
     ------

@@ -160,21 +160,27 @@ def serve(
     welcome: Callable[[str], dict[str, Any]] | None = None, heard: Callable[[str], None] = lambda _: None,
     revoked: Callable[[bytes], bool] = lambda _: False,
 ) -> tuple[grpc.Server, int]:  # fmt: skip
-    """Start the relay; raises :class:`InvalidInput` if the address cannot be used.
+    """Start the relay of a hub.
 
-    Only :class:`Refused` says that a request is wrong.  Any other error is the hub's own and may pass: the site is told
-    that the hub cannot work, and asks again.
+    Only :class:`Refused` says that a request is wrong.  Any other error is the hub's own and may
+    pass: the site is told that the hub cannot work, and asks again.
 
     Parameters
     ----------
+    hub : Hub
+    credentials : Credentials
+        The hub's; read again before each handshake, so that renewed files need no restart.
     address : str
         ``HOST:PORT``; port 0 takes a free one.
     refused : callable
-        Called with a site and a reason when its request is refused for a new reason; from any thread.
+        Called with a site and a reason when its request is refused for a new reason; from any
+        thread.
     failed : callable
-        The same for an error of the hub's own; an unforeseen one is also logged, with its traceback.
+        The same for an error of the hub's own; an unforeseen one is also logged, with its
+        traceback.
     welcome : callable, optional
-        The reply, by a site's name, to whoever asks with its invitation or certificate; all of it is public.
+        The reply, by a site's name, to whoever asks with its invitation or certificate; all of it
+        is public.
     heard : callable
         Called with the site of every request; from any thread.
     revoked : callable
@@ -182,8 +188,15 @@ def serve(
 
     Returns
     -------
-    server, port
+    server : grpc.Server
         Stop it with ``server.stop(seconds)``.
+    port : int
+        Where it listens.
+
+    Raises
+    ------
+    InvalidInput
+        If the address cannot be used, or gRPC is not installed.
     """
     need_grpc()
     import grpc

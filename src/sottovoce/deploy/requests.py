@@ -62,10 +62,11 @@ def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
 
 
 def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The hub's reply to one request.
+    """Return the hub's reply to one request.
 
     Parameters
     ----------
+    hub : Hub
     site : str
         Sender, as established by the carrier; nothing in a request says so.
     method : str
@@ -73,15 +74,21 @@ def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
     asked : dict
         What :meth:`RequestTransport.ask` was given.
     seconds : float
-        How long to wait for neighbours' messages; if one is still missing the reply names its site, and the site asks
-        again.
+        How long to wait for neighbours' messages; if one is still missing the reply names its site,
+        and the site asks again.
+
+    Returns
+    -------
+    dict
+        Plain data; with the key ``closed`` if the run is over for the site.
 
     Raises
     ------
     Refused
         The site must be told so, and must not ask again.
     Exception
-        Any other is the hub's own trouble, such as a full disk: the site may ask again, and is told nothing of it.
+        Any other is the hub's own trouble, such as a full disk: the site may ask again, and is told
+        nothing of it.
     """
     if method not in METHODS:
         raise Refused(OTHER_REQUEST)

@@ -188,9 +188,22 @@ class SiteSession:
         bind : bool
             Tie the ledger to these rows if it is not tied to any.
 
+        Returns
+        -------
+        Noise
+            The site's: the operating system's unless the session was given another.
+        Rows
+            The rows, as the training holds them in memory.
+
         Raises
         ------
-        InvalidInput, LedgerError, BudgetExceeded
+        InvalidInput
+            If rows, table, key, noise or ledger are not those that the plan has of this site.
+        LedgerError
+            If the site's part was given up, or the ledger is of other rows or has another plan of
+            this run.
+        BudgetExceeded
+            If the ledger cannot pay for the run.
         """
         self._check_part()
         self._check_rows()

@@ -42,7 +42,7 @@ class DiskAccount:
             return self.check(state, all_priced(events), f"a run of {len(events)} releases", "reserved")
 
     def check(self, state: History, priced: Iterable[Event], what: str, undone: str) -> Array:
-        """Return what releases add to each node's epsilon, (N,), or refuse them.
+        """Return what releases add to each node's epsilon, or refuse them; inside a transaction.
 
         Parameters
         ----------
@@ -52,6 +52,11 @@ class DiskAccount:
             What prices each of them.
         what, undone : str
             The releases, and what was not done with them, for the message.
+
+        Returns
+        -------
+        array (N,)
+            Epsilon beyond what is spent and held already.
 
         Raises
         ------

@@ -122,14 +122,24 @@ class RunRecords:
         return found
 
     def close(self, *, reclaim: bool, given_up: bool) -> int:
-        """Close the run for good; how many reserved events without a row were given back, 0 if it was closed before.
+        """Close the run for good.
 
         Parameters
         ----------
         reclaim : bool
-            Give these back; LedgerError if there are any, and this is false.
+            Give back the price of reserved events without a row.
         given_up : bool
-            Whether it is closed from outside, and not at its own end.
+            Whether the run is closed from outside, and not at its own end.
+
+        Returns
+        -------
+        int
+            How many events were given back; 0 if the run was closed before.
+
+        Raises
+        ------
+        LedgerError
+            If there is no such run, or events without a row are left and `reclaim` is false.
         """
         with self._file.transaction() as state:
             known = find_run(state, self.name)

@@ -38,8 +38,22 @@ _log = logging.getLogger(__name__)
 def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
     """Write the job of a plan: three files of plain data, no code.
 
-    They name two installed classes and the sites.  Not even the plan is in them: hub and sites have their own copies,
-    and agree on the digest.
+    They name two installed classes and the sites.  Not even the plan is in them: hub and sites have
+    their own copies, and agree on the digest.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if absent.
+    plan : Plan
+        Names the run and the sites, all of which the job needs.
+    task_seconds : float
+        Seconds of silence after which a site is lost.
+
+    Returns
+    -------
+    Path
+        `folder`.
     """
     server = {
         "format_version": 2,
