@@ -29,6 +29,8 @@ def held_out(rows: int, many: int) -> IntArray:
 
     The same share of the same table holds out the same rows in every plan; a larger share holds out these and others.
     """
+    # The outputs of SplitMix64 (Steele, Lea and Flood, 2014) from seed 0, one a position: public, and
+    # not to be chosen in view of the rows.
     z = (np.arange(rows, dtype=np.uint64) + np.uint64(1)) * np.uint64(_MIXED[0])
     z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIXED[1])
     z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIXED[2])

@@ -221,6 +221,7 @@ def is_revoked(folder: Path, pem: bytes) -> bool:
     """
     certificate = x509.load_pem_x509_certificate(pem)
     known = _revoked(folder)
+    # Certificates are dated back by so much, for clocks that are slow.
     signed = certificate.not_valid_before_utc + _SKEW
     names = [name.removeprefix(INVITED) for name in _names(certificate.subject)]
     return any(signed <= datetime.fromisoformat(known[name]) for name in names if name in known)

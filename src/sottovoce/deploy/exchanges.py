@@ -128,10 +128,12 @@ class Exchanges:
     def _journaled(self, message: bytes) -> tuple[dict[str, SignedMessage], dict[str, str]]:
         """Write down, send, wait, check, write down; an inbox that is in the journal is not asked for again."""
         stored = self.journal.send(self.round, message)
+        # A site that was started again repeats its journal: the same bytes, and the inbox of then.
         if stored is not None:
             texts = parse(stored, longest_inbox(self.plan))
             return self._read({name: text.encode() for name, text in texts.items()})
         inbox = self.ask_hub(lambda: self.transport.exchange(self.round, message))
+        # Checked before it is written down: an inbox in the journal stays for good.
         found = self._read(inbox)
         texts = {name: data.decode("ascii") for name, data in inbox.items()}
         self.journal.receive(self.round, canonical(texts).encode())

@@ -62,6 +62,7 @@ def unfinished(path: Path) -> list[Path]:
 def _claim(temporary: Path, path: Path) -> None:
     """Give a complete file its name, unless that name is taken."""
     try:
+        # A link and no rename: a rename would replace a file that has the name already.
         os.link(temporary, path)
     except FileExistsError:
         raise

@@ -219,6 +219,8 @@ class Plan:
             return Quorum(sites, self.facts.participants, may_lose_sites=True)
         trains_alone = self.asks is None and not self.waits.endless
         may_lose_sites = trains_alone and bool(self.stages[0].prepared.algorithm.induced)
+        # More than half of all: two rosters of one exchange would share a site, and a site signs
+        # one (docs/deploy/threats.md, "Who can do what").
         return Quorum(sites, sites // 2 + 1, may_lose_sites)
 
     @cached_property

@@ -63,8 +63,8 @@ class Questions:
         Returns
         -------
         dict of bytes, or None
-            Signed answers by site.  None if some are missing after `seconds`, other sites ask this one,
-            or a later question of the site replaced this one.
+            Signed answers by site.  None if some are missing after `seconds`, other sites ask this
+            one, or a later question of the site replaced this one.
 
         Raises
         ------

@@ -201,11 +201,14 @@ class RoundSequence:
             If the others go on without the site.
         """
         known = self._log.message(self._run, round, site)
+        # A request may be repeated after a crash of either side; it takes effect once.
         if known == message:
             return False
         signed = read(self._plan, message, site, round)
         if known is not None:
             if site in self.state.members:
+                # Both messages are kept: together they prove to the others that the site signed
+                # two.
                 self._log.decisions.accuse(self._run, site, round, message)
                 self.advance()
             raise Refused(f"round={round}: site {site!r} has sent another message of this round already")
@@ -259,6 +262,8 @@ class RoundSequence:
             if absent and not self.open.closed:
                 if not self._may_close(absent):
                     break
+                # Written down before anybody is told, so that a hub that is started again decides
+                # the same.
                 self._log.decisions.close_round(self._run, self.open.number)
             self._close(absent)
         return self.open.number > before
@@ -294,6 +299,8 @@ class RoundSequence:
         if shared:
             self.shares.append(number)
         self.state.take(present, why)
+        # The first attempt is the mean of rows. The map that follows from it joins the history, so
+        # that sites with other maps halt (docs/deploy/sums.md, "What is sent").
         if first and self._plan.centre is not None and self.state.attempts:
             self.move = self._moved()
             self.state.bind(self.move.digest)

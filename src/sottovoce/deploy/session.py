@@ -302,6 +302,7 @@ class SiteSession:
         plan = self.plan
         journal = Journal(self.ledger, plan.run)
         self._check_newest(journal, transport)
+        # Before the greeting: a run that the budget cannot pay for sends nothing.
         book = self._reserved()
         secret = secret_of(self.ledger.path, plan.run)
         net = SiteNet(plan, self.name, journal, transport, self.key, secret)

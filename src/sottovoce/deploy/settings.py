@@ -355,6 +355,7 @@ class SiteSettings:
             noise = KeyedNoise(plan.config.seed, [0], [plan.index(self.name)], lead=())
         rows, table = load_site(self.data, schema)
         signing = SigningKey.read(self.signing)
+        # Without that of the encoded rows, which the session computes itself.
         raw = digests_of(self.data, schema, rows)[:-1]
         return SiteSession(plan, self.name, rows, ledger, signing, noise, observers, table, *raw)
 

@@ -122,6 +122,7 @@ class Account:
         after = self.plus(priced, deal)
         if self._needs_no_test(after, deal):
             return after
+        # What runs in progress hold counts as spent: they may draw it at any time.
         held = [(hold.deal, price, 1) for hold in self.holds for _, price in hold.left]
         what = f"a run of {len(priced)} releases"
         if len(priced) == 1:
@@ -194,6 +195,8 @@ class Account:
     def reprice(self, accountant: Accountant[Any]) -> None:
         """Price all rows by another accountant from now on."""
         self._expected.clear()
+        # From the events again: what one accountant composed cannot be turned into the currency of
+        # another.
         nothing = replace(self.spending.nothing(), accountant=accountant)
         self.spending = nothing.after((row.deal, row.priced, row.times) for row in self.book)
 
@@ -267,6 +270,7 @@ def _seen_by(account: Account, sites: int) -> Spending:
 def _check_agreement(account: Account, priced: Sequence[Event], deal: Deal) -> None:
     """Refuse (InvalidInput) releases whose relation or number of nodes is not that of the rows and budgets."""
     relation, nodes = account.book.relation, account.book.nodes.get(deal, 1)
+    # Most runs repeat one event object: it is checked once.
     for price in {id(price): price for price in priced}.values():
         relation = same_relation(relation, price)
         nodes = agreed_nodes(nodes, price)

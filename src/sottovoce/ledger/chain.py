@@ -122,6 +122,7 @@ class Chain(Generic[F]):
         """Add a record inside a transaction, applied to the state first, so every record written can be read."""
         body, number = canonical(record), self.records + 1
         head = link(self._head, number, body)
+        # From the text that is written, as any later reader will parse it.
         self.state.apply(number, json.loads(body))
         self.records, self._head = number, head
         self._db.execute("INSERT INTO log VALUES (?, ?, ?)", (number, body, head))
@@ -141,6 +142,7 @@ class Chain(Generic[F]):
         records, head = self.written()
         last, record = "", dict[str, Any]()  # records that follow one another are often the same
         try:
+            # A file that was replaced by an older copy lacks the last record that was read.
             if self.records and not self.goes_through(self.records, self._head):
                 self.corrupt("went back behind what this process has read")
             for number, body, stored in self._db.execute(
@@ -158,6 +160,8 @@ class Chain(Generic[F]):
                 except (ValueError, KeyError, TypeError):
                     self.corrupt(f"record {number} does not follow from those before it")
                 self.records, self._head = number, stored
+            # By the second copy of count and hash: a chain that lost its last records is sound by
+            # itself.
             if (self.records, self._head) != (records, head):
                 self.corrupt(f"holds {self.records} records where {records} were written")
         except BaseException:
@@ -170,6 +174,7 @@ class Chain(Generic[F]):
         self.sync()
         if self._db.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
             self.corrupt("SQLite finds damaged pages")
+        # Records with numbers below 1 are not of the chain, and no sync reads them.
         if self._db.execute("SELECT count(*) FROM log").fetchone()[0] != self.records:
             self.corrupt("holds records outside its chain")
         owners = self.state.payloads()

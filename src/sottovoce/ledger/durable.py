@@ -257,6 +257,7 @@ class DurableLedger(NeverCopied, Readings):
             what = f"release {len(state.rows) + 1}" if count == 1 else f"a run of {count} releases"
             self.account.check(state, state.next(event, int(count)), what, "drawn")
             record: dict[str, Any] = {"kind": "charge", "run": None, "release": None}
+            # Since schema 5 a charge leaves out an event that is that of the charge before.
             if canonical(plain) != state.last:
                 record["event"] = plain
             if count > 1:
@@ -294,6 +295,8 @@ class DurableLedger(NeverCopied, Readings):
             raise InvalidInput("run", run, "needs a name, a plan and at least one event", "give all three")
         plain = [event.to_dict() for event in events]
         with self.file.transaction() as state:
+            # Decision and record are one transaction: of two processes that race for the last of a
+            # budget, one gets it.
             known = state.runs.get(run)
             if known is None:
                 what = f"run {run!r} of {len(events)} releases"

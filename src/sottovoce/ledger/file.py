@@ -141,6 +141,7 @@ class ChainFile(Generic[F]):
         with self._lock, self._locked_path.turn() as logged, self.chain.translated():
             if logged:
                 raise LedgerError(f"{self.name}: was given a log beside it while it was open; open it again")
+            # What waits is appended first, so that even a read needs the right to write then.
             self._db.execute(f"BEGIN {'IMMEDIATE' if self._waiting else mode}")
             self._ahead = False
             try:
@@ -150,6 +151,8 @@ class ChainFile(Generic[F]):
                 self._db.execute("COMMIT")
                 self._waiting.clear()
             except BaseException:
+                # The state holds a record that the file will not have: fold it anew at the next
+                # read.
                 if self._ahead:
                     self.chain.forget()
                 if self._db.in_transaction:

@@ -31,6 +31,8 @@ def _up(price: float) -> int | float:
 def _down(units: int | float) -> float:
     if isinstance(units, float):  # infinite, or no number
         return units
+    # The division rounds to the nearest float: take the next one up where that is below the exact
+    # total.
     total = units / 2**64
     return total if total * _UNITS >= units else math.nextafter(total, math.inf)
 
@@ -99,6 +101,8 @@ class Tally:
     def _price(self, text: str, event: Event) -> Any:
         if text not in self._prices:
             price = self._accountant.add(self._accountant.nothing(), event)
+            # Whole numbers from here on: their sums are exact, so a total does not depend on the
+            # order of rows (docs/reference/ledger.md, "Runs reserve before they spend").
             self._prices[text] = np.frompyfunc(_up, 1, 1)(np.asarray(price, dtype=object))
         return self._prices[text]
 
@@ -300,16 +304,20 @@ class History:
                 self.accountant = accountants.for_life(record["accountant"], self.epsilon, self.delta)
                 self.since, self.demonstration = record["at"], record.get("demonstration", False)
                 self._tally = Tally(self.accountant)
+            # A ledger is tied before its first use; later it may learn further digests of the same
+            # rows.
             case "bind" if number > 1 and record["tag"] not in self.tags and (self.tags or not self.used):
                 self.tags.append(record["tag"])
             case "reserve" if number > 1 and record["run"] not in self.runs:
                 self.runs[record["run"]] = self._reserved(record)
             case "charge" if number > 1:
                 self._charge(record)
+            # A row has one outcome: bytes, a failed draw, or bytes that nobody promised to store.
             case "store" if self.runs[record["run"]].is_drawable(record["release"]):
                 self.runs[record["run"]].stored[record["release"]] = number, record["digest"]
             case "fail" if self.runs[record["run"]].is_drawable(record["release"]):
                 self.runs[record["run"]].failed.add(record["release"])
+            # Messages and inboxes alternate: a round is sent after the inbox of the round before.
             case "send" if self.runs[record["run"]].exchanged == (record["round"], record["round"]):
                 self.runs[record["run"]].sent.append((number, record["digest"]))
             case "receive" if self.runs[record["run"]].exchanged == (record["round"] + 1, record["round"]):
@@ -323,6 +331,7 @@ class History:
     def _event(self, text: str, plain: dict[str, Any]) -> Event:
         if text not in self._events:
             event = from_dict(plain)
+            # Prices are per node: an array of an event has one entry, or one for each node.
             sizes = {value.size for value in vars(event).values() if isinstance(value, np.ndarray)}
             if not sizes <= {1, len(self.epsilon)}:
                 raise ValueError

@@ -67,6 +67,8 @@ class Joint:
             own_price, own_after = self.own.account.afford_next(event, None)
             if not left or event.terms != left[0][0].terms:
                 raise LedgerMismatch("ledger: the release is not the next one planned; nothing was drawn")
+            # The shared ledger first, which held the price and cannot refuse it: an interrupt in
+            # between leaves too much spent there, never too little.
             price = left[0][1]
             self._shared.write(event, deal, price, self._shared.plus([price], deal))
             left.popleft()

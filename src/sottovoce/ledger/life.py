@@ -111,6 +111,8 @@ class LifetimeShare:
         InvalidInput or UnknownEvent if no ledger can price the run.
         """
         order = for_life(self._accountant, np.array([budget]), self._delta)
+        # A later run pays no fixed part of the order, so it takes the difference
+        # (docs/reference/ledger.md, "What a run takes of a lifetime budget").
         once, twice = self._total(order, 1), self._total(order, 2)
         finite = bool(np.all(np.isfinite(twice)))
         return Taken(float(np.max(once)), float(np.max(twice - once)) if finite else np.inf)
@@ -121,6 +123,8 @@ class LifetimeShare:
         for _ in range(_TRIES):
             if not 0.0 < budget < np.inf:
                 break
+            # The order depends on the budget, and what the run takes on the order: the least budget
+            # is a fixed point.
             needed = self.of(budget).first
             if needed <= budget:
                 return budget

@@ -83,6 +83,8 @@ class LockedPath:
             journal, log = self.beside("-journal"), self.beside("-wal")
             if journal.is_file():
                 self._judge(journal, int.from_bytes(header[24:28], "big"))
+            # SQLite's header: bytes 18 and 19 are 2 for a write-ahead log, bytes 24 to 27 count
+            # changes.
             logged = header[18:20] == b"\2\2"
             if log.is_file() and not logged:
                 if log.stat().st_size:
@@ -117,6 +119,7 @@ class LockedPath:
         """Remove a needless journal, leave that of the last change to SQLite, refuse any other."""
         before = _changes_before(journal)
         if before is not None:
+            # A commit that died had written the first page, with the next count, or not yet.
             if before not in (changes, changes - 1):
                 self.refuse(journal)
             try:
@@ -133,6 +136,8 @@ def _changes_before(journal: Path) -> int | None:
         header = file.read(28)
         if len(header) < 28 or not header.startswith(_JOURNAL):
             return None
+        # A journal holds a header of one sector, then the pages of before: number, content,
+        # checksum. Page 1 has the count of changes.
         count, _, _, sector, page = struct.unpack(">5I", header[8:])
         for record in range(count):
             file.seek(sector + record * (page + 8))
@@ -150,6 +155,7 @@ def _is_mounted(path: Path) -> bool:
     except OSError:
         return os.path.ismount(path)
     escaped = (line.split(" ")[4] for line in text.splitlines())
+    # The kernel writes blanks in a mount point as octal escapes.
     points = {re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in escaped}
     return str(path) in points or os.path.ismount(path)
 

@@ -99,6 +99,8 @@ class Run(Readings):
             if found is None:
                 raise
             return found
+        # Spares one of the two commits of a release: the bytes are stored with the next use of the
+        # file.
         if self.journaled:
             self.records.keep_later(self.release, drawn)
             return drawn

@@ -106,6 +106,7 @@ class Spending:
             return self.accountant.nothing()
         if not self.several:
             return next(iter(self.by_deal.values()))
+        # Nobody knows at which node a row was in each partition, so each counts at its worst nodes.
         first, *others = (self.accountant.worst(spent, self.sites_per_row) for spent in self.by_deal.values())
         return sum(others, first)
 

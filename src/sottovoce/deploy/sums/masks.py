@@ -263,6 +263,8 @@ def mask_key(own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], oth
     bytes
         32 bytes, the same at both sites.
     """
+    # All that can change between two shares is in here, so that no mask is used twice
+    # (docs/deploy/sums.md, "What is sent").
     info = fields(
         _DOMAIN, *(name.encode() for name in names), *keys, bound.roster, bound.attempt.to_bytes(8, "big"), bound.query,
         bound.parent,
@@ -272,6 +274,7 @@ def mask_key(own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], oth
 
 def stream(key: bytes, words: int) -> Words:
     """The first `words` words of the keystream of a key that is used only once."""
+    # A zero nonce will do: the key is of one pair and one attempt, and masks one share.
     drawn = ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None).encryptor().update(bytes(8 * words))
     return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
 
@@ -322,5 +325,6 @@ def seal(
             continue
         low, high = sorted((name, other))
         mask = stream(mask_key(own, (low, high), (keys[low], keys[high]), keys[other], bound), total.size)
+        # One site of a pair adds what the other subtracts: the masks vanish in the sum modulo 2^64.
         total = total + mask if name == low else total - mask
     return total
