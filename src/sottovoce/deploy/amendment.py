@@ -81,7 +81,7 @@ class Amendment:
         return found
 
     def text(self) -> str:
-        """The file's content."""
+        """Return the file's content."""
         return json.dumps(to_plain(self), indent=1) + "\n"
 
     def sign(self, name: str, key: SigningKey) -> Self:
@@ -145,5 +145,5 @@ def amended(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment])
 
 
 def beside(folder: Path) -> list[Amendment]:
-    """The amendments in a site's folder."""
+    """Return the amendments in a site's folder."""
     return [Amendment.read(path) for path in sorted(folder.glob(f"*.{ENDING}"))]

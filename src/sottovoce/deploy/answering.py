@@ -190,7 +190,7 @@ class SiteRows:
         return rows_of([(X if move is None else move.shortened(X), part.y)])
 
     def of(self, stage: Stage, move: Move | None = None) -> Rows:
-        """The rows that a stage reads; `move` is that of the model which it judges."""
+        """Return the rows that a stage reads; `move` is that of the model which it judges."""
         if not stage.held:
             return self.trained
         return self.held_out if move is None else self.held_out_moved(move)
@@ -293,16 +293,16 @@ class Reader:
     centring: Centring | None = None
 
     def centre(self, mean: Array) -> Move:
-        """The map by which the sites move their rows."""
+        """Return the map by which the sites move their rows."""
         assert self.centring is not None
         return self.centring.map(mean)
 
     def ask(self, query: Query) -> Array:
-        """Zeros for a site's own answer, which the net has."""
+        """Return zeros for a site's own answer, which the net has."""
         return query.blank(self.facts)
 
     def ask_sum(self, query: Sum, net: Net) -> Array:
-        """The value of an opened sum."""
+        """Return the value of an opened sum."""
         among = net.among(self.facts)
         return query.attempt(self.facts, among).opened(net.total(np.zeros(1, dtype=np.int64)))
 
@@ -315,7 +315,7 @@ def moved(plan: Plan, net: ReadNet) -> Move | None:
 
 
 def at_hub(plan: Plan, net: ReadNet) -> Asker:
-    """The recipes of a plan at its hub."""
+    """Return the recipes of a plan at its hub."""
     return Asker(plan, net, lambda facts, *_: Reader(facts), 0)
 
 
@@ -391,7 +391,7 @@ def _forecast(plan: Plan, assumed: Assumed) -> dict[str, Any]:
 
 
 def record(plan: Plan, found: Found) -> dict[str, Any]:
-    """The results as plain data, under the keys of a simulation's report."""
+    """Return the results as plain data, under the keys of a simulation's report."""
     from ..answers.terms import outcome
 
     asks, best = plan.asks, None if found.quality is None else found.quality[""]

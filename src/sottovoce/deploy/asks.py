@@ -29,8 +29,8 @@ def held_out(rows: int, many: int) -> IntArray:
 
     The same share of the same table holds out the same rows in every plan; a larger share holds out these and others.
     """
-    # The outputs of SplitMix64 (Steele, Lea and Flood, 2014) from seed 0, one a position: public, and
-    # not to be chosen in view of the rows.
+    # The outputs of SplitMix64 (Steele, Lea and Flood, 2014) from seed 0, one a position: public,
+    # and not to be chosen in view of the rows.
     z = (np.arange(rows, dtype=np.uint64) + np.uint64(1)) * np.uint64(_MIXED[0])
     z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIXED[1])
     z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIXED[2])
@@ -56,7 +56,7 @@ class SiteTable:
     columns: dict[str, Any] | None = None
 
     def rows(self) -> Rows:
-        """All rows, as the training reads them."""
+        """Return all rows, as the training reads them."""
         return Rows.build([(self.X, self.y)])
 
     @property
@@ -68,7 +68,7 @@ class SiteTable:
         return self.X if self.columns is None else self.columns
 
     def at(self, positions: IntArray) -> Self:
-        """The rows at these positions."""
+        """Return the rows at these positions."""
         table = None if self.columns is None else {name: values[positions] for name, values in self.columns.items()}
         return replace(self, X=self.X[positions], y=self.y[positions], columns=table)
 
@@ -121,16 +121,16 @@ class Asks:
             raise InvalidInput("holdout", self.holdout, rule, "use 0.2")
 
     def held(self, rows: int) -> int:
-        """Number of held-out rows of a site with `rows` rows."""
+        """Return the number of held-out rows of a site with `rows` rows."""
         return math.floor(self.holdout * rows)
 
     def split(self, rows: int) -> tuple[IntArray, IntArray]:
-        """Positions of a site's training rows, and of its held-out rows."""
+        """Return positions of a site's training rows, and of its held-out rows."""
         held = held_out(rows, self.held(rows))
         return np.setdiff1d(np.arange(rows), held), held
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``."""
+        """Return plain data; infinity is the text ``inf``."""
         plain = dict(to_plain(self))
         return plain | {"evaluation": "inf"} if self.evaluation == math.inf else plain
 

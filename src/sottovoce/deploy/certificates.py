@@ -173,7 +173,7 @@ def check_host(text: str) -> None:
 
 
 def hosts_of(path: Path) -> list[str]:
-    """The host names and addresses in the certificate in a file."""
+    """Return the host names and addresses in the certificate in a file."""
     found = _loaded(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return [str(one.value) for one in found]
 
@@ -321,7 +321,7 @@ def ends(authority: Path, certificate: Path) -> datetime:
 
 
 def expiry(path: Path) -> datetime:
-    """Expiry of the certificate in a file; raises :class:`InvalidInput` if there is none."""
+    """Return the expiry of the certificate in a file; raises :class:`InvalidInput` if there is none."""
     return _loaded(path).not_valid_after_utc
 
 
@@ -378,7 +378,7 @@ def _replace(path: Path, data: bytes, *, secret: bool = False) -> None:
 
 
 def _bundle(pem: bytes) -> list[x509.Certificate]:
-    """The authorities in a ``ca.crt``, newest first."""
+    """Return the authorities in a ``ca.crt``, newest first."""
     return list(x509.load_pem_x509_certificates(pem))
 
 

@@ -114,7 +114,7 @@ class Demonstration:
 
 
 def free_port() -> int:
-    """A free TCP port of the loopback interface."""
+    """Return a free TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -192,13 +192,13 @@ def build(
 
 
 def _rows_of(dataset: Dataset, parts: Sequence[IntArray]) -> Rows:
-    """The encoded rows of all sites."""
+    """Return the encoded rows of all sites."""
     encoded = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
     return rows_of(dataset.task, encoded, dataset.weights_of(parts))
 
 
 def _tables_of(dataset: Dataset, parts: Sequence[IntArray]) -> list[SiteTable]:
-    """The tables of all sites."""
+    """Return the tables of all sites."""
     return [
         table_of(dataset.schema, dataset.X_train[part], dataset.y_train[part], columns_of(dataset.train_columns, part))
         for part in parts
@@ -343,7 +343,7 @@ class _Processes:
             raise SottovoceError(f"{name}: {said or f'exit code {process.returncode}'}")
 
     def exit_codes(self) -> dict[str, int]:
-        """The exit codes, once all have ended."""
+        """Return the exit codes, once all have ended."""
         return {name: process.wait() for name, process in self._running.items()}
 
     def end(self) -> None:
@@ -368,7 +368,7 @@ def _halfway(demo: Demonstration) -> bool:
 
 
 def progress(demo: Demonstration) -> list[dict[str, Any]]:
-    """Every site's round and spending, as recorded on the disk."""
+    """Return every site's round and spending, as recorded on the disk."""
     shown: list[dict[str, Any]] = []
     for name in demo.plan.names:
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:

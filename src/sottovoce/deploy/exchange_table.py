@@ -132,7 +132,7 @@ class ExchangeTable:
         return self.neighbours(name)
 
     def among(self, attempt: int, members: Collection[str]) -> Among:
-        """The sites that take part in an attempt, and how many rows they bring to it."""
+        """Return the sites that take part in an attempt, and how many rows they bring to it."""
         rows = rows_read(self.sites, self.asks, held_out=self.rows[attempt - 1].held_out)
         return Among(float(sum(rows[name] for name in members)), len(members))
 

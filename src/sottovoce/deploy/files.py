@@ -55,7 +55,7 @@ def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
 
 
 def unfinished(path: Path) -> list[Path]:
-    """Temporary files that killed processes left of the secret at `path`."""
+    """Return temporary files that killed processes left of the secret at `path`."""
     return sorted(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
 
 

@@ -59,7 +59,7 @@ class Hub:
     # Requests of sites
 
     def highest(self, site: str) -> int:
-        """The highest round with a message of `site`; 0 for none."""
+        """Return the highest round with a message of `site`; 0 for none."""
         return max(0, self.log.last(self.plan.run, _known(self.plan, site)))
 
     def earlier(self, site: str) -> list[bytes]:
@@ -136,7 +136,7 @@ class Hub:
         return self._questions.inquire(_known(self.plan, site), question, enough, seconds)
 
     def asked(self, site: str) -> dict[str, bytes]:
-        """Questions that `site` has to answer, by the asking site; only in a run of sums."""
+        """Return questions that `site` has to answer, by the asking site; only in a run of sums."""
         return self._questions.asked(_known(self.plan, site))
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
@@ -199,7 +199,7 @@ class Hub:
             raise EndedEarly(f"run={self.plan.run!r}: ended early: {who}")
 
     def sites(self) -> list[dict[str, Any]]:
-        """Progress of every site, as plain data.
+        """Return the progress of every site, as plain data.
 
         Its round is the algorithm's, of its last message: 0 for its greeting, -1 for none, T + 1 for its last model.
         """
@@ -213,7 +213,7 @@ class Hub:
         ]  # fmt: skip
 
     def status(self) -> dict[str, Any]:
-        """The run and its sites, as plain data."""
+        """Return the run and its sites, as plain data."""
         plan = self.plan
         return {
             "run": plan.run, "plan": plan.digest, "rounds": plan.exchange_table.attempts, "sites": self.sites(),

@@ -124,19 +124,19 @@ class HubLog:
         return None if found is None else bytes(found)
 
     def round(self, run: str, round: int) -> dict[str, bytes]:
-        """The messages of a round so far, by site."""
+        """Return the messages of a round so far, by site."""
         with self.file.access() as db:
             rows = db.execute("SELECT site, bytes FROM message WHERE run = ? AND round = ?", (run, round))
             return {site: bytes(message) for site, message in rows}
 
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
-        """All messages of a run, by round and site."""
+        """Return all messages of a run, by round and site."""
         with self.file.access() as db:
             rows = db.execute("SELECT round, site, bytes FROM message WHERE run = ? ORDER BY round, site", (run,))
             return {(round, site): message for round, site, message in rows}
 
     def last(self, run: str, site: str) -> int:
-        """Round of a site's last message; -1 for none."""
+        """Return the round of a site's last message; -1 for none."""
         last = self.file.value("SELECT max(round) FROM message WHERE run = ? AND site = ?", run, site)
         return -1 if last is None else int(last)
 
@@ -173,14 +173,14 @@ class HubLog:
             db.execute("INSERT OR IGNORE INTO farewell VALUES (?, ?, ?)", (run, site, farewell))
 
     def gone(self, run: str) -> dict[str, bytes]:
-        """Farewells by site."""
+        """Return farewells by site."""
         with self.file.access() as db:
             return dict(db.execute("SELECT site, bytes FROM farewell WHERE run = ? ORDER BY site", (run,)))
 
     # Runs
 
     def runs(self) -> list[str]:
-        """All runs with a message."""
+        """Return all runs with a message."""
         with self.file.access() as db:
             return [run for (run,) in db.execute("SELECT DISTINCT run FROM message ORDER BY run")]
 
@@ -246,7 +246,7 @@ class Decisions:
             db.execute("INSERT OR IGNORE INTO twice VALUES (?, ?, ?, ?)", (run, site, round, message))
 
     def accused(self, run: str) -> dict[str, tuple[int, bytes]]:
-        """Sites that sent two messages of one round: that round, and the second message."""
+        """Return sites that sent two messages of one round: that round, and the second message."""
         with self._file.access() as db:
             if not self._file.has("twice"):
                 return {}
@@ -260,7 +260,7 @@ class Decisions:
             db.execute("INSERT OR IGNORE INTO expelled VALUES (?, ?)", (run, site))
 
     def expelled(self, run: str) -> set[str]:
-        """Sites that were taken out."""
+        """Return sites that were taken out."""
         with self._file.access() as db:
             if not self._file.has("expelled"):
                 return set()

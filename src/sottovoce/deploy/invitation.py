@@ -53,7 +53,7 @@ def stretch(data: bytes, groups: int = GROUPS) -> str:
 
 
 def plan_code(digest: str) -> str:
-    """The code of a plan, by its digest."""
+    """Return the code of a plan, by its digest."""
     return stretch(digest.encode(), PLAN_GROUPS)
 
 
@@ -95,7 +95,7 @@ class Invitation:
         return keyed_hash(b"sottovoce invitation", self.text().encode()).hex()
 
     def text(self) -> str:
-        """The file's content."""
+        """Return the file's content."""
         return json.dumps(to_plain(self), indent=1, allow_nan=False) + "\n"  # a schema's order counts
 
     @classmethod
@@ -139,7 +139,7 @@ class Answer:
     invitation: str
 
     def text(self) -> str:
-        """The file's content, which also holds all that a plan needs of the site."""
+        """Return the file's content, which also holds all that a plan needs of the site."""
         kept = {"request": self.request, "invitation": self.invitation}
         return json.dumps(to_plain(self.member) | kept, indent=1) + "\n"
 

@@ -103,7 +103,7 @@ class Known:
         return type(self)(plan.run, head, dict(sorted((kept | others).items())), shared)
 
     def new(self, plan: Plan, name: str) -> list[str]:
-        """Other sites of a plan with unknown names; none before the first run."""
+        """Return other sites of a plan with unknown names; none before the first run."""
         known = {other.lower() for other in self.keys}
         return [site for site in plan.names if known and site != name and site.lower() not in known]
 
@@ -184,7 +184,7 @@ def _records(ledger: DurableLedger, stem: Path) -> Iterator[tuple[Path, str, str
 
 
 def _result(path: Path) -> dict[str, Any]:
-    """A file of results as plain data; empty if it is none."""
+    """Return a file of results as plain data; empty if it is none."""
     try:
         return dict(parse(files.read("results", path, LARGEST), LARGEST))
     except (SottovoceError, ValueError, TypeError):

@@ -79,14 +79,14 @@ def check_members(sites: Sequence[Member]) -> None:
 
 
 def node_of(names: Sequence[str], name: str) -> int:
-    """The node of a site; raises :class:`InvalidInput` if there is no such site."""
+    """Return the node of a site; raises :class:`InvalidInput` if there is no such site."""
     if name not in names:
         raise InvalidInput("name", name, f"is no site of the plan, which has {', '.join(names)}", "correct it")
     return names.index(name)
 
 
 def trained_rows(sites: Sequence[Member], asks: Asks | None) -> Array:
-    """Rows of every site that are not held out, (N, 1)."""
+    """Return rows of every site that are not held out, (N, 1)."""
     return np.array([[float(rows)] for rows in rows_read(sites, asks, held_out=False).values()])
 
 

@@ -72,7 +72,7 @@ class Message:
     payload: Array
 
     def seal(self, key: SigningKey) -> bytes:
-        """The signed bytes."""
+        """Return the signed bytes."""
         payload = base64.b64encode(np.ascontiguousarray(self.payload, dtype=DTYPE).tobytes()).decode()
         body = vars(self) | {"dtype": DTYPE, "shape": list(self.payload.shape), "payload": payload}
         return signed(key, _DOMAIN, body)
@@ -104,7 +104,7 @@ class Farewell:
     ledger: str | None = None
 
     def seal(self, key: SigningKey) -> bytes:
-        """The signed bytes."""
+        """Return the signed bytes."""
         return signed(key, _LAST_DOMAIN, {k: v for k, v in vars(self).items() if v is not None})
 
 
@@ -130,12 +130,12 @@ def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
 
 
 def longest(plan: Plan) -> int:
-    """The most bytes of a message of this plan."""
+    """Return the most bytes of a message of this plan."""
     return message_bytes(plan.exchange_table.widest)
 
 
 def longest_inbox(plan: Plan) -> int:
-    """The most bytes of a site's inbox of one round."""
+    """Return the most bytes of a site's inbox of one round."""
     degree = len(plan.sites) - 1 if plan.exchange_table.all_hear else int(plan.graph.degree.max())
     rosters = inbox_bytes(0, len(plan.sites))  # signed rosters, and who is missing and why
     return inbox_bytes(plan.exchange_table.widest, degree + PROOFS) + rosters

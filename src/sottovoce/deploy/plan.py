@@ -124,7 +124,7 @@ class Plan:
         return tuple(site.name for site in self.sites)
 
     def index(self, name: str) -> int:
-        """A site's node; raises :class:`InvalidInput` if the plan has no such site."""
+        """Return a site's node; raises :class:`InvalidInput` if the plan has no such site."""
         return node_of(self.names, name)
 
     @cached_property
@@ -142,7 +142,7 @@ class Plan:
         return self.asks is not None and self.asks.inference
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; :func:`sottovoce.deploy.plan_file.plan_from_dict` is the inverse."""
+        """Return plain data; :func:`sottovoce.deploy.plan_file.plan_from_dict` is the inverse."""
         plain = {
             "version": FORMAT,
             "run": self.run,
@@ -260,12 +260,12 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
 
 
 def encoding_of(schema: dict[str, Any] | None) -> Schema | None:
-    """The schema of a plan, of its plain data; None without one."""
+    """Return the schema of a plan, of its plain data; None without one."""
     return None if schema is None else Schema.from_dict(schema)
 
 
 def digest_of_plan(plain: dict[str, Any]) -> str:
-    """The digest of a plan's plain data, in hexadecimal."""
+    """Return the digest of a plan's plain data, in hexadecimal."""
     return keyed_hash(b"plan", canonical(plain).encode()).hex()
 
 
@@ -367,7 +367,7 @@ PRICED: tuple[Rule, ...] = (an_end_of_rounds_of_sums, whole_training_before_an_e
 
 
 def _feature_names(schema: dict[str, Any] | None) -> list[str]:
-    """Names of the features, in order; empty without a schema."""
+    """Return names of the features, in order; empty without a schema."""
     encoding = encoding_of(schema)
     return [] if encoding is None else encoding.feature_names
 

@@ -65,7 +65,7 @@ def read_plan(path: str | Path) -> Plan:
 
 
 def plan_from_dict(plain: dict[str, Any]) -> Plan:
-    """The plan of :meth:`sottovoce.deploy.plan.Plan.to_dict`.
+    """Return the plan of :meth:`sottovoce.deploy.plan.Plan.to_dict`.
 
     Raises
     ------

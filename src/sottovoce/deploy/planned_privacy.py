@@ -50,7 +50,7 @@ class PlannedPrivacy:
         return reduce(either, [stage.statement_at(node, simulated, self.caveat) for stage in self.stages])
 
     def planned_events(self, node: int | None = None) -> tuple[Event, ...]:
-        """All planned events in order, whatever the budget; of one node, or of all sites."""
+        """Return all planned events in order, whatever the budget; of one node, or of all sites."""
         return tuple(event for stage in self.stages for event in stage.planned(node))
 
     def events(self, name: str) -> tuple[Event, ...]:

@@ -85,7 +85,7 @@ class Questions:
             return self._rounds.wait_for(lambda: self._answers(site, inquiry), seconds, superseded)
 
     def asked(self, site: str) -> dict[str, bytes]:
-        """Questions of other sites that `site` has not answered."""
+        """Return questions of other sites that `site` has not answered."""
         with self._rounds.news:
             return {
                 who: one.question
@@ -113,7 +113,7 @@ class Questions:
                 self._rounds.tell()
 
     def _answers(self, site: str, inquiry: Inquiry) -> dict[str, bytes] | None:
-        """The answers, once they are enough."""
+        """Return the answers, once they are enough."""
         with self._rounds.current() as rounds:
             self._rounds.check_running()
             rounds.check_member(site)

@@ -165,7 +165,7 @@ def _price_evaluation(
 
 
 def _prepared(method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None) -> Prepared:
-    """A recipe with the noise of `scale`, or calibrated now."""
+    """Return a recipe with the noise of `scale`, or calibrated now."""
     if scale is not None:
         method = method.with_noise(method.listed.shape.scaled(scale))
     return prepare(config.for_recipe(method), n, d, method=method, loss=loss)

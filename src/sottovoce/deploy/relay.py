@@ -250,7 +250,7 @@ class _Requests:
     def _reply(
         self, method: str, request: bytes, names: list[bytes], certificates: list[bytes]
     ) -> dict[str, Any]:  # fmt: skip
-        """The sender is the one name of its certificate, and no field of its request."""
+        """Answer a request; its sender is the one name of its certificate, and no field of its request."""
         if len(names) != 1:
             raise Refused("certificate: has no common name")
         asked = requests.read(request, self._longest, OTHER_REQUEST)
@@ -309,7 +309,7 @@ def _name(common: bytes) -> str:
 
 
 def target(address: str, field: str = "hub") -> str:
-    """An address for a gRPC client, a numeric one in the form that needs no look-up.
+    """Return an address for a gRPC client, a numeric one in the form that needs no look-up.
 
     Raises :class:`InvalidInput`, naming `field`, unless it is ``HOST:PORT``.
     """

@@ -124,13 +124,13 @@ ENDINGS = ("html", "npz", "json")
 
 
 def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
-    """The results of this very plan under `stem`, if there are any."""
+    """Return the results of this very plan under `stem`, if there are any."""
     found = _summary(stem)
     return found if found is not None and found.get("plan") == plan.digest else None
 
 
 def run_of(path: Path) -> str | None:
-    """The run whose results a file holds; None if it holds none."""
+    """Return the run whose results a file holds; None if it holds none."""
     found = _summary(path.with_suffix("")) if path.suffix == ".json" else None
     return None if found is None else found.get("run")
 
@@ -151,7 +151,7 @@ def put_aside(stem: Path, plan: Plan) -> None:
 
 
 def other_run(stem: Path, plan: Plan) -> str | None:
-    """The name of another run whose results are under `stem`; None if there are none.
+    """Return the name of another run whose results are under `stem`; None if there are none.
 
     Raises :class:`InvalidInput` if the files there are no results of a run.
     """
@@ -183,7 +183,7 @@ def asked_text(plan: Plan) -> str:
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
-    """Progress of a site, an entry of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
+    """Return the progress of a site, an entry of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
     round = site["round"]
     if round > rounds:
         return "last model"
@@ -303,7 +303,7 @@ def _agreed(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _classifiers(models: Array, names: Sequence[str]) -> Table:
-    """The lengths of classifiers, (sites, d), and of their average."""
+    """Return the lengths of classifiers, (sites, d), and of their average."""
     owners, vectors = list(names), list(models)
     if len(owners) > 1:
         owners.append("average")

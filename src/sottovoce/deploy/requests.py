@@ -30,7 +30,7 @@ OTHER_REQUEST = "request: is none of this version; use the same release everywhe
 
 
 def sizes(plan: Plan) -> tuple[int, int]:
-    """The most bytes of a site's request to the hub of this plan, and of a reply."""
+    """Return the most bytes of a site's request to the hub of this plan, and of a reply."""
     return limits.inbox_bytes(plan.exchange_table.widest, 1), longest_inbox(plan)
 
 
@@ -124,7 +124,7 @@ def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
 
 
 def _text(asked: object, word: str) -> str:
-    """A text of a request; all texts from sites of this version are ASCII."""
+    """Return a text of a request; all texts from sites of this version are ASCII."""
     found = asked.get(word) if isinstance(asked, dict) else None
     if not isinstance(found, str) or not found.isascii():
         raise Refused(OTHER_REQUEST)

@@ -60,7 +60,7 @@ class Results:
         return found
 
     def move(self) -> Move | None:
-        """The map by which the sites moved their rows; None if they did not, or not yet."""
+        """Return the map by which the sites moved their rows; None if they did not, or not yet."""
         if self._plan.centre is None:
             return None
         if self._plan.summed:

@@ -226,7 +226,7 @@ class RoundSequence:
         return self.advance()
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
-        """The inbox of a site; None while the round goes on."""
+        """Return the inbox of a site; None while the round goes on."""
         return self._inboxes.of(site, round) if round < self.open.number else None
 
     def check_member(self, site: str, *, late: bool = False) -> None:
@@ -241,7 +241,7 @@ class RoundSequence:
         raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
 
     def attempt_in(self, round: int) -> int:
-        """Number of the attempt in an exchange, or of the last one before it.
+        """Return the number of the attempt in an exchange, or of the last one before it.
 
         0 if there was none yet, -1 before the greeting, and one more than the plan has for the last models.
         """
@@ -318,7 +318,7 @@ class RoundSequence:
         return reasons
 
     def _moved(self) -> Move:
-        """The map by which the sites move their rows, after the attempt for their mean."""
+        """Return the map by which the sites move their rows, after the attempt for their mean."""
         among = self._plan.exchange_table.among(1, self.state.attempts[0].members)
         total = self.state.total
         move = moved(self._plan, ReadNet([(among, None if total is None else total.view(np.int64))]))

@@ -112,7 +112,7 @@ class Finished:
         return {"seconds": self.seconds, "waited": self.waited}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without the model and the times."""
+        """Return plain data, without the model and the times."""
         return {
             "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
             "spent": self.spent, "budget": self.budget, "by": self.by, "head": self.head, "roster": self.roster,
@@ -411,7 +411,7 @@ class SiteSession:
         observe(before + k, state)
 
     def _blank(self) -> Array:
-        """The model before the first round."""
+        """Return the model before the first round."""
         start = place_of(self.plan.start)
         return np.zeros(self.plan.exchange_table.last_model.width) + (0.0 if start is None else start)
 

@@ -191,12 +191,12 @@ def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
 
 
 def load_rows(file: Path, schema: Schema | None) -> Rows:
-    """All rows of one site; see :func:`load_site`."""
+    """Return all rows of one site; see :func:`load_site`."""
     return load_site(file, schema)[0]
 
 
 def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None]:
-    """All rows of one site: a table and its encoded rows, or a folder of mapped rows.
+    """Return all rows of one site: a table and its encoded rows, or a folder of mapped rows.
 
     Raises :class:`InvalidInput` for what cannot be read or does not fit; no message holds a value of the data.
     """
@@ -343,7 +343,7 @@ class SiteSettings:
         return known
 
     def session(self, ledger: DurableLedger, observers: Sequence[Observer] = ()) -> SiteSession:
-        """The session of this site for its plan.
+        """Return the session of this site for its plan.
 
         Noise is the operating system's, unless the ledger is a demonstration's: only ``sottovoce demo`` makes such a
         file, and ties it to the demonstration's rows.
@@ -433,7 +433,7 @@ class SiteSettings:
         return found if "made" in dict(found.get("privacy") or {}) else None  # 0.1 stated too little of early ends
 
     def file(self, kind: str) -> Path:
-        """The path of a result."""
+        """Return the path of a result."""
         return self.folder / f"{self.name}.{kind}"
 
 

@@ -113,7 +113,7 @@ class SiteNet(Net):
     # Sums
 
     def among(self, facts: Facts) -> Among:
-        """Sites and rows of the next attempt; signs the next roster first, if there is none.
+        """Return sites and rows of the next attempt; signs the next roster first, if there is none.
 
         Raises :class:`NetClosed` if too few sites are left, or this one was left out.
         """
@@ -124,7 +124,7 @@ class SiteNet(Net):
         return self._plan.exchange_table.among(state.attempt, state.members)
 
     def seal(self, share: IntArray) -> IntArray:
-        """The share with masks that vanish in the sum over the roster."""
+        """Return the share with masks that vanish in the sum over the roster."""
         _check(self._plan, summed=True)
         return self._own_key.seal(share, self.exchanges.state)
 

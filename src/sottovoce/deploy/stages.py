@@ -69,11 +69,11 @@ class Stage:
         return self.before + len(self.opening)
 
     def planned(self, node: int | None = None) -> tuple[Event, ...]:
-        """All events in order, of all sites or of one, whatever the budget."""
+        """Return all events in order, of all sites or of one, whatever the budget."""
         return self.prepared.plan(node=node).rows
 
     def allowed(self, node: int) -> tuple[Event, ...]:
-        """The events of a site as far as the run's own budget allows; of a recipe, all."""
+        """Return the events of a site as far as the run's own budget allows; of a recipe, all."""
         return self.planned(node) if self.recipe is not None else self.prepared.affordable(node)
 
     def statement(self, simulated: bool, caveat: Caveat) -> Statement:

@@ -219,7 +219,7 @@ class Account:
             return _seen_by(self, len(inside)).among(outside).total()
 
     def copy(self) -> Account:
-        """An independent copy, which holds what this one holds."""
+        """Return an independent copy, which holds what this one holds."""
         before = self.spending
         twin = Account(before.accountant, self.budget.epsilon, before.delta, before.sites_per_row)
         twin.book, twin.spending, twin.holds = self.book.copy(), before, list(self.holds)

@@ -51,7 +51,7 @@ class RowBook:
         self._releases = 0
 
     def __len__(self) -> int:
-        """Number of releases."""
+        """Return the number of releases."""
         return self._releases
 
     def __iter__(self) -> Iterator[ChargedRow]:
@@ -84,7 +84,7 @@ class RowBook:
         self._releases += 1
 
     def copy(self) -> RowBook:
-        """An independent copy."""
+        """Return an independent copy."""
         twin = RowBook()
         twin.relation, twin.nodes = self.relation, dict(self.nodes)
         twin._rows, twin._releases = list(self._rows), self._releases

@@ -66,7 +66,7 @@ class Fold(Protocol):
         """Apply one record; ValueError, KeyError or TypeError if it cannot follow those before it."""
 
     def payloads(self) -> dict[int, str]:
-        """Records that own a payload, with the payload's digest."""
+        """Return records that own a payload, with the payload's digest."""
 
 
 F = TypeVar("F", bound=Fold)
@@ -187,11 +187,11 @@ class Chain(Generic[F]):
         self.state, self.records, self._head = self._blank(self.secret), 0, keyed_hash(self.file_id)
 
     def head(self) -> str:
-        """Count and hash of the last record that was read."""
+        """Return the count and hash of the last record that was read."""
         return f"{self.records}:{self._head.hex()}"
 
     def written(self) -> tuple[int, bytes]:
-        """Count and hash of the last record, from their second copy."""
+        """Return the count and hash of the last record, from their second copy."""
         return self._db.execute("SELECT records, head FROM meta").fetchone() or (0, b"")
 
     def goes_through(self, records: int, head: bytes) -> bool:

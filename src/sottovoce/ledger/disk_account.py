@@ -24,12 +24,12 @@ class DiskAccount:
         self._file, self._identity = file, identity
 
     def spent(self) -> Array:
-        """Epsilon of each node by the rows, (N,)."""
+        """Return the epsilon of each node by the rows, (N,)."""
         with self._file.transaction("DEFERRED") as state:
             return state.price()
 
     def committed(self) -> Array:
-        """Epsilon of each node that is spent or reserved by open runs, (N,)."""
+        """Return the epsilon of each node that is spent or reserved by open runs, (N,)."""
         with self._file.transaction("DEFERRED") as state:
             return state.price(state.held())
 

@@ -221,11 +221,11 @@ class DurableLedger(NeverCopied, Readings):
         return tuple(self.file.read().rows)
 
     def per_node(self) -> Array:
-        """Epsilon spent by each node, (N,)."""
+        """Return the epsilon spent by each node, (N,)."""
         return self.account.spent()
 
     def show(self) -> dict[str, Any]:
-        """A summary as plain data; an infinite epsilon is the text ``inf``."""
+        """Return a summary as plain data; an infinite epsilon is the text ``inf``."""
         return summary(self.file)
 
     def charge(self, event: Event, *, count: int = 1) -> None:

@@ -160,7 +160,7 @@ class ChainFile(Generic[F]):
                 raise
 
     def read(self) -> F:
-        """The state, with what others wrote."""
+        """Return the state, with what others wrote."""
         with self.transaction("DEFERRED") as state:
             return state
 

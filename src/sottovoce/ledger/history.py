@@ -340,14 +340,14 @@ class History:
         return self._events[text]
 
     def _priced(self, text: str, event: Event, priced: Event) -> str:
-        """The text of what prices this event."""
+        """Return the text of what prices this event."""
         if priced is not event:
             text = canonical(plain := priced.to_dict())
             self._event(text, plain)
         return text
 
     def _reserved(self, record: dict[str, Any]) -> RunHistory:
-        """A run; schemas before 5 hold every event whole, under ``events``."""
+        """Return a run; schemas before 5 hold every event whole, under ``events``."""
         if "events" in record and "releases" in record:
             raise ValueError
         packs = unpacked(record["releases"]) if "releases" in record else ((one, 1) for one in record["events"])
@@ -401,16 +401,16 @@ class History:
         return bool(self.rows or self.runs)
 
     def payloads(self) -> dict[int, str]:
-        """Records that own a payload, with its digest."""
+        """Return records that own a payload, with its digest."""
         runs = self.runs.values()
         return dict(pair for run in runs for pair in (*run.stored.values(), *run.sent, *run.received))
 
     def held(self) -> Counter[str]:
-        """Texts of what prices reserved events of open runs that have no row."""
+        """Return texts of what prices reserved events of open runs that have no row."""
         return Counter(text for run in self.runs.values() if run.open for text in run.priced[run.charged :])
 
     def cautions(self) -> list[str]:
-        """Caveats on the prices of these events."""
+        """Return caveats on the prices of these events."""
         return sorted({event.caution for event in self._events.values() if event.caution})
 
     def price(self, more: Mapping[str, int] | None = None, events: dict[str, Event] | None = None) -> Array:
@@ -425,5 +425,5 @@ class History:
         return [trial.add(event) for _ in range(count)]
 
     def alone(self, text: str, event: Event) -> Array:
-        """Epsilon per node of one event, of this text."""
+        """Return the epsilon per node of one event, of this text."""
         return self._tally.alone(text, event, self.delta)

@@ -34,11 +34,11 @@ class Journal:
         return self._file.head().partition(":")[2]
 
     def sent(self, round: int) -> bytes | None:
-        """The message of a round."""
+        """Return the message of a round."""
         return self._find("sent", round)
 
     def received(self, round: int) -> bytes | None:
-        """The inbox of a round."""
+        """Return the inbox of a round."""
         return self._find("received", round)
 
     def send(self, round: int, message: bytes) -> bytes | None:

@@ -118,7 +118,7 @@ class LifetimeShare:
         return Taken(float(np.max(once)), float(np.max(twice - once)) if finite else np.inf)
 
     def least(self) -> float | None:
-        """Smallest lifetime budget that admits the run; None if there is none."""
+        """Return the smallest lifetime budget that admits the run; None if there is none."""
         budget = float(np.max(self._total(make_accountant(self._accountant), 1)))
         for _ in range(_TRIES):
             if not 0.0 < budget < np.inf:

@@ -190,7 +190,7 @@ class Ledger(NeverCopied, Readings):
                 self.accountant = chosen
 
     def trial(self) -> Ledger:
-        """A copy to try out charges, which accepts no release."""
+        """Return a copy to try out charges, which accepts no release."""
         with self.account.lock:
             twin = Ledger(self.accountant, self.epsilon, self.delta, self.sites_per_row)
             twin.account = self.account.copy()
@@ -231,11 +231,11 @@ class Ledger(NeverCopied, Readings):
         return self.account.spending.total()
 
     def report(self) -> dict[str, float]:
-        """The network's epsilon by every notion that the accountant knows."""
+        """Return the network's epsilon by every notion that the accountant knows."""
         return self.account.spending.report()
 
     def claims(self) -> Array | None:
-        """The paper's claim for the same run, per node; None where it claims nothing."""
+        """Return the paper's claim for the same run, per node; None where it claims nothing."""
         if self.account.spending.several:  # no paper deals rows anew
             return None
         return super().claims()

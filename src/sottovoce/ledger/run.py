@@ -107,7 +107,7 @@ class Run(Readings):
         return self.records.keep(self.release, drawn)
 
     def payload(self) -> bytes | None:
-        """The stored bytes of the current release; None if nobody has seen any."""
+        """Return the stored bytes of the current release; None if nobody has seen any."""
         return self.records.payload(self.release)
 
     def store(self, payload: bytes) -> None:
@@ -115,7 +115,7 @@ class Run(Readings):
         self.records.store(self.release, payload)
 
     def per_node(self) -> Array:
-        """Epsilon of this run per node, of all its rows in the file, replayed or not."""
+        """Return the epsilon of this run per node, of all its rows in the file, replayed or not."""
         history = self.records.history
         return self.accountant.total(history.planned[: history.charged], self.delta)
 
@@ -129,7 +129,7 @@ class Run(Readings):
         self.release = len(rows)
 
     def anew(self) -> Self:
-        """The same run from before its first release: what is stored is read again."""
+        """Return the same run from before its first release: what is stored is read again."""
         return type(self)(self.records, self.accountant, self.epsilon, self.delta)
 
     def close(self) -> None:

@@ -174,7 +174,7 @@ class RunRecords:
             )
 
     def _stored(self, known: RunHistory, release: int) -> bytes | None:
-        """The bytes of a row, inside a transaction."""
+        """Return the bytes of a row, inside a transaction."""
         run = f"run={self.name!r}"
         if not 1 <= release <= known.charged:
             raise LedgerError(f"{run}: release {release} has no row; charge it before it is drawn")
@@ -189,7 +189,7 @@ class RunRecords:
 
 
 def find_run(state: History, run: str) -> RunHistory:
-    """The run of this name; LedgerError if there is none."""
+    """Return the run of this name; LedgerError if there is none."""
     if run not in state.runs:
         raise LedgerError(f"run={run!r}: is not in this ledger; see show() for its runs")
     return state.runs[run]

@@ -45,7 +45,7 @@ class Runs(Mapping[str, RunHistory]):
 
 
 def free_name(state: History, run: str) -> str:
-    """A name for a new run that is like `run`."""
+    """Return a name for a new run that is like `run`."""
     return next(name for k in count(2) if (name := f"{run}-{k}") not in state.runs)
 
 

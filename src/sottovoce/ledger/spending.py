@@ -65,7 +65,7 @@ class Spending:
         return self._with(spent)
 
     def per_node(self) -> Array:
-        """Epsilon of each node, (N,); () before the first event, (1,) with several deals."""
+        """Return the epsilon of each node, (N,); () before the first event, (1,) with several deals."""
         return self.accountant.epsilon(self._composed(), self.delta)
 
     def total(self) -> float:
@@ -75,7 +75,7 @@ class Spending:
         return self._together()
 
     def report(self) -> dict[str, float]:
-        """The network's epsilon by every notion that the accountant knows."""
+        """Return the network's epsilon by every notion that the accountant knows."""
         return self.accountant.report(self._composed(), self.delta, self._sites)
 
     def within(self, limits: Array) -> BoolArray:
@@ -101,7 +101,7 @@ class Spending:
         return self.accountant.network(self._composed(), self.delta, self._sites)
 
     def _composed(self) -> Any:
-        """The spending of all deals."""
+        """Return the spending of all deals."""
         if not self.by_deal:
             return self.accountant.nothing()
         if not self.several:
@@ -165,6 +165,6 @@ def _of_node(node: int, limits: Array, before: Spending, after: Spending, what: 
 
 
 def _at(values: Array, node: int) -> float:
-    """The value of a node, where one value stands for all."""
+    """Return the value of a node, where one value stands for all."""
     each = np.ravel(values)
     return float(each[node if each.size > 1 else 0])

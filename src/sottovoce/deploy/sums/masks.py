@@ -34,7 +34,7 @@ _MASKS = re.compile(r"\.?(.+)\.masks(?:\.[0-9a-f]+\.tmp)?")
 
 
 def fields(*parts: bytes) -> bytes:
-    """The parts in one, each with its length before it: an injective encoding."""
+    """Return the parts in one, each with its length before it: an injective encoding."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
@@ -55,7 +55,7 @@ def secret_of(ledger: Path, run: str) -> Path:
 
 
 def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
-    """Masking keys in a ledger's folder, whole or half-made: the path of each, by run.
+    """Return masking keys in a ledger's folder, whole or half-made: the path of each, by run.
 
     A key that could also be of a ledger with a longer name, such as ``north.2024.ledger``, counts as that one's, except
     the key of the run `own`.
@@ -132,7 +132,7 @@ class RunKey:
 
     @classmethod
     def make(cls, path: Path) -> RunKey:
-        """A new key in a file for this user only, on the disk when this returns.
+        """Return a new key in a file for this user only, on the disk when this returns.
 
         An existing file is taken as it is: the process that made it was killed before it had greeted.
         """
@@ -144,7 +144,7 @@ class RunKey:
 
     @classmethod
     def read(cls, path: Path) -> RunKey:
-        """The existing key of this run; raises :class:`LedgerCorrupt` if it is gone.
+        """Return the existing key of this run; raises :class:`LedgerCorrupt` if it is gone.
 
         There is never a second one: with it this site would send other masks under an old name.
         """
@@ -273,7 +273,7 @@ def mask_key(own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], oth
 
 
 def stream(key: bytes, words: int) -> Words:
-    """The first `words` words of the keystream of a key that is used only once."""
+    """Return the first `words` words of the keystream of a key that is used only once."""
     # A zero nonce will do: the key is of one pair and one attempt, and masks one share.
     drawn = ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None).encryptor().update(bytes(8 * words))
     return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)

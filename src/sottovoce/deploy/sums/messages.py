@@ -273,7 +273,7 @@ def _text(raw: bytes) -> str:
 
 
 def prove(first: bytes, second: bytes) -> bytes:
-    """Two different messages of one site for one exchange, as the proof against it."""
+    """Return two different messages of one site for one exchange, as the proof against it."""
     return canonical({"first": first.decode("ascii"), "second": second.decode("ascii")}).encode()
 
 

@@ -180,7 +180,7 @@ class ProtocolState:
         return Roster(self.session, self.epoch, self.attempt, self.members, self.parent)
 
     def to_dict(self) -> dict[str, Any]:
-        """The members, who is out and why, and the number of the roster, as plain data."""
+        """Return the members, who is out and why, and the number of the roster, as plain data."""
         return {
             "members": list(self.members), "gone": dict(sorted(self.gone.items())),
             "since": dict(sorted(self.since.items())), "epoch": self.epoch,
