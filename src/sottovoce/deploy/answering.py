@@ -182,7 +182,7 @@ class SiteRows:
         return self.held_out_moved(None)
 
     def held_out_moved(self, move: Move | None) -> Rows:
-        """The held-out rows, as short as the rows of a training that were moved by `move`."""
+        """Return the held-out rows, clipped as the rows of a training that were moved by `move`."""
         from ..answers.evaluation import rows_of
 
         part = self._held_out
@@ -308,7 +308,10 @@ class Reader:
 
 
 def moved(plan: Plan, net: ReadNet) -> Move | None:
-    """The map by which the sites of a plan move their rows, from what they sent in its first exchange."""
+    """Return the map by which the sites of a plan move their rows.
+
+    It follows from what they sent in the plan's first exchange.
+    """
     facts = plan.facts.node(0)
     reader = Reader(facts, plan.centre)
     return engine.centred(Place(facts, net, reader, (), plan.d), reader, plan.facts)[0].move
@@ -444,7 +447,10 @@ def _evaluation(plan: Plan, quality: dict[str, Quality]) -> dict[str, Any]:
 
 
 def document(plan: Plan, found: Found) -> dict[str, Any]:
-    """The results as part of a file: ``record``, and after an inference the ``answers`` for ``sottovoce predict``."""
+    """Return the results as part of a file.
+
+    ``record``, and after an inference the ``answers`` for ``sottovoce predict``.
+    """
     plain = record(plan, found)
     if found.estimates is None:
         return {"record": plain}

@@ -25,9 +25,22 @@ _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def held_out(rows: int, many: int) -> IntArray:
-    """Positions of the `many` held-out rows among `rows`, increasing: those with the smallest SplitMix64 hashes.
+    """Return the positions of the held-out rows among all rows of a site.
 
-    The same share of the same table holds out the same rows in every plan; a larger share holds out these and others.
+    The same share of the same table holds out the same rows in every plan; a larger share holds out
+    these and others.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the site.
+    many : int
+        How many are held out: those whose positions have the smallest SplitMix64 hashes.
+
+    Returns
+    -------
+    array of int, (many,)
+        Increasing.
     """
     # The outputs of SplitMix64 (Steele, Lea and Flood, 2014) from seed 0, one a position: public,
     # and not to be chosen in view of the rows.

@@ -144,7 +144,10 @@ class Authority:
         return names[0], _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH))
 
     def invite(self, name: str) -> tuple[bytes, bytes]:
-        """A certificate and its key for a site's invitation: they open what is public, and nothing else."""
+        """Return a certificate and its key for a site's invitation.
+
+        They open what is public, and nothing else.
+        """
         key = _new_key()
         builder = self._begun(INVITED + name, key.public_key())
         return _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)), private_pem(key)
@@ -241,9 +244,22 @@ def _revoked(folder: Path) -> dict[str, str]:
 
 
 def fingerprint(pem: bytes) -> str:
-    """Fingerprint of the public key in a certificate or request: 32 hexadecimal digits, to compare by telephone.
+    """Return the fingerprint of the public key in a certificate or request.
 
-    Of several certificates, that of the first.
+    Parameters
+    ----------
+    pem : bytes
+        Of several certificates, the first counts.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits, in groups of four.
+
+    Raises
+    ------
+    InvalidInput
+        If it is neither a certificate nor a request.
     """
     need_cryptography()
     try:
@@ -321,7 +337,7 @@ def ends(authority: Path, certificate: Path) -> datetime:
 
 
 def expiry(path: Path) -> datetime:
-    """Return the expiry of the certificate in a file; raises :class:`InvalidInput` if there is none."""
+    """Return the expiry of the certificate in a file; InvalidInput if there is none."""
     return _loaded(path).not_valid_after_utc
 
 

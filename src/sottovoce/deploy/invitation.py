@@ -46,7 +46,10 @@ _SALT = b"sottovoce code 1"
 
 
 def stretch(data: bytes, groups: int = GROUPS) -> str:
-    """The code of public `data`: groups of four digits and letters, by scrypt (RFC 7914: N = 2^15, r = 8, p = 1)."""
+    """Return the code of public data, which people compare by telephone.
+
+    Groups of four digits and letters, by scrypt (RFC 7914: N = 2^15, r = 8, p = 1).
+    """
     raw = hashlib.scrypt(data, salt=_SALT, n=2**15, r=8, p=1, maxmem=2**26, dklen=20)
     text = b32encode(raw).decode().translate(_LETTERS)
     return "-".join(text[4 * k : 4 * k + 4] for k in range(groups))
@@ -58,7 +61,7 @@ def plan_code(digest: str) -> str:
 
 
 def same(heard: str, code: str) -> bool:
-    """Whether what somebody typed is this code: in any capitals, with or without dashes."""
+    """Return True if what somebody typed is this code, in any capitals, with or without dashes."""
     return heard.upper().translate(_HEARD) == code.replace("-", "")
 
 

@@ -177,7 +177,21 @@ def _run(
 
 
 def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, Found]]:
-    """Last model and results of every site of a plan with a seed, each in a thread: the bit-exact twin of a session."""
+    """Run a plan with answers and a seed, with a thread for each site.
+
+    It is the twin of a session, equal to the last bit.
+
+    Parameters
+    ----------
+    plan : Plan
+    tables : sequence of SiteTable
+        Of all sites.
+
+    Returns
+    -------
+    list of (array, Found)
+        Last model and results of every site.
+    """
     asks, names, seed = plan.asks, plan.names, plan.config.seed
     assert asks is not None and seed is not None
     models = [np.zeros(plan.exchange_table.last_model.width)] * len(names)

@@ -250,7 +250,7 @@ class _Requests:
     def _reply(
         self, method: str, request: bytes, names: list[bytes], certificates: list[bytes]
     ) -> dict[str, Any]:  # fmt: skip
-        """Answer a request; its sender is the one name of its certificate, and no field of its request."""
+        """Answer a request; its sender is the one name of its certificate, and no field of it."""
         if len(names) != 1:
             raise Refused("certificate: has no common name")
         asked = requests.read(request, self._longest, OTHER_REQUEST)

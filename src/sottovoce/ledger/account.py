@@ -142,10 +142,12 @@ class Account:
         return price, self.afford([price], deal)
 
     def expect(self, events: Sequence[Event]) -> None:
-        """Test what a run will charge, in order; while it charges these, and nobody else does, it is not tested again.
+        """Test at once what a run will charge, in order.
 
-        The first releases of a run tell no more than all of them, so no test of theirs can fail.  If not all are
-        affordable, nothing happens: every charge is tested, and the run ends where the budget does.
+        While the run charges these, and nobody else charges, no release is tested again.  The first
+        releases of a run tell no more than all of them, so no test of theirs can fail.  If not all
+        are affordable, nothing happens: every charge is tested, and the run ends where the budget
+        does.
         """
         planned = self.priced(events, None)
         try:
@@ -201,10 +203,25 @@ class Account:
         self.spending = nothing.after((row.deal, row.priced, row.times) for row in self.book)
 
     def against(self, coalition: Collection[int]) -> float:
-        """Epsilon of a person with no row at these sites, against them together: of the worst nodes outside.
+        """Return the epsilon of a person with no row at these sites, against them together.
 
-        Sums over sites are priced against as many colluders as the coalition has sites, if their plan allowed fewer.
-        InvalidInput if there is no such site.  It takes the lock itself.
+        That is the epsilon of the worst nodes outside.  Sums over sites are priced against as many
+        colluders as the coalition has sites, if their plan allowed fewer.  It takes the lock
+        itself.
+
+        Parameters
+        ----------
+        coalition : collection of int
+            Sites, numbered from 0.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such site.
         """
         inside = set(coalition)
         with self.lock:

@@ -131,7 +131,10 @@ class Chain(Generic[F]):
             self._db.execute("INSERT INTO payload VALUES (?, ?)", (number, payload))
 
     def payload(self, number: int, digest: str) -> bytes:
-        """The payload of record `number`, inside a transaction; LedgerCorrupt if it has not this digest."""
+        """Return the payload of record `number`, inside a transaction.
+
+        LedgerCorrupt if it has not this digest.
+        """
         found = self._db.execute("SELECT bytes FROM payload WHERE id = ?", (number,)).fetchone()
         if found is None or not isinstance(found[0], bytes) or keyed_hash(found[0]).hex() != digest:
             self.corrupt(f"the payload of record {number} was edited or removed")

@@ -308,7 +308,20 @@ class DurableLedger(NeverCopied, Readings):
         return self._run(run)
 
     def resume(self, run: str, plan: str) -> Run:
-        """Go through a run again from its first row: rows are replayed, never charged twice; a closed run only so.
+        """Go through a run again from its first row.
+
+        Rows are replayed, never charged twice; a closed run can be replayed only.
+
+        Parameters
+        ----------
+        run : str
+            Its name.
+        plan : str
+            The digest with which it was reserved.
+
+        Returns
+        -------
+        Run
 
         Raises
         ------

@@ -135,7 +135,10 @@ class ChainFile(Generic[F]):
 
     @contextmanager
     def transaction(self, mode: str = "IMMEDIATE") -> Iterator[F]:
-        """One read of the file, or one change by one record; on any error nothing is changed.  Yields the state."""
+        """Read the file once, or change it by one record; yields the state.
+
+        On any error nothing is changed.
+        """
         if os.getpid() != self._pid:  # SQLite's locks do not survive a fork
             raise LedgerError(f"{self.name}: was opened before a fork; open it again in this process")
         with self._lock, self._locked_path.turn() as logged, self.chain.translated():
@@ -190,12 +193,23 @@ class ChainFile(Generic[F]):
             ) from None
 
     def head(self) -> str:
-        """Count and hash of the last record, ``"12:9f..."``.  Noted elsewhere, it detects an older copy."""
+        """Return the count and hash of the last record, ``"12:9f..."``.
+
+        Noted elsewhere, it detects an older copy of the file.
+        """
         with self.transaction("DEFERRED"):
             return self.chain.head()
 
     def expect(self, head: str) -> None:
-        """LedgerCorrupt unless the log contains an earlier :meth:`head`; InvalidInput if that is none."""
+        """Check that the log contains an earlier :meth:`head`.
+
+        Raises
+        ------
+        LedgerCorrupt
+            If it does not: it is another log, or an older copy.
+        InvalidInput
+            If `head` is none.
+        """
         count, _, text = head.removeprefix("head ").strip().partition(":")
         if not count.isdecimal() or not re.fullmatch("[0-9a-f]{64}", text):
             rule = "must be a count, a colon and 64 hexadecimal digits"
@@ -257,7 +271,10 @@ class ChainFile(Generic[F]):
 
 
 def glance(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]:
-    """The log as the file alone says, without a lock or any change; LedgerError if it cannot be read."""
+    """Return the log as the file alone says, without a lock or any change.
+
+    LedgerError if it cannot be read.
+    """
     name = f"ledger={str(path)!r}"
     if not Path(path).is_file():
         raise LedgerError(f"{name}: no such file; give the path of one")

@@ -114,7 +114,11 @@ class Tally:
 
 
 def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]:
-    """Plain events in order, equal ones as one with their count; of one class as what differs from the one before."""
+    """Return plain events in order, in short form.
+
+    Equal events that follow one another are one with their count; an event of the same class as the
+    one before is what differs from that.
+    """
     found, before = list[tuple[dict[str, Any], int]](), dict[str, Any]()
     for _, some in groupby(events, canonical):
         first, *others = some
@@ -414,7 +418,19 @@ class History:
         return sorted({event.caution for event in self._events.values() if event.caution})
 
     def price(self, more: Mapping[str, int] | None = None, events: dict[str, Event] | None = None) -> Array:
-        """Epsilon per node of all rows and of `more`, counted by text; `events` has those not in the log."""
+        """Return the epsilon of each node by all rows, and by some more.
+
+        Parameters
+        ----------
+        more : mapping of str to int, optional
+            How often each canonical text counts in addition.
+        events : dict of Event, optional
+            Those of the texts that are not in the log.
+
+        Returns
+        -------
+        array (N,)
+        """
         return self._tally.epsilon(self.delta, ChainMap(events or {}, self._events), Counter(more or {}))
 
     def next(self, event: Event, count: int) -> list[Event]:

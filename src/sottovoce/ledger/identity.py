@@ -16,7 +16,20 @@ from .history import History
 
 
 def rows_digest(*arrays: Array) -> bytes:
-    """Digest of arrays of rows, for :meth:`RowsIdentity.bind`.  It has no key: treat it as secret, never store it."""
+    """Return a digest of arrays of rows, for :meth:`RowsIdentity.bind`.
+
+    It has no key: treat it as secret, and never store it.
+
+    Parameters
+    ----------
+    *arrays : array
+        Hashed with their shapes, as little-endian doubles.
+
+    Returns
+    -------
+    bytes
+        32 bytes.
+    """
     digest = hashlib.blake2b(digest_size=32)
     for array in arrays:
         values = np.ascontiguousarray(array, dtype="<f8")

@@ -223,11 +223,20 @@ class Ledger(NeverCopied, Readings):
         return draw()
 
     def per_node(self) -> Array:
-        """Epsilon spent by each node, (N,); () before the first event, (1,) after several deals."""
+        """Return the epsilon spent by each node.
+
+        Returns
+        -------
+        array (N,)
+            Shape () before the first event, and (1,) after several deals.
+        """
         return self.account.spending.per_node()
 
     def total(self) -> float:
-        """Epsilon of the whole network: the worst node, or the worst `sites_per_row` nodes together."""
+        """Return the epsilon of the whole network.
+
+        That of the worst node, or of the worst `sites_per_row` nodes together.
+        """
         return self.account.spending.total()
 
     def report(self) -> dict[str, float]:

@@ -34,7 +34,13 @@ class Readings(ABC):
 
     @abstractmethod
     def per_node(self) -> Array:
-        """Return the epsilon spent by each node, shape (N,); shape () before the first event."""
+        """Return the epsilon spent by each node.
+
+        Returns
+        -------
+        array (N,)
+            Shape () before the first event.
+        """
 
     def total(self) -> float:
         """Return the epsilon of the whole network: the worst node, as rows are disjoint over sites."""

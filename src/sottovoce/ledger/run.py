@@ -85,9 +85,30 @@ class Run(Readings):
         return found
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        """The next release: charged, drawn and stored if it is new; else its stored bytes, without a draw.
+        """Return the bytes of the next release: drawn and stored if it is new, else as stored.
 
-        If `draw` raises, the row is marked as failed and the error goes on; LedgerError if it failed before.
+        Parameters
+        ----------
+        event : Event
+            The reserved one.
+        draw : callable
+            Draws the release, and returns its bytes; called only if nobody has seen a draw of this
+            row.
+
+        Returns
+        -------
+        bytes
+            The release, the same every time.
+
+        Raises
+        ------
+        BudgetExceeded
+            If all reserved releases are made.
+        LedgerMismatch
+            If `event` is not the reserved one.
+        LedgerError
+            If the draw of this row failed before.  If `draw` raises now, the row is marked as
+            failed, and the error goes on.
         """
         found = self._charge_next(event, kept=True)
         if found is not None:

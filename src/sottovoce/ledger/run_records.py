@@ -78,7 +78,10 @@ class RunRecords:
             return self._stored(known, release) if kept else None
 
     def payload(self, release: int) -> bytes | None:
-        """The bytes stored with a row; None if nobody has seen any, LedgerError if the row's draw failed."""
+        """Return the bytes stored with a row; None if nobody has seen any.
+
+        LedgerError if the row's draw failed.
+        """
         with self._file.transaction("DEFERRED") as state:
             return self._stored(find_run(state, self.name), release)
 

@@ -34,7 +34,10 @@ class Runs(Mapping[str, RunHistory]):
         return tuple(name for name, run in self._file.read().runs.items() if run.former and run.open)
 
     def records(self, run: str) -> RunRecords:
-        """Rows and stored bytes of a run; LedgerError at their first use if there is no such run."""
+        """Return the rows and stored bytes of a run.
+
+        LedgerError at their first use if there is no such run.
+        """
         return RunRecords(self._file, self._identity, run)
 
     def check_goes_on(self, run: str) -> None:

@@ -69,7 +69,10 @@ class Spending:
         return self.accountant.epsilon(self._composed(), self.delta)
 
     def total(self) -> float:
-        """Epsilon of the network: of the worst node, or of the `sites_per_row` worst nodes together."""
+        """Return the epsilon of the network.
+
+        That of the worst node, or of the `sites_per_row` worst nodes together.
+        """
         if self._sites == 1:
             return float(np.max(self.per_node()))
         return self._together()
@@ -83,7 +86,10 @@ class Spending:
         return np.atleast_1d(self.accountant.within(self._composed(), self.delta, limits))
 
     def together_within(self, limit: float) -> float | None:
-        """The epsilon of a person with rows at several sites if it is above `limit`, else None."""
+        """Return the epsilon of a person with rows at several sites.
+
+        None if it is at most `limit`, or a person has a row at one site only.
+        """
         if self._sites == 1 or not np.isfinite(limit):
             return None
         together = self._together()

@@ -50,7 +50,10 @@ def check_key(raw: bytes) -> None:
 
 
 def secret_of(ledger: Path, run: str) -> Path:
-    """Path of the private masking key of a run while it lasts: in the ledger's folder, never in the ledger."""
+    """Return the path of the private masking key of a run, while the run lasts.
+
+    It is in the ledger's folder, never in the ledger.
+    """
     return ledger.with_name(f"{ledger.stem}.{run}.masks")
 
 
@@ -166,7 +169,10 @@ class RunKey:
         return self._key.public_key().public_bytes_raw()
 
     def shared(self, public: bytes) -> bytes:
-        """The X25519 exchange with another site's public half; raises :class:`Refused` if it is zero."""
+        """Return the X25519 exchange with another site's public half.
+
+        Raises :class:`Refused` if it is zero.
+        """
         if public not in self._shared:
             try:
                 self._shared[public] = self._key.exchange(x25519.X25519PublicKey.from_public_bytes(public))

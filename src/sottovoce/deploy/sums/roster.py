@@ -143,7 +143,10 @@ class ProtocolState:
 
     @classmethod
     def of(cls, plan: Plan) -> ProtocolState:
-        """The state before the greeting; raises :class:`Refused` if the plan's numbers do not allow sums."""
+        """Return the state before the greeting.
+
+        Raises :class:`Refused` if the plan's numbers do not allow sums.
+        """
         members = tuple(sorted(plan.names))
         if not plan.summed:
             session = keyed_hash(b"session", fields(b"graph", bytes.fromhex(plan.digest)))
