@@ -35,7 +35,7 @@ _LARGEST = 2**20
 
 @dataclass(frozen=True)
 class Amendment:
-    """What members sign.
+    """The new key of a site, and after the loss of its ledger its runs, for all members to sign.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Amendment:
 
     @property
     def code(self) -> str:
-        """For the telephone, of all but the signatures."""
+        """A code of all but the signatures, to compare by telephone."""
         return stretch(self._said, PLAN_GROUPS)
 
     @classmethod
@@ -81,18 +81,18 @@ class Amendment:
         return found
 
     def text(self) -> str:
-        """The file's content."""
+        """Return the file's content."""
         return json.dumps(to_plain(self), indent=1) + "\n"
 
     def sign(self, name: str, key: SigningKey) -> Self:
-        """With the signature of a member."""
+        """Return this amendment with the signature of a member."""
         made = base64.b64encode(key.sign(self._said)).decode()
         return type(self)(
             self.name, self.old, self.key, self.runs, dict(sorted((self.signatures | {name: made}).items()))
         )
 
     def signed_by(self, name: str, key: str) -> bool:
-        """Whether a member with this public key has signed."""
+        """Return True if the member with this public key has signed."""
         try:
             verify(base64.b64decode(key), base64.b64decode(self.signatures.get(name, "")), self._said)
         except ValueError:
@@ -115,7 +115,24 @@ class Amendment:
 
 
 def amended(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment]) -> Known:
-    """What a site knows after the amendments that all others of a plan, as far as it knows them, have signed."""
+    """Return a site's records with the new keys of amendments that all members have signed.
+
+    An amendment counts if the plan has its new key, the records have its old one, and this site
+    and all other members of the plan that are in the records have signed it.
+
+    Parameters
+    ----------
+    known : Known
+        The records after the last run.
+    plan : Plan
+    own : str
+        This site; an amendment of its own is ignored.
+    amendments : iterable of Amendment
+
+    Returns
+    -------
+    Known
+    """
     keys = dict(known.keys)
     now = {site.name: site.key for site in plan.sites}
     for one in amendments:
@@ -128,5 +145,5 @@ def amended(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment])
 
 
 def beside(folder: Path) -> list[Amendment]:
-    """The amendments in a site's folder."""
+    """Return the amendments in a site's folder."""
     return [Amendment.read(path) for path in sorted(folder.glob(f"*.{ENDING}"))]

@@ -44,7 +44,19 @@ LOST = "a site was lost amid the evaluation: it was charged as far as it came, a
 
 @dataclass(frozen=True)
 class Found:
-    """The results of a plan's recipes, computed from opened numbers only: the same at every site and at the hub."""
+    """The results of a plan's recipes, computed from opened numbers only.
+
+    They are the same at every site and at the hub.
+
+    Parameters
+    ----------
+    estimates : Estimates, optional
+        Of the inference, if it came to its end.
+    quality : dict of Quality, optional
+        Of the evaluation: by level, and under ``""`` of all held-out rows.
+    notes : tuple of str
+        What a reader must know of them.
+    """
 
     estimates: Estimates | None = None
     quality: dict[str, Quality] | None = None
@@ -97,9 +109,24 @@ class Asker:
         return outcome, Found(estimates)
 
     def judge(self, model: Array, found: Found, move: Move | None = None) -> tuple[Outcome, Found]:
-        """Evaluate a site's last model, or without sums the mean of all; if a site is lost, a note says so.
+        """Evaluate a model on the held-out rows; if a site is lost meanwhile, a note says so.
 
-        With the `move` of its training, held-out rows are as short as the rows of the training.
+        Parameters
+        ----------
+        model : array (d,)
+            A site's last model; without sums the mean over all sites is evaluated.
+        found : Found
+            What the plan's inference found; empty after a training.
+        move : Move, optional
+            The map by which the training centred its rows: held-out rows are clipped to the same
+            norm.
+
+        Returns
+        -------
+        Outcome
+            How the evaluation ended.
+        Found
+            `found` with the quality, or with a note, or as it was if the evaluation ended early.
         """
         from ..answers.evaluation import qualities
 
@@ -155,7 +182,7 @@ class SiteRows:
         return self.held_out_moved(None)
 
     def held_out_moved(self, move: Move | None) -> Rows:
-        """The held-out rows, as short as the rows of a training that were moved by `move`."""
+        """Return the held-out rows, clipped as the rows of a training that were moved by `move`."""
         from ..answers.evaluation import rows_of
 
         part = self._held_out
@@ -163,7 +190,7 @@ class SiteRows:
         return rows_of([(X if move is None else move.shortened(X), part.y)])
 
     def of(self, stage: Stage, move: Move | None = None) -> Rows:
-        """The rows that a stage reads; `move` is that of the model which it judges."""
+        """Return the rows that a stage reads; `move` is that of the model which it judges."""
         if not stage.held:
             return self.trained
         return self.held_out if move is None else self.held_out_moved(move)
@@ -173,7 +200,33 @@ def at_site(
     plan: Plan, name: str, table: SiteTable, net: Net, noise: Noise, book: Book,
     observe: Callable[[int], None] | None = None,
 ) -> Asker:  # fmt: skip
-    """The recipes of a plan at site `name`, with its table and its part of the noise."""
+    """Prepare the recipes of a plan at one site.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+        The site.
+    table : SiteTable
+        All of its rows.
+    net : Net
+        Its network.
+    noise : Noise
+        The site's part of it.
+    book : Book
+        Charges every release before it is drawn.
+    observe : callable ``(k)``, optional
+        Called after the k-th exchange of the plan.
+
+    Returns
+    -------
+    Asker
+
+    Raises
+    ------
+    InvalidInput
+        If the rows do not fit the loss of a stage.
+    """
     node = plan.index(name)
     rows = SiteRows(plan, node, table)
     for stage in plan.stages:
@@ -240,39 +293,54 @@ class Reader:
     centring: Centring | None = None
 
     def centre(self, mean: Array) -> Move:
-        """The map by which the sites move their rows."""
+        """Return the map by which the sites move their rows."""
         assert self.centring is not None
         return self.centring.map(mean)
 
     def ask(self, query: Query) -> Array:
-        """Zeros for a site's own answer, which the net has."""
+        """Return zeros for a site's own answer, which the net has."""
         return query.blank(self.facts)
 
     def ask_sum(self, query: Sum, net: Net) -> Array:
-        """The value of an opened sum."""
+        """Return the value of an opened sum."""
         among = net.among(self.facts)
         return query.attempt(self.facts, among).opened(net.total(np.zeros(1, dtype=np.int64)))
 
 
 def moved(plan: Plan, net: ReadNet) -> Move | None:
-    """The map by which the sites of a plan move their rows, from what they sent in its first exchange."""
+    """Return the map by which the sites of a plan move their rows.
+
+    It follows from what they sent in the plan's first exchange.
+    """
     facts = plan.facts.node(0)
     reader = Reader(facts, plan.centre)
     return engine.centred(Place(facts, net, reader, (), plan.d), reader, plan.facts)[0].move
 
 
 def at_hub(plan: Plan, net: ReadNet) -> Asker:
-    """The recipes of a plan at its hub."""
+    """Return the recipes of a plan at its hub."""
     return Asker(plan, net, lambda facts, *_: Reader(facts), 0)
 
 
 def ahead(
     plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = None, assumed: Assumed | None = None
 ) -> dict[str, Any]:
-    """The cost of a plan with recipes, under the keys of :func:`sottovoce.runs.prepare.outline`; empty for other plans.
+    """Compute what a plan with recipes will cost, and what its answers will be worth.
 
-    `releases` are those of the training, `life` is the lifetime budget of a ledger, and `assumed` is what a forecast of
-    coefficients takes the rows for.
+    Parameters
+    ----------
+    plan : Plan
+    releases : sequence of dict
+        Those of the training, as plain data.
+    life : float, optional
+        Lifetime epsilon of a ledger, of which the run's share is computed.
+    assumed : Assumed, optional
+        What a forecast of coefficients takes the rows for.
+
+    Returns
+    -------
+    dict
+        Under the keys of :func:`sottovoce.runs.prepare.outline`; empty for a plan without recipes.
     """
     asks, privacy = plan.asks, plan.privacy
     if asks is None:
@@ -301,7 +369,7 @@ def _method_of(plan: Plan) -> str:
 
 
 def _costs_of_recipes(plan: Plan) -> list[dict[str, Any]]:
-    """What every release of the plan's recipes costs, in order."""
+    """Return the cost of every release of the plan's recipes, in order."""
     found = []
     for stage in plan.stages:
         if stage.recipe is None:
@@ -313,7 +381,10 @@ def _costs_of_recipes(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _forecast(plan: Plan, assumed: Assumed) -> dict[str, Any]:
-    """What the table will be worth (:func:`sottovoce.answers.forecast.forecast`); empty without noise."""
+    """Forecast the worth of the table (:func:`sottovoce.answers.forecast.forecast`).
+
+    Empty without noise.
+    """
     from ..answers.forecast import LogOdds, forecast_of
 
     stage, naming = plan.stages[0], _recipes_of(plan).naming
@@ -323,7 +394,7 @@ def _forecast(plan: Plan, assumed: Assumed) -> dict[str, Any]:
 
 
 def record(plan: Plan, found: Found) -> dict[str, Any]:
-    """The results as plain data, under the keys of a simulation's report."""
+    """Return the results as plain data, under the keys of a simulation's report."""
     from ..answers.terms import outcome
 
     asks, best = plan.asks, None if found.quality is None else found.quality[""]
@@ -359,7 +430,7 @@ def _asked_in(stage: Stage) -> Any:
 
 
 def _fit_of(plan: Plan) -> LogOdds:
-    """What reads the estimates of an inference."""
+    """Return the fit that reads the estimates of an inference."""
     fit = _recipes_of(plan).fit
     assert fit is not None
     return fit
@@ -376,7 +447,10 @@ def _evaluation(plan: Plan, quality: dict[str, Quality]) -> dict[str, Any]:
 
 
 def document(plan: Plan, found: Found) -> dict[str, Any]:
-    """The results as part of a file: ``record``, and after an inference the ``answers`` for ``sottovoce predict``."""
+    """Return the results as part of a file.
+
+    ``record``, and after an inference the ``answers`` for ``sottovoce predict``.
+    """
     plain = record(plan, found)
     if found.estimates is None:
         return {"record": plain}

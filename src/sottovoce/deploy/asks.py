@@ -25,10 +25,25 @@ _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def held_out(rows: int, many: int) -> IntArray:
-    """Positions of the `many` held-out rows among `rows`, increasing: those with the smallest SplitMix64 hashes.
+    """Return the positions of the held-out rows among all rows of a site.
 
-    The same share of the same table holds out the same rows in every plan; a larger share holds out these and others.
+    The same share of the same table holds out the same rows in every plan; a larger share holds out
+    these and others.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the site.
+    many : int
+        How many are held out: those whose positions have the smallest SplitMix64 hashes.
+
+    Returns
+    -------
+    array of int, (many,)
+        Increasing.
     """
+    # The outputs of SplitMix64 (Steele, Lea and Flood, 2014) from seed 0, one a position: public,
+    # and not to be chosen in view of the rows.
     z = (np.arange(rows, dtype=np.uint64) + np.uint64(1)) * np.uint64(_MIXED[0])
     z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIXED[1])
     z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIXED[2])
@@ -54,23 +69,26 @@ class SiteTable:
     columns: dict[str, Any] | None = None
 
     def rows(self) -> Rows:
-        """All rows, as the training reads them."""
+        """Return all rows, as the training reads them."""
         return Rows.build([(self.X, self.y)])
 
     @property
     def raw(self) -> Any:
-        """What the encoding with reference levels reads: raw columns, or encoded rows without a schema."""
+        """Input of the encoding with reference levels.
+
+        Raw columns, or encoded rows without a schema.
+        """
         return self.X if self.columns is None else self.columns
 
     def at(self, positions: IntArray) -> Self:
-        """The rows at these positions."""
+        """Return the rows at these positions."""
         table = None if self.columns is None else {name: values[positions] for name, values in self.columns.items()}
         return replace(self, X=self.X[positions], y=self.y[positions], columns=table)
 
 
 @dataclass(frozen=True)
 class Asks:
-    """What is asked; part of a plan, and public.
+    """Inference and evaluation that a plan asks for; part of the plan, and public.
 
     Parameters
     ----------
@@ -116,16 +134,16 @@ class Asks:
             raise InvalidInput("holdout", self.holdout, rule, "use 0.2")
 
     def held(self, rows: int) -> int:
-        """Number of held-out rows of a site with `rows` rows."""
+        """Return the number of held-out rows of a site with `rows` rows."""
         return math.floor(self.holdout * rows)
 
     def split(self, rows: int) -> tuple[IntArray, IntArray]:
-        """Positions of a site's training rows, and of its held-out rows."""
+        """Return positions of a site's training rows, and of its held-out rows."""
         held = held_out(rows, self.held(rows))
         return np.setdiff1d(np.arange(rows), held), held
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``."""
+        """Return plain data; infinity is the text ``inf``."""
         plain = dict(to_plain(self))
         return plain | {"evaluation": "inf"} if self.evaluation == math.inf else plain
 
@@ -141,6 +159,22 @@ class Asks:
 
 
 def table_of(schema: Schema | None, X: Array, y: Array, columns: dict[str, Any] | Table | None) -> SiteTable:
-    """A site's table from a loaded data set."""
+    """Return a site's table from a loaded data set.
+
+    Parameters
+    ----------
+    schema : Schema, optional
+        Without it the table holds encoded rows alone.
+    X : array (n, d)
+        Encoded rows.
+    y : array (n,)
+        Labels.
+    columns : dict or Table, optional
+        Raw columns of the same rows.
+
+    Returns
+    -------
+    SiteTable
+    """
     raw = columns.columns if isinstance(columns, Table) else columns
     return SiteTable(X, y, None if schema is None or raw is None else dict(raw))

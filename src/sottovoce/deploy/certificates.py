@@ -97,7 +97,21 @@ class Authority:
         return cls(own[0], key)
 
     def serve(self, folder: Path, hosts: Sequence[str], *, again: bool = False) -> None:
-        """Write ``hub.key`` and ``hub.crt``, valid for these host names and addresses; `again` replaces old ones."""
+        """Write the hub's TLS key and certificate, ``hub.key`` and ``hub.crt``.
+
+        Parameters
+        ----------
+        folder : Path
+        hosts : sequence of str
+            Host names and IP addresses by which sites reach the hub.
+        again : bool
+            Replace the files there; without it none may exist.
+
+        Raises
+        ------
+        InvalidInput
+            If a file exists, or the authority has ended.
+        """
         key = _new_key()
         builder = self._begun("hub", key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False)
@@ -109,7 +123,7 @@ class Authority:
         _replace(folder / "hub.crt", _pem(certificate))
 
     def signed(self, pem: bytes) -> bool:
-        """Whether this authority signed a certificate."""
+        """Return True if this authority signed a certificate."""
         return _issued(x509.load_pem_x509_certificate(pem), self.certificate)
 
     def admit(self, request: bytes) -> tuple[str, bytes]:
@@ -130,7 +144,10 @@ class Authority:
         return names[0], _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH))
 
     def invite(self, name: str) -> tuple[bytes, bytes]:
-        """A certificate and its key for a site's invitation: they open what is public, and nothing else."""
+        """Return a certificate and its key for a site's invitation.
+
+        They open what is public, and nothing else.
+        """
         key = _new_key()
         builder = self._begun(INVITED + name, key.public_key())
         return _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)), private_pem(key)
@@ -159,7 +176,7 @@ def check_host(text: str) -> None:
 
 
 def hosts_of(path: Path) -> list[str]:
-    """The host names and addresses in the certificate in a file."""
+    """Return the host names and addresses in the certificate in a file."""
     found = _loaded(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return [str(one.value) for one in found]
 
@@ -201,9 +218,13 @@ def revoke(folder: Path, name: str) -> list[str]:
 
 
 def is_revoked(folder: Path, pem: bytes) -> bool:
-    """Whether a certificate of a site or an invitation was revoked; raises :class:`InvalidInput` for a broken list."""
+    """Return True if a certificate of a site or an invitation was revoked.
+
+    Raises :class:`InvalidInput` for a broken list.
+    """
     certificate = x509.load_pem_x509_certificate(pem)
     known = _revoked(folder)
+    # Certificates are dated back by so much, for clocks that are slow.
     signed = certificate.not_valid_before_utc + _SKEW
     names = [name.removeprefix(INVITED) for name in _names(certificate.subject)]
     return any(signed <= datetime.fromisoformat(known[name]) for name in names if name in known)
@@ -223,9 +244,22 @@ def _revoked(folder: Path) -> dict[str, str]:
 
 
 def fingerprint(pem: bytes) -> str:
-    """Fingerprint of the public key in a certificate or request: 32 hexadecimal digits, to compare by telephone.
+    """Return the fingerprint of the public key in a certificate or request.
 
-    Of several certificates, that of the first.
+    Parameters
+    ----------
+    pem : bytes
+        Of several certificates, the first counts.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits, in groups of four.
+
+    Raises
+    ------
+    InvalidInput
+        If it is neither a certificate nor a request.
     """
     need_cryptography()
     try:
@@ -241,7 +275,23 @@ def fingerprint(pem: bytes) -> str:
 
 
 def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
-    """Raise :class:`InvalidInput` if site `name` cannot connect with these TLS files (PEM)."""
+    """Check that a site, or the hub, can connect with its TLS files.
+
+    Parameters
+    ----------
+    name : str
+        The site's name, which must be the common name of its certificate; ``hub`` for the hub.
+    authority : bytes
+        ``ca.crt`` in PEM; it may hold several authorities.
+    certificate, key : bytes
+        One's own, in PEM.
+
+    Raises
+    ------
+    InvalidInput
+        If the files cannot be read or do not belong together, or the certificate is for another
+        name, was not signed by an authority in `authority`, or is not valid today.
+    """
     need_cryptography()
     again = "put the files of `site init` and of `hub admit` side by side again"
     try:
@@ -287,7 +337,7 @@ def ends(authority: Path, certificate: Path) -> datetime:
 
 
 def expiry(path: Path) -> datetime:
-    """Expiry of the certificate in a file; raises :class:`InvalidInput` if there is none."""
+    """Return the expiry of the certificate in a file; InvalidInput if there is none."""
     return _loaded(path).not_valid_after_utc
 
 
@@ -344,7 +394,7 @@ def _replace(path: Path, data: bytes, *, secret: bool = False) -> None:
 
 
 def _bundle(pem: bytes) -> list[x509.Certificate]:
-    """The authorities in a ``ca.crt``, newest first."""
+    """Return the authorities in a ``ca.crt``, newest first."""
     return list(x509.load_pem_x509_certificates(pem))
 
 

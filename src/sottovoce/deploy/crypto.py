@@ -41,6 +41,6 @@ def need_cryptography() -> None:
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
-    """A private key in PEM (PKCS 8), not encrypted."""
+    """Return a private key in PEM (PKCS 8), not encrypted."""
     form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     return key.private_bytes(*form, serialization.NoEncryption())

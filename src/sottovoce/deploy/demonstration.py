@@ -83,8 +83,19 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 class Demonstration:
     """Files and data of a demonstration.
 
-    `folder` holds ``hub/`` and a folder for each site, with its ``site.toml``; `rows` and `tables` are those of all
-    sites, for the same run in one process; `port` is the hub's.
+    Parameters
+    ----------
+    folder : Path
+        Holds ``hub/`` and a folder for each site, with its ``site.toml``.
+    plan : Plan
+    dataset : Dataset
+        All rows, and the test rows.
+    rows : Rows
+        Encoded rows of all sites, for the same run in one process.
+    port : int
+        The hub's.
+    tables : list of SiteTable
+        Of all sites, for the same.
     """
 
     folder: Path
@@ -103,7 +114,7 @@ class Demonstration:
 
 
 def free_port() -> int:
-    """A free TCP port of the loopback interface."""
+    """Return a free TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -113,10 +124,37 @@ def build(
     folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None,
     asks: Asks | None = None, *, centre: bool = True, waits: Waits = DEFAULT,
 ) -> Demonstration:  # fmt: skip
-    """Deal the rows to sites, and write what ``sottovoce site init`` and ``hub admit`` would.
+    """Partition public rows over sites, and write the files of hub and sites.
 
-    `folder` is empty or absent, `config` has a seed, `data` is a data set with a schema, or a table with `schema`;
-    with `centre` rows are centred where that pays.
+    They are those that ``sottovoce site init`` and ``hub admit`` write.
+
+    Parameters
+    ----------
+    folder : Path
+        Empty or absent.
+    config : RunConfig
+        With a seed, which makes the noise repeatable.
+    sites : int
+        At least 1; the hub and each site get a folder.
+    data : str
+        A data set with a schema, or the path of a table.
+    schema : dict, optional
+        Of the table, as plain data.
+    asks : Asks, optional
+        What is asked in addition to the training, or instead of it.
+    centre : bool
+        Centre rows where that pays.
+    waits : Waits
+        How long a round waits for its last site.
+
+    Returns
+    -------
+    Demonstration
+
+    Raises
+    ------
+    InvalidInput
+        If there is no seed, no schema, no site, or the folder holds files.
     """
     if config.seed is None:
         raise InvalidInput("seed", None, "a demonstration's noise can be repeated", "give a seed")
@@ -154,13 +192,13 @@ def build(
 
 
 def _rows_of(dataset: Dataset, parts: Sequence[IntArray]) -> Rows:
-    """The encoded rows of all sites."""
+    """Return the encoded rows of all sites."""
     encoded = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
     return rows_of(dataset.task, encoded, dataset.weights_of(parts))
 
 
 def _tables_of(dataset: Dataset, parts: Sequence[IntArray]) -> list[SiteTable]:
-    """The tables of all sites."""
+    """Return the tables of all sites."""
     return [
         table_of(dataset.schema, dataset.X_train[part], dataset.y_train[part], columns_of(dataset.train_columns, part))
         for part in parts
@@ -218,10 +256,25 @@ def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
 
 
 def relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[str, int]:
-    """Run hub and sites over the relay until all sites are done; calls `tick` some times a second.
+    """Run hub and sites as processes over the relay, until all sites are done.
 
-    The last `lose` sites are killed in the middle of the run and do not come back.  Returns the exit codes of hub and
-    sites.  Raises :class:`SottovoceError` with the message of the first that fails.
+    Parameters
+    ----------
+    demo : Demonstration
+    tick : callable
+        Called some times a second.
+    lose : int
+        The last so many sites are killed in the middle of the run, and do not come back.
+
+    Returns
+    -------
+    dict of int
+        Exit codes, by ``hub`` or site.
+
+    Raises
+    ------
+    SottovoceError
+        With the message of the first process that fails, or after :data:`LONGEST` seconds.
     """
     until = time.monotonic() + LONGEST
     processes = _Processes(demo, lose)
@@ -269,7 +322,7 @@ class _Processes:
 
     @property
     def any_runs(self) -> bool:
-        """Whether any of them runs still."""
+        """True while any of them runs."""
         return any(process.poll() is None for process in self._running.values())
 
     def kill_doomed(self) -> None:
@@ -290,7 +343,7 @@ class _Processes:
             raise SottovoceError(f"{name}: {said or f'exit code {process.returncode}'}")
 
     def exit_codes(self) -> dict[str, int]:
-        """The exit codes, once all have ended."""
+        """Return the exit codes, once all have ended."""
         return {name: process.wait() for name, process in self._running.items()}
 
     def end(self) -> None:
@@ -307,7 +360,7 @@ class _Processes:
 
 
 def _halfway(demo: Demonstration) -> bool:
-    """Whether a third of the rounds is over: what is killed now is lost in the middle."""
+    """Return True once a third of the rounds is over, so that a kill comes in the middle."""
     if not (demo.hub / "hub.log").exists():
         return False
     with HubLog(demo.hub / "hub.log") as log:
@@ -315,7 +368,7 @@ def _halfway(demo: Demonstration) -> bool:
 
 
 def progress(demo: Demonstration) -> list[dict[str, Any]]:
-    """Every site's round and spending, as recorded on the disk."""
+    """Return every site's round and spending, as recorded on the disk."""
     shown: list[dict[str, Any]] = []
     for name in demo.plan.names:
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
@@ -329,7 +382,23 @@ def progress(demo: Demonstration) -> list[dict[str, Any]]:
 
 
 def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
-    """Compare the result with that of the same run in one process, in which the same sites were lost."""
+    """Compare the models of a demonstration with those of the same run in one process.
+
+    Parameters
+    ----------
+    demo : Demonstration
+        Over; the twin loses the same sites at the same rounds.
+    transport : str
+        Name of the carrier, for the report.
+    wall : float
+        Seconds that the run took, for the report.
+
+    Returns
+    -------
+    dict
+        ``difference`` is the largest absolute difference of an entry of a model; ``test_error``,
+        times, spending and the plan's statement are of the run over the transport.
+    """
     plan = demo.plan
     with HubLog(demo.hub / "hub.log") as log:
         carried = Hub(plan, log)

@@ -28,7 +28,7 @@ ANSWERS_CAP = 1e9
 
 
 class Exchange(NamedTuple):
-    """What sites agreed on for one exchange.
+    """The width and norm cap that sites agreed on for one exchange.
 
     Parameters
     ----------
@@ -111,11 +111,11 @@ class ExchangeTable:
 
     @cached_property
     def all_hear(self) -> bool:
-        """Whether there are exchanges in which all sites hear each other, whatever the graph."""
+        """True if there are exchanges in which all sites hear each other, whatever the graph."""
         return any(stage.opening or stage.recipe is not None for stage in self.stages)
 
     def release(self, exchange: int) -> Exchange:
-        """What a site may release in an exchange; after the attempts, what it may send as its last model."""
+        """Return what a site may release in an exchange; after the last attempt, its last model."""
         return self.rows[exchange - 1] if 1 <= exchange <= self.attempts else self.last_model
 
     def neighbours(self, name: str) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ class ExchangeTable:
         return self.neighbours(name)
 
     def among(self, attempt: int, members: Collection[str]) -> Among:
-        """The sites that take part in an attempt, and how many rows they bring to it."""
+        """Return the sites that take part in an attempt, and how many rows they bring to it."""
         rows = rows_read(self.sites, self.asks, held_out=self.rows[attempt - 1].held_out)
         return Among(float(sum(rows[name] for name in members)), len(members))
 
@@ -152,9 +152,10 @@ def _exchanges_of(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
 
 
 def longest_mean(stage: Stage) -> float:
-    """What no site's part of the mean of rows is longer than, nor their sum once it is shrunk.
+    """Return a bound on the norm of a site's part of the mean of rows, and of their shrunk sum.
 
-    Rows have norm at most 1, and d normals one above ``sqrt(d) + 40`` with a probability below e^-800.
+    Rows have norm at most 1, and d normals one above ``sqrt(d) + 40`` with a probability below
+    e^-800.
     """
     facts = stage.facts
     noise = np.broadcast_to(stage.planned()[0].spread(), (facts.n_nodes,)) * facts.n.ravel()

@@ -29,6 +29,18 @@ _T = TypeVar("_T")
 class Exchanges:
     """One site's exchanges with the others, through the hub.
 
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+        This site.
+    journal : Journal
+        Holds every message before it is sent, and every inbox before it is used.
+    transport : Transport
+        To the hub.
+    key : SigningKey
+        This site's.
+
     Attributes
     ----------
     state : ProtocolState
@@ -91,7 +103,7 @@ class Exchanges:
             self.exchange(self.state.next_roster)
 
     def ask_hub(self, ask: Callable[[], _T]) -> _T:
-        """What the hub says, unless it ends the run or says that the others go on without this site."""
+        """Return the hub's reply, or note why the hub ended the run for this site."""
         started = time.perf_counter()
         try:
             return ask()
@@ -116,10 +128,12 @@ class Exchanges:
     def _journaled(self, message: bytes) -> tuple[dict[str, SignedMessage], dict[str, str]]:
         """Write down, send, wait, check, write down; an inbox that is in the journal is not asked for again."""
         stored = self.journal.send(self.round, message)
+        # A site that was started again repeats its journal: the same bytes, and the inbox of then.
         if stored is not None:
             texts = parse(stored, longest_inbox(self.plan))
             return self._read({name: text.encode() for name, text in texts.items()})
         inbox = self.ask_hub(lambda: self.transport.exchange(self.round, message))
+        # Checked before it is written down: an inbox in the journal stays for good.
         found = self._read(inbox)
         texts = {name: data.decode("ascii") for name, data in inbox.items()}
         self.journal.receive(self.round, canonical(texts).encode())

@@ -16,10 +16,24 @@ KEY = 2**16
 
 
 def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
-    """Write a new file in one step; a `secret` is readable by this user only, from its first byte.
+    """Write a new file in one step, and never over an existing one.
 
-    A kill may leave a secret under a temporary name: see :func:`unfinished`.  Raises :class:`InvalidInput` if the file
-    exists, or :class:`NotWritten`.
+    A kill may leave a secret under a temporary name: see :func:`unfinished`.
+
+    Parameters
+    ----------
+    path : Path
+    data : bytes or str
+        A text is written in UTF-8.
+    secret : bool
+        Readable by this user only, from its first byte.
+
+    Raises
+    ------
+    InvalidInput
+        If the file exists.
+    NotWritten
+        If it cannot be written.
     """
     lead, mode = (f".{path.name}", 0o600) if secret else ("", 0o666)
     temporary = path.with_name(f"{lead}.{secrets.token_hex(8)}.tmp")
@@ -41,13 +55,14 @@ def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
 
 
 def unfinished(path: Path) -> list[Path]:
-    """Temporary files that killed processes left of the secret at `path`."""
+    """Return temporary files that killed processes left of the secret at `path`."""
     return sorted(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
 
 
 def _claim(temporary: Path, path: Path) -> None:
     """Give a complete file its name, unless that name is taken."""
     try:
+        # A link and no rename: a rename would replace a file that has the name already.
         os.link(temporary, path)
     except FileExistsError:
         raise

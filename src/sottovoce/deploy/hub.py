@@ -24,14 +24,19 @@ _QUOTED = 64  # bytes that quotes and escapes may add to a text in a reply
 
 
 class Hub:
-    """The hub of one run.  A `site` in the arguments is one whose identity the caller has established.
+    """The hub of one run; callers have established the identity of every `site` that they name.
 
     Parameters
     ----------
     plan : Plan
     log : HubLog
-    waits, greeting, clock
-        See :class:`sottovoce.deploy.rounds.Rounds`.
+        Of this run and others; the hub's only state that survives a crash.
+    waits : Waits, optional
+        How long a round waits, in place of what the plan says.
+    greeting : float
+        Seconds that the greeting waits for its last site.
+    clock : callable
+        Seconds; one that is set back makes nobody wait longer.
 
     Attributes
     ----------
@@ -54,11 +59,14 @@ class Hub:
     # Requests of sites
 
     def highest(self, site: str) -> int:
-        """The highest round with a message of `site`; 0 for none."""
+        """Return the highest round with a message of `site`; 0 for none."""
         return max(0, self.log.last(self.plan.run, _known(self.plan, site)))
 
     def earlier(self, site: str) -> list[bytes]:
-        """What `site` signed in runs of this log, this one first, as far as a reply holds it: farewells, greetings."""
+        """Return the farewells and greetings that a site signed in runs of this log.
+
+        Those of this run come first; the list ends where a reply would grow too long.
+        """
         found, room = list[bytes](), longest_inbox(self.plan) // 2
         for words in self.log.earlier(self.plan.run, _known(self.plan, site)):
             room -= len(words) + _QUOTED
@@ -70,8 +78,28 @@ class Hub:
     def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
         """Store the message of `site`, and wait for the messages of all that are in the roster.
 
-        None if some are missing after `seconds`, or there are questions to answer (:meth:`asked`): ask again.  Raises
-        :class:`Refused` or :class:`TransportClosed`, which names the site itself if the others go on without it.
+        Parameters
+        ----------
+        site : str
+        round : int
+            Number of the exchange; 0 is the greeting.
+        message : bytes
+            Signed by the site; the same bytes again are accepted.
+        seconds : float
+            How long to wait at most.
+
+        Returns
+        -------
+        dict of bytes, or None
+            The inbox of the site, by sender.  None if messages are missing after `seconds`, or
+            there are questions to answer (:meth:`asked`): ask again.
+
+        Raises
+        ------
+        Refused
+            If the message is not that of the site for this round, or another one is stored.
+        TransportClosed
+            If the hub ended the run; it names the site itself if the others go on without it.
         """
         self.rounds.post(_known(self.plan, site), round, message)
         return self.rounds.wait_for(
@@ -79,20 +107,52 @@ class Hub:
         )
 
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
-        """Answers of `enough` other sites to a question of `site`; None if some are missing after `seconds`: ask again.
+        """Pass the question of a restarted site to the others, and wait for their attestations.
 
-        Raises :class:`Refused` or :class:`TransportClosed`.
+        Parameters
+        ----------
+        site : str
+        question : bytes
+            Signed; see :class:`sottovoce.deploy.sums.messages.Question`.
+        enough : int
+            How many other sites must answer.
+        seconds : float
+            How long to wait at most.
+
+        Returns
+        -------
+        dict of bytes, or None
+            Signed answers by site; None if some are missing after `seconds`: ask again.
+
+        Raises
+        ------
+        Refused
+            If the run has no sums, or the question is not that of the site.
+        TransportClosed
+            If the hub ended the run, or the others go on without the site.
         """
         if not self.plan.summed:
             raise Refused("question: there are none in this run")
         return self._questions.inquire(_known(self.plan, site), question, enough, seconds)
 
     def asked(self, site: str) -> dict[str, bytes]:
-        """Questions that `site` has to answer, by the asking site; only in a run of sums."""
+        """Return questions that `site` has to answer, by the asking site; only in a run of sums."""
         return self._questions.asked(_known(self.plan, site))
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
-        """Take the answer of `site` to the question of `asker`."""
+        """Take the answer of one site to the question of another.
+
+        One to an earlier question, or to none, is dropped.
+
+        Parameters
+        ----------
+        site : str
+            Who answers.
+        asker : str
+            Who asked.
+        answer : bytes
+            Signed; see :class:`sottovoce.deploy.sums.messages.Attestation`.
+        """
         self._questions.answer(_known(self.plan, site), asker, answer)
 
     def leave(self, site: str, farewell: bytes) -> None:
@@ -115,7 +175,7 @@ class Hub:
 
     @property
     def over(self) -> bool:
-        """Whether every site has left."""
+        """True if every site has left."""
         return len(self.gone()) == len(self.plan.sites)
 
     def check(self) -> None:
@@ -139,7 +199,7 @@ class Hub:
             raise EndedEarly(f"run={self.plan.run!r}: ended early: {who}")
 
     def sites(self) -> list[dict[str, Any]]:
-        """Progress of every site, as plain data.
+        """Return the progress of every site, as plain data.
 
         Its round is the algorithm's, of its last message: 0 for its greeting, -1 for none, T + 1 for its last model.
         """
@@ -153,7 +213,7 @@ class Hub:
         ]  # fmt: skip
 
     def status(self) -> dict[str, Any]:
-        """The run and its sites, as plain data."""
+        """Return the run and its sites, as plain data."""
         plan = self.plan
         return {
             "run": plan.run, "plan": plan.digest, "rounds": plan.exchange_table.attempts, "sites": self.sites(),
@@ -169,7 +229,16 @@ def _known(plan: Plan, site: str) -> str:
 
 
 class LocalTransport:
-    """A site's connection to a hub in the same process."""
+    """A site's connection to a hub in the same process.
+
+    Parameters
+    ----------
+    hub : Hub
+    site : str
+        The site, whose identity nobody checks here.
+    patience : float
+        Seconds that a call waits for the other sites.
+    """
 
     answers: Callable[[str, bytes], bytes] | None = None
     earlier: tuple[bytes, ...] = ()

@@ -74,8 +74,22 @@ class HubLog:
     def post(self, run: str, round: int, site: str, message: bytes) -> None:
         """Store a message; it is on the disk when this returns.
 
-        Raises :class:`Refused` if another message is stored for the round, the round is not this site's next, or the
-        site has left.
+        The same bytes again change nothing.
+
+        Parameters
+        ----------
+        run : str
+        round : int
+            Number of the exchange, from 0; each site's follow one another without a gap.
+        site : str
+        message : bytes
+            Not looked into.
+
+        Raises
+        ------
+        Refused
+            If another message is stored for the round, the round is not this site's next, or the
+            site has left.
         """
         with self.file.access() as db:
             found = self.message(run, round, site)
@@ -91,30 +105,43 @@ class HubLog:
             db.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (run, round, site, message))
 
     def message(self, run: str, round: int, site: str) -> bytes | None:
-        """One message; None if there is none."""
+        """Return the message of one site in one round.
+
+        Parameters
+        ----------
+        run : str
+        round : int
+            Number of the exchange, from 0.
+        site : str
+
+        Returns
+        -------
+        bytes or None
+            None if there is none.
+        """
         query = "SELECT bytes FROM message WHERE run = ? AND round = ? AND site = ?"
         found = self.file.value(query, run, round, site)
         return None if found is None else bytes(found)
 
     def round(self, run: str, round: int) -> dict[str, bytes]:
-        """The messages of a round so far, by site."""
+        """Return the messages of a round so far, by site."""
         with self.file.access() as db:
             rows = db.execute("SELECT site, bytes FROM message WHERE run = ? AND round = ?", (run, round))
             return {site: bytes(message) for site, message in rows}
 
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
-        """All messages of a run, by round and site."""
+        """Return all messages of a run, by round and site."""
         with self.file.access() as db:
             rows = db.execute("SELECT round, site, bytes FROM message WHERE run = ? ORDER BY round, site", (run,))
             return {(round, site): message for round, site, message in rows}
 
     def last(self, run: str, site: str) -> int:
-        """Round of a site's last message; -1 for none."""
+        """Return the round of a site's last message; -1 for none."""
         last = self.file.value("SELECT max(round) FROM message WHERE run = ? AND site = ?", run, site)
         return -1 if last is None else int(last)
 
     def earlier(self, run: str, site: str) -> list[bytes]:
-        """What a site signed in each run, in `run` first: its farewell, or its greeting if there is none."""
+        """Return a site's farewell, or else greeting, of every run; that of `run` comes first."""
         query = (
             "SELECT run = ? AS here, bytes FROM farewell WHERE site = ? UNION ALL SELECT run = ?, bytes FROM message "
             "WHERE site = ? AND round = 0 AND run NOT IN (SELECT run FROM farewell WHERE site = ?) ORDER BY here DESC"
@@ -125,9 +152,20 @@ class HubLog:
     # Farewells
 
     def leave(self, run: str, site: str, round: int, farewell: bytes) -> None:
-        """Record that a site sends nothing from `round` on; the first farewell is kept.
+        """Record that a site sends nothing from a round on; the first farewell is kept.
 
-        Raises :class:`Refused` if that is not its next round.
+        Parameters
+        ----------
+        run, site : str
+        round : int
+            The first for which it sends nothing.
+        farewell : bytes
+            Signed by the site, and not looked into.
+
+        Raises
+        ------
+        Refused
+            If `round` is not its next one.
         """
         with self.file.access() as db:
             if round != self.last(run, site) + 1:
@@ -135,14 +173,14 @@ class HubLog:
             db.execute("INSERT OR IGNORE INTO farewell VALUES (?, ?, ?)", (run, site, farewell))
 
     def gone(self, run: str) -> dict[str, bytes]:
-        """Farewells by site."""
+        """Return farewells by site."""
         with self.file.access() as db:
             return dict(db.execute("SELECT site, bytes FROM farewell WHERE run = ? ORDER BY site", (run,)))
 
     # Runs
 
     def runs(self) -> list[str]:
-        """All runs with a message."""
+        """Return all runs with a message."""
         with self.file.access() as db:
             return [run for (run,) in db.execute("SELECT DISTINCT run FROM message ORDER BY run")]
 
@@ -162,7 +200,7 @@ class HubLog:
 
 
 class Decisions:
-    """What the hub and its operator decide, written down before any site is told; part of :class:`HubLog`.
+    """The decisions of the hub and its operator, written down before any site is told.
 
     Each table is made when it is first needed.  Nothing is ever taken back.
     """
@@ -176,7 +214,7 @@ class Decisions:
             db.execute("INSERT OR IGNORE INTO ended VALUES (?)", (run,))
 
     def ended(self, run: str) -> bool:
-        """Whether the run was ended."""
+        """Return True if the run was ended."""
         return self._file.value("SELECT 1 FROM ended WHERE run = ?", run) is not None
 
     def close_round(self, run: str, round: int) -> None:
@@ -186,20 +224,29 @@ class Decisions:
             db.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (run, round))
 
     def is_closed(self, run: str, round: int) -> bool:
-        """Whether :meth:`close_round` was called for this round."""
+        """Return True if :meth:`close_round` was called for this round."""
         with self._file.access():
             if not self._file.has("closed"):
                 return False
             return self._file.value("SELECT 1 FROM closed WHERE run = ? AND round = ?", run, round) is not None
 
     def accuse(self, run: str, site: str, round: int, message: bytes) -> None:
-        """Record a site's second message of one round; only the first such is kept."""
+        """Record a site's second message of one round; only the first such message is kept.
+
+        Parameters
+        ----------
+        run, site : str
+        round : int
+            The exchange for which two messages are signed.
+        message : bytes
+            The second one; the first is in the log.
+        """
         with self._file.access() as db:
             db.execute(_TWICE)
             db.execute("INSERT OR IGNORE INTO twice VALUES (?, ?, ?, ?)", (run, site, round, message))
 
     def accused(self, run: str) -> dict[str, tuple[int, bytes]]:
-        """Sites that sent two messages of one round: that round, and the second message."""
+        """Return sites that sent two messages of one round: that round, and the second message."""
         with self._file.access() as db:
             if not self._file.has("twice"):
                 return {}
@@ -213,7 +260,7 @@ class Decisions:
             db.execute("INSERT OR IGNORE INTO expelled VALUES (?, ?)", (run, site))
 
     def expelled(self, run: str) -> set[str]:
-        """Sites that were taken out."""
+        """Return sites that were taken out."""
         with self._file.access() as db:
             if not self._file.has("expelled"):
                 return set()

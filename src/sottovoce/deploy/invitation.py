@@ -46,19 +46,22 @@ _SALT = b"sottovoce code 1"
 
 
 def stretch(data: bytes, groups: int = GROUPS) -> str:
-    """The code of public `data`: groups of four digits and letters, by scrypt (RFC 7914: N = 2^15, r = 8, p = 1)."""
+    """Return the code of public data, which people compare by telephone.
+
+    Groups of four digits and letters, by scrypt (RFC 7914: N = 2^15, r = 8, p = 1).
+    """
     raw = hashlib.scrypt(data, salt=_SALT, n=2**15, r=8, p=1, maxmem=2**26, dklen=20)
     text = b32encode(raw).decode().translate(_LETTERS)
     return "-".join(text[4 * k : 4 * k + 4] for k in range(groups))
 
 
 def plan_code(digest: str) -> str:
-    """The code of a plan, by its digest."""
+    """Return the code of a plan, by its digest."""
     return stretch(digest.encode(), PLAN_GROUPS)
 
 
 def same(heard: str, code: str) -> bool:
-    """Whether what somebody typed is this code: in any capitals, with or without dashes."""
+    """Return True if what somebody typed is this code, in any capitals, with or without dashes."""
     return heard.upper().translate(_HEARD) == code.replace("-", "")
 
 
@@ -95,7 +98,7 @@ class Invitation:
         return keyed_hash(b"sottovoce invitation", self.text().encode()).hex()
 
     def text(self) -> str:
-        """The file's content."""
+        """Return the file's content."""
         return json.dumps(to_plain(self), indent=1, allow_nan=False) + "\n"  # a schema's order counts
 
     @classmethod
@@ -122,14 +125,24 @@ class _Answered(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the site sends back: `request` is its certificate request in PEM, `invitation` a digest."""
+    """A site's answer to an invitation.
+
+    Parameters
+    ----------
+    member : Member
+        Its public facts.
+    request : str
+        Its certificate request, in PEM.
+    invitation : str
+        Digest of the invitation.
+    """
 
     member: Member
     request: str
     invitation: str
 
     def text(self) -> str:
-        """The file's content, which also holds all that a plan needs of the site."""
+        """Return the file's content, which also holds all that a plan needs of the site."""
         kept = {"request": self.request, "invitation": self.invitation}
         return json.dumps(to_plain(self.member) | kept, indent=1) + "\n"
 

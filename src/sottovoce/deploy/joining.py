@@ -24,7 +24,19 @@ from .settings import check_no_other, digests_of, load_rows, write_settings
 
 @dataclass(frozen=True)
 class Made:
-    """A new site: its public facts, its certificate request, and what to tell its people of its ledger."""
+    """A site that was made.
+
+    Parameters
+    ----------
+    member : Member
+        Its public facts.
+    request : str
+        Its certificate request, in PEM.
+    share : str, optional
+        What to tell its people of the ledger: see :func:`sottovoce.ledger.life.example`.
+    unknown : list of str
+        Why ledgers nearby could not be compared.
+    """
 
     member: Member
     request: str
@@ -34,7 +46,16 @@ class Made:
 
 @dataclass(frozen=True)
 class TableSource:
-    """Where a new site's rows are, and how they are encoded."""
+    """The rows of a new site, and their encoding.
+
+    Parameters
+    ----------
+    data : Path
+        The table.
+    schema : Schema
+    schema_file : Path
+        The file that holds it.
+    """
 
     data: Path
     schema: Schema
@@ -43,7 +64,7 @@ class TableSource:
 
 @dataclass(frozen=True)
 class LifetimeBudget:
-    """What the ledger of a new site's rows may spend in all.
+    """The budget of the ledger of a new site's rows.
 
     Parameters
     ----------
@@ -76,11 +97,18 @@ def make_site(
     name, hub : str
         Of the site, and the hub's address, ``HOST:PORT``.
     table : TableSource
+        Its rows.
     budget : LifetimeBudget
+        Of its ledger.
     more : callable ``(member, request)``, optional
         Gives further files by name, from the public facts and the certificate request.
     spent : sequence of Plan
-        The ledger has charged all that these planned for the site, in place of a ledger that was lost.
+        The ledger has charged all that these planned for the site, in place of a ledger that was
+        lost.
+
+    Returns
+    -------
+    Made
 
     Raises
     ------

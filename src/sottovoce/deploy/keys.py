@@ -12,7 +12,22 @@ from .files import KEY, write_new
 
 
 def verify(public: bytes, signature: bytes, data: bytes) -> None:
-    """Raise :class:`ValueError` unless `signature` is the Ed25519 signature of `data` under `public`."""
+    """Check an Ed25519 signature.
+
+    Parameters
+    ----------
+    public : bytes
+        Public key, 32 bytes.
+    signature : bytes
+        64 bytes.
+    data : bytes
+        The signed text.
+
+    Raises
+    ------
+    ValueError
+        If it is not the signature of `data` under `public`, or there is no such key.
+    """
     need_cryptography()
     try:
         ed25519.Ed25519PublicKey.from_public_bytes(public).verify(signature, data)

@@ -79,7 +79,23 @@ class Known:
         files.write("known", path, json.dumps(to_plain(self), indent=1) + "\n")
 
     def after(self, plan: Plan, name: str, head: str, complete: bool) -> Self:
-        """The records after a run; keys change only if it was complete."""
+        """Return the records after a run.
+
+        Parameters
+        ----------
+        plan : Plan
+        name : str
+            This site.
+        head : str
+            The ledger's head at the end of the run.
+        complete : bool
+            Whether the run was complete; only then are the keys of the plan's other sites taken
+            over.
+
+        Returns
+        -------
+        Known
+        """
         others = {site.name: site.key for site in plan.sites if site.name != name and complete}
         called = {other.lower() for other in others}
         kept = {other: key for other, key in self.keys.items() if other.lower() not in called}
@@ -87,7 +103,7 @@ class Known:
         return type(self)(plan.run, head, dict(sorted((kept | others).items())), shared)
 
     def new(self, plan: Plan, name: str) -> list[str]:
-        """Other sites of a plan with unknown names; none before the first run."""
+        """Return other sites of a plan with unknown names; none before the first run."""
         known = {other.lower() for other in self.keys}
         return [site for site in plan.names if known and site != name and site.lower() not in known]
 
@@ -118,9 +134,23 @@ def check_ledger(ledger: DurableLedger, stem: Path) -> None:
 
 
 def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[bytes]) -> None:
-    """Raise :class:`LedgerCorrupt` if a ledger lacks what the hub has of this site's runs, the present one included.
+    """Check a ledger against what this site itself signed in earlier runs at the hub.
 
-    Only what the site itself signed counts, with its present `key` (public): a hub cannot make that up.
+    Parameters
+    ----------
+    ledger : DurableLedger
+    name : str
+        This site.
+    key : str
+        Its present public key, in base64.
+    earlier : iterable of bytes
+        Greetings and farewells from the hub, of the present run too.  What the site did not sign
+        with `key` is ignored, so a hub cannot make any of it up.
+
+    Raises
+    ------
+    LedgerCorrupt
+        If the ledger lacks one of those runs, its greeting, or the record that a farewell names.
     """
     runs = set(ledger.runs)
     for words in earlier:
@@ -154,7 +184,7 @@ def _records(ledger: DurableLedger, stem: Path) -> Iterator[tuple[Path, str, str
 
 
 def _result(path: Path) -> dict[str, Any]:
-    """A file of results as plain data; empty if it is none."""
+    """Return a file of results as plain data; empty if it is none."""
     try:
         return dict(parse(files.read("results", path, LARGEST), LARGEST))
     except (SottovoceError, ValueError, TypeError):

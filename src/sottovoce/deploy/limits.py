@@ -49,9 +49,21 @@ def known() -> dict[str, int]:
 
 
 def check_size(d: object, degree: int, proofs: int = 0) -> None:
-    """Raise :class:`InvalidInput` if messages of `d` numbers, or inboxes, are too large for some transport or store.
+    """Check that the messages and inboxes of a plan fit every transport and store.
 
-    An inbox holds up to `degree` messages of neighbours and `proofs` proofs.
+    Parameters
+    ----------
+    d : int
+        Numbers in a message.
+    degree : int
+        The most neighbours of a site, whose messages make one inbox.
+    proofs : int
+        Proofs of double messages that an inbox may hold in addition.
+
+    Raises
+    ------
+    InvalidInput
+        If `d` is no whole number, at least 1, or an inbox would be too large.
     """
     if type(d) is not int or d < 1:
         raise InvalidInput("d", d, "must be a whole number, at least 1", "use the schema's number of features")
@@ -65,7 +77,23 @@ def check_size(d: object, degree: int, proofs: int = 0) -> None:
 
 
 def check_number(field: str, value: object, most: int, remedy: str = "use fewer") -> None:
-    """Raise :class:`InvalidInput` unless `value` is a whole number from 1 to `most`."""
+    """Check that a value is a whole number within a limit.
+
+    Parameters
+    ----------
+    field : str
+        What errors call it.
+    value : object
+    most : int
+        The largest value allowed; the least is 1.
+    remedy : str
+        What the message tells to do.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not; a value of another type is not shown.
+    """
     if type(value) is not int or not 1 <= value <= most:
         shown = value if isinstance(value, int | float | str) else None
         raise InvalidInput(field, shown, f"must be a whole number from 1 to {most:,}", remedy)

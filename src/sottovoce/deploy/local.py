@@ -41,7 +41,19 @@ Lost = Mapping[int, int]
 
 
 class LossyNet(QueueNet):
-    """A :class:`sottovoce.network.net.QueueNet` that loses sites as given."""
+    """A :class:`sottovoce.network.net.QueueNet` that loses sites as given.
+
+    Parameters
+    ----------
+    inner : QueueNet
+        The net whose queues are used.
+    node : int
+        Of this site.
+    n : array (N,)
+        Rows of every site.
+    attempts : sequence of (nodes, bool)
+        The nodes of every attempt, and whether its sum was opened.
+    """
 
     def __init__(self, inner: QueueNet, node: int, n: Array, attempts: Attempts) -> None:
         super().__init__(inner._inbox, inner._outbox, inner._adder)
@@ -65,18 +77,22 @@ def run_sites(
     config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None, attempts: Attempts | None = None,
     lost: Lost | None = None, centre: Centring | None = None,
 ) -> list[tuple[Outcome, Ledger]]:  # fmt: skip
-    """Run every node of `rows` as a site of its own.
+    """Run every node of a set of rows as a site of its own.
 
     Parameters
     ----------
     config : RunConfig
         ``config.replicates`` is not used: sites run once.
+    rows : Rows
+        Of all nodes.
     replicate : int
-        Replicate of the simulation whose noise is repeated; without a seed, noise is the operating system's.
+        Replicate of the simulation whose noise is repeated; without a seed, noise is the operating
+        system's.
     start : Start, optional
         As for :func:`sottovoce.runs.simulate.simulate`; states are relative to it.
     attempts : sequence of (nodes, bool), optional
-        Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was opened.
+        Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was
+        opened.
     lost : dict of int, optional
         Of a run over a graph that loses sites: the nodes, and the round from which each is out.
     centre : Centring, optional
@@ -93,7 +109,24 @@ def run_sites(
 def train_sites(
     plan: Plan, rows: Rows, attempts: Attempts | None = None, lost: Lost | None = None
 ) -> list[tuple[Array, Move | None]]:
-    """The training of a plan with a seed: every site's model of rows as they are, and the map of centred rows."""
+    """Run the training of a plan with a seed, with a thread for each site.
+
+    Parameters
+    ----------
+    plan : Plan
+    rows : Rows
+        Of all sites.
+    attempts : sequence of (nodes, bool), optional
+        Of a run of sums that loses sites: the nodes of every attempt, and whether its sum was
+        opened.
+    lost : mapping of int to int, optional
+        Of a run over a graph that loses sites: the nodes, and the round from which each is out.
+
+    Returns
+    -------
+    list of (array (d,), Move or None)
+        Every site's model for rows as they are, and the map by which rows were centred.
+    """
     found = _run(plan.config, rows, 0, plan.start, attempts, plan.centre, lost)
     algorithm = plan.stages[0].prepared.algorithm
     return [
@@ -144,7 +177,21 @@ def _run(
 
 
 def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, Found]]:
-    """Last model and results of every site of a plan with a seed, each in a thread: the bit-exact twin of a session."""
+    """Run a plan with answers and a seed, with a thread for each site.
+
+    It is the twin of a session, equal to the last bit.
+
+    Parameters
+    ----------
+    plan : Plan
+    tables : sequence of SiteTable
+        Of all sites.
+
+    Returns
+    -------
+    list of (array, Found)
+        Last model and results of every site.
+    """
     asks, names, seed = plan.asks, plan.names, plan.config.seed
     assert asks is not None and seed is not None
     models = [np.zeros(plan.exchange_table.last_model.width)] * len(names)

@@ -65,13 +65,13 @@ class LogFile:
             yield self.db
 
     def value(self, query: str, *values: object) -> Any:
-        """The first column of the first row; None if there is no row."""
+        """Return the first column of the first row; None if there is no row."""
         with self.access() as db:
             row = db.execute(query, values).fetchone()
         return None if row is None else row[0]
 
     def has(self, table: str) -> bool:
-        """Whether a table was made."""
+        """Return True if a table was made."""
         return self.value("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table) is not None
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class LogFile:
 
 
 def _writable(path: Path) -> str:
-    """The file's name for SQLite, once it is there and can be written."""
+    """Return the file's name for SQLite, once it is there and can be written."""
     try:
         path.touch(mode=0o600)  # SQLite gives the files beside it the same
     except OSError as error:
@@ -157,7 +157,7 @@ def _writable(path: Path) -> str:
 
 
 def _readable(path: Path) -> str:
-    """The URI by which SQLite reads a log and writes nothing.
+    """Return the URI by which SQLite reads a log and writes nothing.
 
     While a process writes, its write-ahead log lies beside and is read too.  Without one nobody writes, and the file is
     read as it is: else SQLite would make files beside it, which may belong to another user than the hub's.

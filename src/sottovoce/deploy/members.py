@@ -79,19 +79,33 @@ def check_members(sites: Sequence[Member]) -> None:
 
 
 def node_of(names: Sequence[str], name: str) -> int:
-    """The node of a site; raises :class:`InvalidInput` if there is no such site."""
+    """Return the node of a site; raises :class:`InvalidInput` if there is no such site."""
     if name not in names:
         raise InvalidInput("name", name, f"is no site of the plan, which has {', '.join(names)}", "correct it")
     return names.index(name)
 
 
 def trained_rows(sites: Sequence[Member], asks: Asks | None) -> Array:
-    """Rows of every site that are not held out, (N, 1)."""
+    """Return rows of every site that are not held out, (N, 1)."""
     return np.array([[float(rows)] for rows in rows_read(sites, asks, held_out=False).values()])
 
 
 def rows_read(sites: Sequence[Member], asks: Asks | None, *, held_out: bool) -> dict[str, int]:
-    """Rows of every site, by its name, that a stage reads: the held-out rows, or all others."""
+    """Return how many rows of every site a stage reads.
+
+    Parameters
+    ----------
+    sites : sequence of Member
+    asks : Asks, optional
+        Fixes the held-out rows; without it a stage reads all rows.
+    held_out : bool
+        Count the held-out rows instead of the others; without effect if there is no `asks`.
+
+    Returns
+    -------
+    dict of int
+        By the site's name, in the order of `sites`.
+    """
     if asks is None:
         return {site.name: site.rows for site in sites}
     held = {site.name: asks.held(site.rows) for site in sites}

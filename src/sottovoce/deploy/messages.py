@@ -49,7 +49,20 @@ _LAST_DOMAIN = b"sottovoce farewell 1\n"
 
 @dataclass(frozen=True)
 class Message:
-    """A message that was checked, or is about to be signed."""
+    """A message that was checked, or is about to be signed.
+
+    Parameters
+    ----------
+    run, plan : str
+        Name of the run, and digest of its plan.
+    round : int
+        Number of the exchange.
+    sender : str
+    kind : {"hello", "release", "refuse", "stop"}
+        See :data:`Kind`.
+    payload : array (k,)
+        Empty in a greeting.
+    """
 
     run: str
     plan: str
@@ -59,7 +72,7 @@ class Message:
     payload: Array
 
     def seal(self, key: SigningKey) -> bytes:
-        """The signed bytes."""
+        """Return the signed bytes."""
         payload = base64.b64encode(np.ascontiguousarray(self.payload, dtype=DTYPE).tobytes()).decode()
         body = vars(self) | {"dtype": DTYPE, "shape": list(self.payload.shape), "payload": payload}
         return signed(key, _DOMAIN, body)
@@ -67,10 +80,20 @@ class Message:
 
 @dataclass(frozen=True)
 class Farewell:
-    """A site's statement that it sends nothing from `round` on.
+    """A site's statement that it sends nothing from a round on.
 
-    `ledger` is the hash of the last record of its ledger then, by which the site itself notices an older copy later; it
-    says nothing to others.  Farewells of earlier versions have none.
+    Parameters
+    ----------
+    run, plan : str
+        Name of the run, and digest of its plan.
+    round : int
+        The first for which it sends nothing.
+    sender : str
+    reason : str
+        See :data:`Reason`.
+    ledger : str, optional
+        Hash of the last record of the site's ledger then, by which the site itself notices an older
+        copy later; it says nothing to others.  Farewells of earlier versions have none.
     """
 
     run: str
@@ -81,31 +104,61 @@ class Farewell:
     ledger: str | None = None
 
     def seal(self, key: SigningKey) -> bytes:
-        """The signed bytes."""
+        """Return the signed bytes."""
         return signed(key, _LAST_DOMAIN, {k: v for k, v in vars(self).items() if v is not None})
 
 
 def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
-    """The canonical text of `body` with its version and signature; deterministic."""
+    """Sign a message, and return its bytes; the same content always gives the same bytes.
+
+    Parameters
+    ----------
+    key : SigningKey
+    domain : bytes
+        Prefix of the signed text, which tells kinds of messages apart.
+    body : dict
+        Plain data without version and signature.
+
+    Returns
+    -------
+    bytes
+        Canonical JSON of the body with the keys ``v`` and ``sig``.
+    """
     body = body | {"v": VERSION}
     signature = base64.b64encode(key.sign(domain + canonical(body).encode())).decode()
     return canonical(body | {"sig": signature}).encode()
 
 
 def longest(plan: Plan) -> int:
-    """The most bytes of a message of this plan."""
+    """Return the most bytes of a message of this plan."""
     return message_bytes(plan.exchange_table.widest)
 
 
 def longest_inbox(plan: Plan) -> int:
-    """The most bytes of a site's inbox of one round."""
+    """Return the most bytes of a site's inbox of one round."""
     degree = len(plan.sites) - 1 if plan.exchange_table.all_hear else int(plan.graph.degree.max())
     rosters = inbox_bytes(0, len(plan.sites))  # signed rosters, and who is missing and why
     return inbox_bytes(plan.exchange_table.widest, degree + PROOFS) + rosters
 
 
 def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
-    """Raise :class:`Refused` unless a vector has its exchange's shape, is finite, and is within the public norm cap."""
+    """Check a vector against what the plan says of its exchange.
+
+    Parameters
+    ----------
+    plan : Plan
+    kind : {"hello", "release", "refuse", "stop"}
+        A greeting has no entries; the last two carry a last model.
+    payload : array (k,)
+    round : int
+        Number of the exchange, which gives the width of a release.
+
+    Raises
+    ------
+    Refused
+        If the shape is another one, an entry is not finite, or the Euclidean norm passes the
+        plan's public cap.
+    """
     table = plan.exchange_table
     agreed = table.release(round) if kind == "release" else table.last_model
     expected = (0,) if kind == "hello" else (agreed.width,)
@@ -125,7 +178,28 @@ def agree(own: str, hubs: object) -> None:
 
 
 def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
-    """Check a message as that of `sender` in `round`, its signature included; raises :class:`Refused`."""
+    """Parse a message of a run over a graph, and check it down to its signature.
+
+    Parameters
+    ----------
+    plan : Plan
+    data : bytes
+        As the hub passed it on.
+    sender : str
+        The site from which it must be.
+    round : int
+        The exchange to which it must belong.
+
+    Returns
+    -------
+    Message
+
+    Raises
+    ------
+    Refused
+        If it is not in canonical form, of another plan, sender or round, not signed by the
+        sender, or its vector is not allowed (:func:`check_payload`).
+    """
     where = f"message of {printable(sender)!r} in round {round}"
     body = opened(plan, where, data, _KEYS, sender=sender, round=round)
     if body["kind"] not in get_args(Kind) or (body["kind"] == "hello") != (round == 0) or body["dtype"] != DTYPE:
@@ -143,7 +217,26 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
 
 
 def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
-    """Check the farewell of `sender`, who sends nothing from `round` on; raises :class:`Refused`."""
+    """Parse the farewell of a site, and check it down to its signature.
+
+    Parameters
+    ----------
+    plan : Plan
+    data : bytes
+    sender : str
+        The site from which it must be.
+    round : int
+        The first exchange for which the site sends nothing.
+
+    Returns
+    -------
+    Farewell
+
+    Raises
+    ------
+    Refused
+        If it is not that of `sender` for this point of this run.
+    """
     where = f"farewell of {printable(sender)!r} before round {round}"
     body = opened(plan, where, data, _FAREWELL, _MARKED, sender=sender, round=round, last=plan.exchange_table.last + 1)
     if body["reason"] not in get_args(Reason):
@@ -155,9 +248,23 @@ def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
 
 
 def own_words(data: bytes, name: str, key: str, *domains: bytes) -> dict[str, Any] | None:
-    """The content of what site `name` signed with `key` (public, base64) in whatever run; None if it did not.
+    """Return the content of a message that a site signed in whatever run.
 
-    `domains` are those of messages that it may be, besides messages and farewells over a graph.
+    Parameters
+    ----------
+    data : bytes
+        What is said to be signed by the site.
+    name : str
+        The site.
+    key : str
+        Its public key, in base64.
+    *domains : bytes
+        Domains that are allowed in addition to those of messages and farewells over a graph.
+
+    Returns
+    -------
+    dict or None
+        The message without its signature; None if the site did not sign it with this key.
     """
     try:
         body = dict(parse(data, _OWN))
@@ -176,10 +283,32 @@ def own_words(data: bytes, name: str, key: str, *domains: bytes) -> dict[str, An
 def opened(
     plan: Plan, where: str, data: bytes, *keys: set[str], sender: str, round: int | None, last: int | None = None
 ) -> dict[str, Any]:  # fmt: skip
-    """The content of a message with one of these sets of `keys`, if its form, plan, sender and round are right.
+    """Parse a message, and check all but its signature.
 
-    The signature is not checked here.  Without a `round`, any is taken; the `last` one is the plan's unless given.
-    Raises :class:`Refused`.
+    Parameters
+    ----------
+    plan : Plan
+    where : str
+        The message as errors call it.
+    data : bytes
+    *keys : set of str
+        The sets of keys that are allowed; the message must have exactly one of them.
+    sender : str
+        The site from which it must be.
+    round : int, optional
+        The exchange to which it must belong; None takes any.
+    last : int, optional
+        The highest round that is allowed; by default the plan's last.
+
+    Returns
+    -------
+    dict
+        The message, its signature included.
+
+    Raises
+    ------
+    Refused
+        If its length, form, version, plan, sender or round is not right.
     """
     if len(data) > longest(plan):
         raise Refused(f"{where}: has {len(data)} bytes, more than any of this plan")
@@ -212,14 +341,30 @@ def _read_canonical(data: bytes, most: int, keys: Sequence[set[str]]) -> dict[st
 
 
 def _is_of_round(found: object, round: int | None, latest: int) -> bool:
-    """Whether a message is of this round, the `latest` at most; without a `round`, whether it is of any."""
+    """Return True for the number of this round, `latest` at most; without a `round`, for any."""
     if type(found) is not int:
         return False
     return round is None or 0 <= found == round <= latest
 
 
 def check_signature(plan: Plan, where: str, domain: bytes, body: dict[str, Any]) -> None:
-    """Remove the signature from `body`, and raise :class:`Refused` unless its sender signed the rest in `domain`."""
+    """Remove the signature from a message, and check it with its sender's key in the plan.
+
+    Parameters
+    ----------
+    plan : Plan
+    where : str
+        The message as errors call it.
+    domain : bytes
+        Prefix of the signed text.
+    body : dict
+        The message; loses its key ``sig``.
+
+    Raises
+    ------
+    Refused
+        If its sender did not sign the rest in this domain.
+    """
     sender, signature = body["sender"], decoded(where, body.pop("sig"))
     try:
         key = base64.b64decode(plan.sites[plan.index(sender)].key)

@@ -22,10 +22,31 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'
 def serve_page(
     status: Callable[[], dict[str, Any]], address: str, *, free: bool = False
 ) -> tuple[ThreadingHTTPServer, str]:
-    """Serve `status` as a page (``/``) and as JSON (``/status.json``) in a thread; returns the server and its address.
+    """Serve the state of a run over HTTP from a thread: ``/`` is a page, ``/status.json`` is JSON.
 
-    Any other request is refused, and so is one that names another host (a page elsewhere, in the browser of somebody
-    who may see this one).  With `free`, a port that is taken is replaced by a free one.  Raises :class:`InvalidInput`.
+    Any other path is refused, and so is a request whose ``Host`` names another machine: it comes
+    from a page elsewhere, in the browser of somebody who may see this one.
+
+    Parameters
+    ----------
+    status : callable
+        Returns the state as plain data; called at every request, from any thread.
+    address : str
+        ``HOST:PORT``.
+    free : bool
+        Take a free port if that one is taken.
+
+    Returns
+    -------
+    ThreadingHTTPServer
+        Stop it with ``shutdown``.
+    str
+        Its address, as a URL.
+
+    Raises
+    ------
+    InvalidInput
+        If `address` is none, or cannot be listened on.
     """
     host, _, digits = address.rpartition(":")
     host = host.strip("[]")

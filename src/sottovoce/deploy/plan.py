@@ -124,7 +124,7 @@ class Plan:
         return tuple(site.name for site in self.sites)
 
     def index(self, name: str) -> int:
-        """A site's node; raises :class:`InvalidInput` if the plan has no such site."""
+        """Return a site's node; raises :class:`InvalidInput` if the plan has no such site."""
         return node_of(self.names, name)
 
     @cached_property
@@ -133,16 +133,16 @@ class Plan:
 
     @property
     def demonstration(self) -> bool:
-        """Whether the noise can be repeated, so that the run protects nothing."""
+        """True if the noise can be repeated, so that the run protects nothing."""
         return self.config.seed is not None
 
     @property
     def infers(self) -> bool:
-        """Whether the run estimates coefficients instead of training."""
+        """True if the run estimates coefficients instead of training."""
         return self.asks is not None and self.asks.inference
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; :func:`sottovoce.deploy.plan_file.plan_from_dict` is the inverse."""
+        """Return plain data; :func:`sottovoce.deploy.plan_file.plan_from_dict` is the inverse."""
         plain = {
             "version": FORMAT,
             "run": self.run,
@@ -171,7 +171,7 @@ class Plan:
 
     @cached_property
     def recipes(self) -> Recipes | None:
-        """What is asked, priced; None for a training alone."""
+        """Inference and evaluation of the plan, priced; None for a training alone."""
         if self.asks is None:
             return None
         sizes = [site.rows for site in self.sites]
@@ -201,36 +201,53 @@ class Plan:
 
     @property
     def summed(self) -> bool:
-        """Whether sites send masked shares of sums, and nothing to neighbours."""
+        """True if sites send masked shares of sums to all, and nothing to neighbours."""
         return self.facts.summed
 
     @cached_property
     def privacy(self) -> PlannedPrivacy:
-        """What the sites will charge, and what is proved of it."""
+        """Events that the sites will charge, and the privacy statements about them."""
         encoding = encoding_of(self.schema)
         caveats = [one.caveat for one in (encoding, self.start) if one is not None]
         return PlannedPrivacy(self.run, self.names, self.stages, self.demonstration, caveat_text(caveats))
 
     @cached_property
     def quorum(self) -> Quorum:
-        """How many sites the run needs, and whether it may go on without some."""
+        """Number of sites that the run needs, and whether it may go on without some."""
         sites = len(self.sites)
         if self.summed:
             return Quorum(sites, self.facts.participants, may_lose_sites=True)
         trains_alone = self.asks is None and not self.waits.endless
         may_lose_sites = trains_alone and bool(self.stages[0].prepared.algorithm.induced)
+        # More than half of all: two rosters of one exchange would share a site, and a site signs
+        # one (docs/deploy/threats.md, "Who can do what").
         return Quorum(sites, sites // 2 + 1, may_lose_sites)
 
     @cached_property
     def exchange_table(self) -> ExchangeTable:
-        """What is sent in each exchange."""
+        """Widths, norm caps and hearers of all exchanges."""
         naming = None if self.recipes is None else self.recipes.naming
         last_model = Exchange(self.d if naming is None else naming.d, self.norm_cap)
         return ExchangeTable(self.sites, self.graph, self.stages, self.asks, self.quorum, last_model, self.d)
 
 
 def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -> None:
-    """Raise :class:`InvalidInput` for what no plan can have: a curator, names that clash, sizes beyond a limit."""
+    """Check what holds for every plan, whatever its method costs.
+
+    Parameters
+    ----------
+    run : str
+    config : RunConfig
+    sites : sequence of Member
+    d : int
+        Features, the constant one included.
+
+    Raises
+    ------
+    InvalidInput
+        For central trust, names that clash, and sizes beyond a limit of
+        :mod:`sottovoce.deploy.limits`.
+    """
     check_run("run", run)
     limits.check_number("sites", len(sites), limits.SITES)
     limits.check_number("rounds", config.rounds, limits.ROUNDS)
@@ -243,17 +260,20 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
 
 
 def encoding_of(schema: dict[str, Any] | None) -> Schema | None:
-    """The schema of a plan, of its plain data; None without one."""
+    """Return the schema of a plan, of its plain data; None without one."""
     return None if schema is None else Schema.from_dict(schema)
 
 
 def digest_of_plan(plain: dict[str, Any]) -> str:
-    """The digest of a plan's plain data, in hexadecimal."""
+    """Return the digest of a plan's plain data, in hexadecimal."""
     return keyed_hash(b"plan", canonical(plain).encode()).hex()
 
 
 def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput]:
-    """The digests of centring and start stand in the configuration, which the ledgers' keys are made of."""
+    """Yield faults of centring and start, whose digests must stand in the configuration.
+
+    The keys of ledgers are made of the configuration.
+    """
     remedy = "write the plan again"
     if plan.infers and plan.centre is not None:
         yield InvalidInput("centre", None, "inference reads rows as they are", f"{remedy}, without")
@@ -347,19 +367,19 @@ PRICED: tuple[Rule, ...] = (an_end_of_rounds_of_sums, whole_training_before_an_e
 
 
 def _feature_names(schema: dict[str, Any] | None) -> list[str]:
-    """Names of the features, in order; empty without a schema."""
+    """Return names of the features, in order; empty without a schema."""
     encoding = encoding_of(schema)
     return [] if encoding is None else encoding.feature_names
 
 
 def _declares_more_features(schema: dict[str, Any], d: int) -> bool:
-    """Whether a column declares more features than `d`; finds out without making their names."""
+    """Return True if a column declares more than `d` features, without making their names."""
     sizes = [column.get("size", 0) for column in dict(schema.get("columns", {})).values()]
     return any(isinstance(size, int) and size > d for size in sizes)
 
 
 def _is_drawn(graph: object) -> bool:
-    """Whether a graph is random or comes from a file, so that only the plan says its edges."""
+    """Return True for a graph that is random or from a file: only the plan says its edges."""
     kind = str(graph).strip().partition(":")[0]
     return kind.strip().lower().replace("_", "-") in _DRAWN
 

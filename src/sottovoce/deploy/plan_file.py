@@ -65,7 +65,7 @@ def read_plan(path: str | Path) -> Plan:
 
 
 def plan_from_dict(plain: dict[str, Any]) -> Plan:
-    """The plan of :meth:`sottovoce.deploy.plan.Plan.to_dict`.
+    """Return the plan of :meth:`sottovoce.deploy.plan.Plan.to_dict`.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def plan_from_dict(plain: dict[str, Any]) -> Plan:
 
 
 def _read_plain(path: str | Path) -> dict[str, Any]:
-    """What the file holds, as plain data."""
+    """Return the content of the file as plain data."""
     if not Path(path).is_file():
         raise InvalidInput("plan", str(path), "there is no such file", "see `sottovoce plan --write`")
     with Path(path).open("rb") as file:

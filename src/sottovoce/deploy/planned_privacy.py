@@ -36,7 +36,7 @@ class PlannedPrivacy:
 
     @cached_property
     def statement(self) -> Statement:
-        """What is proved of the whole run, for every site: of a row, whichever releases read it."""
+        """The guarantee of the whole run, for every site: of a row, whichever releases read it."""
         return reduce(either, self.statements)
 
     @cached_property
@@ -45,12 +45,12 @@ class PlannedPrivacy:
         return tuple(stage.statement(self.demonstration, self.caveat) for stage in self.stages)
 
     def statement_at(self, name: str, simulated: bool) -> Statement:
-        """What is proved of all that is planned for one site, about its own rows."""
+        """State the guarantee of one site's planned releases, about its own rows."""
         node = node_of(self.names, name)
         return reduce(either, [stage.statement_at(node, simulated, self.caveat) for stage in self.stages])
 
     def planned_events(self, node: int | None = None) -> tuple[Event, ...]:
-        """All planned events in order, whatever the budget; of one node, or of all sites."""
+        """Return all planned events in order, whatever the budget; of one node, or of all sites."""
         return tuple(event for stage in self.stages for event in stage.planned(node))
 
     def events(self, name: str) -> tuple[Event, ...]:

@@ -28,7 +28,7 @@ _LONGEST_LOG_ODDS = 1e9
 
 @dataclass(frozen=True)
 class Proposal:
-    """What people decide of a run between sites, before its noise is calibrated.
+    """A run between sites as people decide it, before its noise is calibrated.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def make_plan(proposal: Proposal) -> Plan:
 
 
 def _priced(proposal: Proposal, asks: Asks) -> Recipes:
-    """What is asked, with calibrated noise."""
+    """Return the inference and evaluation that are asked, with calibrated noise."""
     sizes = [site.rows for site in proposal.sites]
     names = [site.name for site in proposal.sites]
     return price_recipes(asks, proposal.config, sizes, proposal.d, encoding_of(proposal.schema), names)
@@ -111,7 +111,7 @@ def _plan_of_inference(proposal: Proposal) -> Plan:
 
 
 def _plan_of_training(proposal: Proposal) -> Plan:
-    """The plan of a training, with the penalty and noise that its budget allows."""
+    """Return the plan of a training, with the penalty and noise that its budget allows."""
     rows = trained_rows(proposal.sites, proposal.asks)
     prepared = prepare(proposal.config, rows, proposal.d, centre=proposal.centre)
     config = replace(
@@ -134,7 +134,7 @@ def _agreed(
     *,
     centre: Centring | None,
 ) -> Plan:
-    """The plan with what was found out of its proposal."""
+    """Return the plan with what was found out of its proposal."""
     return Plan(
         run=proposal.run,
         config=config,
@@ -151,7 +151,7 @@ def _agreed(
 
 
 def _norm_cap(proposal: Proposal, prepared: Prepared) -> float:
-    """A norm cap from public facts.
+    """Return a norm cap from public facts.
 
     A site's minimiser has norm at most slope times C over mu, and noise adds to it.  Last models hold the start too,
     and between models of moved rows and of rows as they are lies a stretch.

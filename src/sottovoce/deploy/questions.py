@@ -14,7 +14,19 @@ from .sums.messages import read_attestation, read_question
 
 @dataclass
 class Inquiry:
-    """The last question of one site, and the other sites' answers."""
+    """The last question of one site, and the other sites' answers.
+
+    Parameters
+    ----------
+    question : bytes
+        Signed by the site.
+    enough : int
+        How many answers it needs.
+    since : float
+        When it was asked, by the hub's clock.
+    answers : dict of bytes
+        Signed attestations, by site.
+    """
 
     question: bytes
     enough: int
@@ -38,10 +50,26 @@ class Questions:
         self._inquiries: dict[str, Inquiry] = {}
 
     def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
-        """See :meth:`sottovoce.deploy.hub.Hub.inquire`.
+        """Wait for the other sites' answers to a question.
 
-        If a question is open for the plan's patience in a round without any message, which would have a deadline, the
-        run ends.
+        If a question is open for the plan's patience in a round without any message, which would
+        have a deadline, the run ends.
+
+        Parameters
+        ----------
+        site, question, enough, seconds
+            See :meth:`sottovoce.deploy.hub.Hub.inquire`.
+
+        Returns
+        -------
+        dict of bytes, or None
+            Signed answers by site.  None if some are missing after `seconds`, other sites ask this
+            one, or a later question of the site replaced this one.
+
+        Raises
+        ------
+        Refused, TransportClosed
+            As by :meth:`sottovoce.deploy.hub.Hub.inquire`.
         """
         with self._rounds.news:
             read_question(self._plan, question, site)
@@ -57,7 +85,7 @@ class Questions:
             return self._rounds.wait_for(lambda: self._answers(site, inquiry), seconds, superseded)
 
     def asked(self, site: str) -> dict[str, bytes]:
-        """Questions of other sites that `site` has not answered."""
+        """Return questions of other sites that `site` has not answered."""
         with self._rounds.news:
             return {
                 who: one.question
@@ -66,7 +94,17 @@ class Questions:
             }
 
     def answer(self, site: str, asker: str, answer: bytes) -> None:
-        """Take an answer of `site`; one to an earlier question, or to none, is dropped."""
+        """Take the answer of one site to the question of another; an invalid one is dropped.
+
+        Parameters
+        ----------
+        site : str
+            Who answers.
+        asker : str
+            Who asked.
+        answer : bytes
+            A signed attestation for the last question of `asker`.
+        """
         with self._rounds.news, suppress(Refused):
             asked = self._inquiries.get(asker)
             if asked is not None and asked.open:
@@ -75,7 +113,7 @@ class Questions:
                 self._rounds.tell()
 
     def _answers(self, site: str, inquiry: Inquiry) -> dict[str, bytes] | None:
-        """The answers, once they are enough."""
+        """Return the answers, once they are enough."""
         with self._rounds.current() as rounds:
             self._rounds.check_running()
             rounds.check_member(site)

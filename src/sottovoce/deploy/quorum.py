@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Quorum(NamedTuple):
-    """What a plan says of the sites that a run may lose.
+    """The number of sites that a run needs, and whether it may lose any.
 
     Parameters
     ----------

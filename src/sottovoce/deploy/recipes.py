@@ -28,7 +28,19 @@ if TYPE_CHECKING:  # which load SciPy's statistics, and most plans ask nothing
 
 
 class Recipes(NamedTuple):
-    """A plan's recipes, priced: the inference on the training rows, the evaluation on the held-out rows."""
+    """A plan's recipes, priced.
+
+    Parameters
+    ----------
+    inference : Prepared, optional
+        On the rows that are not held out.
+    fit : LogOdds, optional
+        Reads the estimates of the inference.
+    evaluation : Prepared, optional
+        On the held-out rows.
+    levels : tuple of Level
+        Those that the evaluation tells apart.
+    """
 
     inference: Prepared | None
     fit: LogOdds | None
@@ -44,7 +56,9 @@ class Recipes(NamedTuple):
 def price_recipes(
     asks: Asks, config: RunConfig, sizes: Sequence[int], d: int, schema: Schema | None, names: Sequence[str]
 ) -> Recipes:
-    """Check what is asked against public facts, and price it; calibrates the noise if `asks` has no scale yet.
+    """Check what is asked against public facts, and price it.
+
+    Calibrates the noise if `asks` has no scale yet.
 
     Parameters
     ----------
@@ -58,6 +72,10 @@ def price_recipes(
     schema : Schema or None
     names : sequence of str
         Of the sites.
+
+    Returns
+    -------
+    Recipes
 
     Raises
     ------
@@ -147,7 +165,7 @@ def _price_evaluation(
 
 
 def _prepared(method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None) -> Prepared:
-    """A recipe with the noise of `scale`, or calibrated now."""
+    """Return a recipe with the noise of `scale`, or calibrated now."""
     if scale is not None:
         method = method.with_noise(method.listed.shape.scaled(scale))
     return prepare(config.for_recipe(method), n, d, method=method, loss=loss)

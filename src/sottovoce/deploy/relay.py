@@ -81,7 +81,15 @@ def need_grpc() -> None:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Files in PEM: the authority's certificate, and one's own certificate and key."""
+    """Files in PEM, of a site or of the hub.
+
+    Parameters
+    ----------
+    authority : Path
+        Certificate of the authority, or of several.
+    certificate, key : Path
+        One's own.
+    """
 
     authority: Path
     certificate: Path
@@ -129,7 +137,10 @@ class _News:
         self._left_out: Counter[str] = Counter()
 
     def line(self, site: str, why: str) -> str | None:
-        """What to tell; None if it is the same as before, or too much.  What was left out is counted."""
+        """Return the line to tell; None if it is the same as before, or one too many in a minute.
+
+        What was left out is counted, and told with the next line.
+        """
         with self._lock:
             known, self._last[site] = self._last.get(site), why
             if known == why:
@@ -149,21 +160,27 @@ def serve(
     welcome: Callable[[str], dict[str, Any]] | None = None, heard: Callable[[str], None] = lambda _: None,
     revoked: Callable[[bytes], bool] = lambda _: False,
 ) -> tuple[grpc.Server, int]:  # fmt: skip
-    """Start the relay; raises :class:`InvalidInput` if the address cannot be used.
+    """Start the relay of a hub.
 
-    Only :class:`Refused` says that a request is wrong.  Any other error is the hub's own and may pass: the site is told
-    that the hub cannot work, and asks again.
+    Only :class:`Refused` says that a request is wrong.  Any other error is the hub's own and may
+    pass: the site is told that the hub cannot work, and asks again.
 
     Parameters
     ----------
+    hub : Hub
+    credentials : Credentials
+        The hub's; read again before each handshake, so that renewed files need no restart.
     address : str
         ``HOST:PORT``; port 0 takes a free one.
     refused : callable
-        Called with a site and a reason when its request is refused for a new reason; from any thread.
+        Called with a site and a reason when its request is refused for a new reason; from any
+        thread.
     failed : callable
-        The same for an error of the hub's own; an unforeseen one is also logged, with its traceback.
+        The same for an error of the hub's own; an unforeseen one is also logged, with its
+        traceback.
     welcome : callable, optional
-        The reply, by a site's name, to whoever asks with its invitation or certificate; all of it is public.
+        The reply, by a site's name, to whoever asks with its invitation or certificate; all of it
+        is public.
     heard : callable
         Called with the site of every request; from any thread.
     revoked : callable
@@ -171,8 +188,15 @@ def serve(
 
     Returns
     -------
-    server, port
+    server : grpc.Server
         Stop it with ``server.stop(seconds)``.
+    port : int
+        Where it listens.
+
+    Raises
+    ------
+    InvalidInput
+        If the address cannot be used, or gRPC is not installed.
     """
     need_grpc()
     import grpc
@@ -226,7 +250,7 @@ class _Requests:
     def _reply(
         self, method: str, request: bytes, names: list[bytes], certificates: list[bytes]
     ) -> dict[str, Any]:  # fmt: skip
-        """The sender is the one name of its certificate, and no field of its request."""
+        """Answer a request; its sender is the one name of its certificate, and no field of it."""
         if len(names) != 1:
             raise Refused("certificate: has no common name")
         asked = requests.read(request, self._longest, OTHER_REQUEST)
@@ -285,7 +309,7 @@ def _name(common: bytes) -> str:
 
 
 def target(address: str, field: str = "hub") -> str:
-    """An address for a gRPC client, a numeric one in the form that needs no look-up.
+    """Return an address for a gRPC client, a numeric one in the form that needs no look-up.
 
     Raises :class:`InvalidInput`, naming `field`, unless it is ``HOST:PORT``.
     """
@@ -312,10 +336,28 @@ def _channel(
 def ask_welcome(
     address: str, own: tuple[bytes, bytes, bytes], tell: Callable[[str], None], every: float = 60.0
 ) -> tuple[bytes, bytes]:
-    """A site's certificate and the plan's file, from the hub; waits until it has both.
+    """Ask the hub for a site's certificate and the plan's file, and wait until it has both.
 
-    `own` holds authority, certificate and key in PEM.  `tell` gets a line about what it waits for, again after `every`
-    seconds.  Raises :class:`Refused`.
+    Parameters
+    ----------
+    address : str
+        ``HOST:PORT`` of the hub.
+    own : (bytes, bytes, bytes)
+        Authority, certificate and key in PEM; those of an invitation will do.
+    tell : callable
+        Called with a line about what it waits for, if that changed.
+    every : float
+        Seconds after which the same line is told again.
+
+    Returns
+    -------
+    certificate, plan : bytes
+        The contents of the files.
+
+    Raises
+    ------
+    Refused
+        If the hub refuses the request.
     """
     import grpc
 

@@ -29,7 +29,21 @@ from .strict import parse
 
 
 def site_page(plan: Plan, name: str, finished: Finished) -> str:
-    """A site's page, for its own people."""
+    """Render a site's report of a run, which is for the site's own people.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+        The site.
+    finished : Finished
+        Its results.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
     outcome = finished.outcome
     ended = outcome.stopped if finished.by is None else f"{outcome.stopped}: {finished.by}"
     facts = [
@@ -59,10 +73,26 @@ def hub_page(
     plan: Plan, status: dict[str, Any], models: Array, statement: Statement, found: Found | None = None,
     names: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """The hub's page: messages and public facts.
+    """Render the hub's report of a run, which holds messages and public facts only.
 
-    `status` is that of :meth:`sottovoce.deploy.hub.Hub.status`, `models` has shape (N, d), `statement` is the plan's;
-    `names` are of the models, all sites of the plan if left out.
+    Parameters
+    ----------
+    plan : Plan
+    status : dict
+        See :meth:`sottovoce.deploy.hub.Hub.status`.
+    models : array (sites, d)
+        Last models; one for all sites in a run of sums.
+    statement : Statement
+        The plan's.
+    found : Found, optional
+        Results of the plan's recipes.
+    names : sequence of str
+        The sites whose models these are; all sites of the plan if empty.
+
+    Returns
+    -------
+    str
+        HTML.
     """
     columns = [Column("site"), Column(statement.counted, "n"), Column("last message"), Column("left")]
     rows = [
@@ -94,13 +124,13 @@ ENDINGS = ("html", "npz", "json")
 
 
 def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
-    """The results of this very plan under `stem`, if there are any."""
+    """Return the results of this very plan under `stem`, if there are any."""
     found = _summary(stem)
     return found if found is not None and found.get("plan") == plan.digest else None
 
 
 def run_of(path: Path) -> str | None:
-    """The run whose results a file holds; None if it holds none."""
+    """Return the run whose results a file holds; None if it holds none."""
     found = _summary(path.with_suffix("")) if path.suffix == ".json" else None
     return None if found is None else found.get("run")
 
@@ -121,7 +151,7 @@ def put_aside(stem: Path, plan: Plan) -> None:
 
 
 def other_run(stem: Path, plan: Plan) -> str | None:
-    """The name of another run whose results are under `stem`; None if there are none.
+    """Return the name of another run whose results are under `stem`; None if there are none.
 
     Raises :class:`InvalidInput` if the files there are no results of a run.
     """
@@ -137,13 +167,13 @@ def other_run(stem: Path, plan: Plan) -> str | None:
 
 
 def sums_text(plan: Plan) -> str:
-    """How many sites a sum of a plan needs, and how many may collude."""
+    """Describe how many sites a sum of a plan needs, and how many may collude."""
     facts = plan.facts
     return f"over at least {facts.participants} of {facts.n_nodes} sites, {facts.colluders} of which may collude"
 
 
 def asked_text(plan: Plan) -> str:
-    """What a plan does, in a few words."""
+    """Describe what a plan does, in a few words."""
     asks, parts = plan.asks, []
     parts.append("coefficients with intervals" if plan.infers else f"{plan.config.method}, {plan.config.rounds} rounds")
     if asks is not None and asks.evaluation is not None:
@@ -153,7 +183,7 @@ def asked_text(plan: Plan) -> str:
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
-    """Progress of a site, an entry of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
+    """Return the progress of a site, an entry of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
     round = site["round"]
     if round > rounds:
         return "last model"
@@ -202,9 +232,26 @@ def write_hub(folder: Path, hub: Hub) -> bool:
 def result(
     plan: Plan, models: Any, statement: Statement, stopped: str, rounds: int, move: Move | None = None
 ) -> Result:  # fmt: skip
-    """Classifiers of a run, (sites, d), as a saved run for ``sottovoce predict``; `move` is the map of centred rows.
+    """Return the classifiers of a run as a saved run, for ``sottovoce predict``.
 
     It does not say how long the run took, because that depends on rows.
+
+    Parameters
+    ----------
+    plan : Plan
+    models : array (sites, d)
+        For rows as they are.
+    statement : Statement
+    stopped : str
+        Why the run ended: a reason of :mod:`sottovoce.runs.engine`.
+    rounds : int
+        Rounds that were completed.
+    move : Move, optional
+        The map by which rows were centred.
+
+    Returns
+    -------
+    Result
     """
     prepared = plan.stages[0].prepared
     extra: dict[str, Any] = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
@@ -256,7 +303,7 @@ def _agreed(plan: Plan) -> list[tuple[str, str]]:
 
 
 def _classifiers(models: Array, names: Sequence[str]) -> Table:
-    """The lengths of classifiers, (sites, d), and of their average."""
+    """Return the lengths of classifiers, (sites, d), and of their average."""
     owners, vectors = list(names), list(models)
     if len(owners) > 1:
         owners.append("average")

@@ -30,14 +30,30 @@ OTHER_REQUEST = "request: is none of this version; use the same release everywhe
 
 
 def sizes(plan: Plan) -> tuple[int, int]:
-    """The most bytes of a site's request to the hub of this plan, and of a reply."""
+    """Return the most bytes of a site's request to the hub of this plan, and of a reply."""
     return limits.inbox_bytes(plan.exchange_table.widest, 1), longest_inbox(plan)
 
 
 def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
-    """A request or a reply as the carrier brought it.
+    """Parse a request or a reply as the carrier brought it.
 
-    Raises :class:`Refused` with the sentence `otherwise`, if it is too long or no JSON object.
+    Parameters
+    ----------
+    data : bytes
+    longest : int
+        The most bytes that are taken.
+    otherwise : str
+        The message of the error.
+
+    Returns
+    -------
+    dict
+        A JSON object, whose entries are not checked.
+
+    Raises
+    ------
+    Refused
+        If it is longer, or no JSON object.
     """
     try:
         return dict(parse(data, longest))
@@ -46,10 +62,11 @@ def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
 
 
 def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The hub's reply to one request.
+    """Return the hub's reply to one request.
 
     Parameters
     ----------
+    hub : Hub
     site : str
         Sender, as established by the carrier; nothing in a request says so.
     method : str
@@ -57,15 +74,21 @@ def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
     asked : dict
         What :meth:`RequestTransport.ask` was given.
     seconds : float
-        How long to wait for neighbours' messages; if one is still missing the reply names its site, and the site asks
-        again.
+        How long to wait for neighbours' messages; if one is still missing the reply names its site,
+        and the site asks again.
+
+    Returns
+    -------
+    dict
+        Plain data; with the key ``closed`` if the run is over for the site.
 
     Raises
     ------
     Refused
         The site must be told so, and must not ask again.
     Exception
-        Any other is the hub's own trouble, such as a full disk: the site may ask again, and is told nothing of it.
+        Any other is the hub's own trouble, such as a full disk: the site may ask again, and is told
+        nothing of it.
     """
     if method not in METHODS:
         raise Refused(OTHER_REQUEST)
@@ -101,7 +124,7 @@ def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
 
 
 def _text(asked: object, word: str) -> str:
-    """A text of a request; all texts from sites of this version are ASCII."""
+    """Return a text of a request; all texts from sites of this version are ASCII."""
     found = asked.get(word) if isinstance(asked, dict) else None
     if not isinstance(found, str) or not found.isascii():
         raise Refused(OTHER_REQUEST)

@@ -34,9 +34,12 @@ class Results:
         self._plan, self._log, self._rounds = plan, log, rounds
 
     def models(self) -> Array | None:
-        """Last models of the sites that came to the end, (N, d); of a run of sums the common one, (1, d).
+        """Return the last models of the sites that came to the end.
 
-        None while one is missing.
+        Returns
+        -------
+        array (N, d) or None
+            Of a run of sums the common one, (1, d).  None while one is missing.
         """
         if not self._rounds.over:
             return None
@@ -60,7 +63,7 @@ class Results:
         return found
 
     def move(self) -> Move | None:
-        """The map by which the sites moved their rows; None if they did not, or not yet."""
+        """Return the map by which the sites moved their rows; None if they did not, or not yet."""
         if self._plan.centre is None:
             return None
         if self._plan.summed:
@@ -89,7 +92,10 @@ class Results:
             return replace(found, notes=(LOST,))
 
     def opened(self, attempt: int) -> tuple[tuple[str, ...], IntArray] | None:
-        """The sites of an attempt and the sum of their shares modulo ``2^64``; None if it was not opened."""
+        """Return the sites of an attempt, and the sum of their shares modulo ``2^64``.
+
+        None if it was not opened.
+        """
         with self._rounds.current() as rounds:
             attempts = rounds.state.attempts
             if attempt > len(attempts) or not attempts[attempt - 1].opened:

@@ -45,10 +45,10 @@ class ForwardClock:
 
 
 class Inboxes:
-    """What each site gets of a round that is over: messages, and for a site without one what says why.
+    """The inboxes of rounds that are over: messages, and for a site without one the reason.
 
-    A farewell, or two messages that a site signed where there may be one, speaks for itself; else the hub says so in a
-    word of :data:`sottovoce.deploy.sums.roster.NOTICES`.
+    A farewell, or two messages that a site signed where there may be one, speaks for itself; else
+    the hub says so in a word of :data:`sottovoce.deploy.sums.roster.NOTICES`.
     """
 
     def __init__(self, plan: Plan, log: HubLog) -> None:
@@ -58,7 +58,18 @@ class Inboxes:
         self._rosters: set[int] = set()  # rounds in which rosters are signed, which all hear
 
     def close(self, round: int, phase: str, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
-        """Take note of a round that is over, before the protocol goes on with it."""
+        """Keep the inboxes of a round that is over, before the protocol goes on with it.
+
+        Parameters
+        ----------
+        round : int
+        phase : {"key", "roster", "share"}
+            Purpose of the round; rosters are heard by all sites, also over a graph.
+        present : mapping of str to SignedMessage
+            The messages of the round, by site.
+        why : mapping of str to str
+            The members without a message, and the reason.
+        """
         self._kept = {round: self._whole(round)}
         if phase == "roster":
             self._rosters.add(round)
@@ -129,10 +140,13 @@ class RoundSequence:
 
     Parameters
     ----------
+    plan : Plan
+    log : HubLog
     waits : Waits
         How long a round waits.
     greeting : float
-        Seconds that the greeting waits for its last site, since sites may be started one after another.
+        Seconds that the greeting waits for its last site, since sites may be started one after
+        another.
     clock : callable
         Seconds that never go back.
     """
@@ -163,13 +177,38 @@ class RoundSequence:
         return [name for name in self.state.members if name not in self.open.messages]
 
     def post(self, site: str, round: int, message: bytes) -> bool:
-        """Store a message; whether that ended the round.  Raises :class:`Refused` or :class:`TransportClosed`."""
+        """Check a message, and store it.
+
+        A second message of a site for one round is stored as evidence, and takes the site out.
+
+        Parameters
+        ----------
+        site : str
+        round : int
+        message : bytes
+            Signed; the same bytes again change nothing.
+
+        Returns
+        -------
+        bool
+            Whether the message ended the round.
+
+        Raises
+        ------
+        Refused
+            If the message is not that of the site for the present round, roster and history.
+        TransportClosed
+            If the others go on without the site.
+        """
         known = self._log.message(self._run, round, site)
+        # A request may be repeated after a crash of either side; it takes effect once.
         if known == message:
             return False
         signed = read(self._plan, message, site, round)
         if known is not None:
             if site in self.state.members:
+                # Both messages are kept: together they prove to the others that the site signed
+                # two.
                 self._log.decisions.accuse(self._run, site, round, message)
                 self.advance()
             raise Refused(f"round={round}: site {site!r} has sent another message of this round already")
@@ -187,7 +226,7 @@ class RoundSequence:
         return self.advance()
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
-        """The inbox of a site; None while the round goes on."""
+        """Return the inbox of a site; None while the round goes on."""
         return self._inboxes.of(site, round) if round < self.open.number else None
 
     def check_member(self, site: str, *, late: bool = False) -> None:
@@ -202,7 +241,7 @@ class RoundSequence:
         raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
 
     def attempt_in(self, round: int) -> int:
-        """Number of the attempt in an exchange, or of the last one before it.
+        """Return the number of the attempt in an exchange, or of the last one before it.
 
         0 if there was none yet, -1 before the greeting, and one more than the plan has for the last models.
         """
@@ -223,12 +262,14 @@ class RoundSequence:
             if absent and not self.open.closed:
                 if not self._may_close(absent):
                     break
+                # Written down before anybody is told, so that a hub that is started again decides
+                # the same.
                 self._log.decisions.close_round(self._run, self.open.number)
             self._close(absent)
         return self.open.number > before
 
     def _load(self) -> None:
-        """What the log has of the present round; after a restart of the hub its waits begin anew."""
+        """Read the present round from the log; after a restart of the hub its waits begin anew."""
         number = self.open.number
         stored = self._log.round(self._run, number)
         self.open.messages = {name: read(self._plan, data, name, number) for name, data in stored.items()}
@@ -237,7 +278,10 @@ class RoundSequence:
         self.open.loaded = True
 
     def _may_close(self, absent: list[str]) -> bool:
-        """Whether to close the round without these: they left, signed two messages, were taken out, or are late."""
+        """Return True if the round may be closed without these sites.
+
+        They left, signed two messages, were taken out, or are late.
+        """
         decisions = self._log.decisions
         known = self._log.gone(self._run).keys() | decisions.accused(self._run).keys() | decisions.expelled(self._run)
         if known.issuperset(absent):
@@ -255,13 +299,15 @@ class RoundSequence:
         if shared:
             self.shares.append(number)
         self.state.take(present, why)
+        # The first attempt is the mean of rows. The map that follows from it joins the history, so
+        # that sites with other maps halt (docs/deploy/sums.md, "What is sent").
         if first and self._plan.centre is not None and self.state.attempts:
             self.move = self._moved()
             self.state.bind(self.move.digest)
         self.open = OpenRound(number + 1, self._clock())
 
     def _reasons(self, absent: list[str]) -> dict[str, str]:
-        """Why each of these has sent nothing."""
+        """Return why each of these sites has sent nothing."""
         decisions = self._log.decisions
         reasons = dict.fromkeys(absent, LATE)
         for sites, why in (
@@ -272,7 +318,7 @@ class RoundSequence:
         return reasons
 
     def _moved(self) -> Move:
-        """The map by which the sites move their rows, after the attempt for their mean."""
+        """Return the map by which the sites move their rows, after the attempt for their mean."""
         among = self._plan.exchange_table.among(1, self.state.attempts[0].members)
         total = self.state.total
         move = moved(self._plan, ReadNet([(among, None if total is None else total.view(np.int64))]))
@@ -285,6 +331,8 @@ class Rounds:
 
     Parameters
     ----------
+    plan : Plan
+    log : HubLog
     waits : Waits, optional
         How long a round waits, in place of what the plan says.
     greeting : float
@@ -334,7 +382,7 @@ class Rounds:
 
     @property
     def over(self) -> bool:
-        """Whether the last models were sent."""
+        """True if the last models were sent."""
         with self.current() as rounds:
             return rounds.state.phase == "over"
 
@@ -345,7 +393,13 @@ class Rounds:
             return rounds.missing
 
     def post(self, site: str, round: int, message: bytes) -> None:
-        """Store a message, and wake those that wait for it."""
+        """Store a message, and wake the threads that wait for it.
+
+        Parameters
+        ----------
+        site, round, message
+            See :meth:`RoundSequence.post`, also for what is raised.
+        """
         with self.current() as rounds:
             if rounds.post(site, round, message):
                 self.tell()
@@ -369,7 +423,22 @@ class Rounds:
     def wait_for(
         self, look: Callable[[], _T | None], seconds: float, give_up: Callable[[], bool]
     ) -> _T | None:  # fmt: skip
-        """What `look` finds, as soon as it finds something; None after so many seconds, or to `give_up`."""
+        """Wait until a function finds something, looking again after every change of the log.
+
+        Parameters
+        ----------
+        look : callable
+            Returns None while there is nothing; called with the lock held.
+        seconds : float
+            How long to wait at most, by the hub's clock.
+        give_up : callable
+            Whether to end the wait early.
+
+        Returns
+        -------
+        object
+            What `look` found; None if there was nothing in time, or before `give_up`.
+        """
         with self.news:
             until = self.clock() + seconds
             while True:

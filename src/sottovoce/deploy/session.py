@@ -112,7 +112,7 @@ class Finished:
         return {"seconds": self.seconds, "waited": self.waited}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without the model and the times."""
+        """Return plain data, without the model and the times."""
         return {
             "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
             "spent": self.spent, "budget": self.budget, "by": self.by, "head": self.head, "roster": self.roster,
@@ -120,7 +120,24 @@ class Finished:
 
 
 def check_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> None:
-    """Raise :class:`EndedEarly` if a run has ended early for a site, FinishedWithout if it went on without some."""
+    """Check that a run came to its end for a site, with all sites.
+
+    Parameters
+    ----------
+    site, run : str
+    stopped : str
+        Why the run ended: a reason of :mod:`sottovoce.runs.engine` or
+        :mod:`sottovoce.deploy.messages`.
+    lost : mapping of str to str
+        Sites without which it went on, and why.
+
+    Raises
+    ------
+    EndedEarly
+        If it ended before all rounds for another reason than the budget.
+    FinishedWithout
+        If it came to its end without some sites.
+    """
     if stopped not in (FINISHED, BUDGET):
         who = f", without {', '.join(map(repr, lost))}" if lost else ""
         raise EndedEarly(f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent")
@@ -133,12 +150,18 @@ class SiteSession:
 
     Parameters
     ----------
+    plan : Plan
+    name : str
+        This site.
     rows : Rows
         Of this site alone.
     ledger : DurableLedger
         Of these rows.
+    key : SigningKey
+        The one whose public half is in the plan.
     noise : Noise, optional
-        None for the operating system's.  Repeatable noise needs a plan *and* a ledger that are demonstrations.
+        None for the operating system's.  Repeatable noise needs a plan *and* a ledger that are
+        demonstrations.
     observers : sequence of callables ``(k, state)``
         After a round of a recipe the state is None.
     table : SiteTable, optional
@@ -165,9 +188,22 @@ class SiteSession:
         bind : bool
             Tie the ledger to these rows if it is not tied to any.
 
+        Returns
+        -------
+        Noise
+            The site's: the operating system's unless the session was given another.
+        Rows
+            The rows, as the training holds them in memory.
+
         Raises
         ------
-        InvalidInput, LedgerError, BudgetExceeded
+        InvalidInput
+            If rows, table, key, noise or ledger are not those that the plan has of this site.
+        LedgerError
+            If the site's part was given up, or the ledger is of other rows or has another plan of
+            this run.
+        BudgetExceeded
+            If the ledger cannot pay for the run.
         """
         self._check_part()
         self._check_rows()
@@ -188,7 +224,7 @@ class SiteSession:
         return noise, rows
 
     def _check_part(self) -> None:
-        """Whether this is the plan's site, and its part in the run was not given up."""
+        """Refuse a key or part in the run that is not this site's, or was given up."""
         plan = self.plan
         own = plan.sites[plan.index(self.name)]
         if plan.run in self.ledger.runs and self.ledger.runs[plan.run].given_up:
@@ -199,7 +235,7 @@ class SiteSession:
             raise InvalidInput("signing_key", None, rule, "use its own")
 
     def _check_rows(self) -> None:
-        """Whether the rows are of this site alone, and as the plan reads them."""
+        """Refuse rows of several sites, or other than the plan reads them."""
         plan = self.plan
         self.rows.check(Logistic() if plan.infers else plan.facts.loss)
         if self.rows.d != plan.d:
@@ -209,7 +245,7 @@ class SiteSession:
         self.rows.check_unit(plan.config.rows_per_person)
 
     def _check_asked(self) -> None:
-        """Whether the rows are as many as the plan says, and their table is there if the plan asks more of it."""
+        """Refuse another number of rows than the plan's, and a missing or other table."""
         plan, n = self.plan, int(self.rows.n[0, 0])
         agreed = plan.sites[plan.index(self.name)].rows
         if n != agreed:
@@ -224,7 +260,7 @@ class SiteSession:
             raise InvalidInput("table", None, "holds other rows", "give the table of these rows")
 
     def _check_ledger(self, noise: Noise) -> None:
-        """Whether the ledger is of one site, and of a demonstration only if noise and plan are."""
+        """Refuse a ledger of several nodes, or of a demonstration that the plan is not."""
         plan = self.plan
         if len({noise.simulated, plan.demonstration, self.ledger.demonstration}) > 1:
             rule = "noise, plan and ledger must all three be of a demonstration, or none of them"
@@ -236,6 +272,16 @@ class SiteSession:
     def run(self, transport: Transport) -> Finished:
         """Take part, from the greeting to the last model.
 
+        Parameters
+        ----------
+        transport : Transport
+            To the hub of the plan.
+
+        Returns
+        -------
+        Finished
+            Also if the run ended early: see ``outcome.stopped``, and :func:`check_end`.
+
         Raises
         ------
         Refused
@@ -245,11 +291,18 @@ class SiteSession:
         BudgetExceeded
             Before anything was sent, if the ledger cannot pay for the run.
         Unreachable
+            If the hub gave no reply for as long as the transport waits.
+
+        Guarantee
+        ---------
+        The plan's statement for this site, about its own rows.  All events that the plan allows the
+        site are reserved before anything is sent, and each is charged before its release is drawn.
         """
         noise, rows = self.check(bind=True)
         plan = self.plan
         journal = Journal(self.ledger, plan.run)
         self._check_newest(journal, transport)
+        # Before the greeting: a run that the budget cannot pay for sends nothing.
         book = self._reserved()
         secret = secret_of(self.ledger.path, plan.run)
         net = SiteNet(plan, self.name, journal, transport, self.key, secret)
@@ -358,7 +411,7 @@ class SiteSession:
         observe(before + k, state)
 
     def _blank(self) -> Array:
-        """The model before the first round."""
+        """Return the model before the first round."""
         start = place_of(self.plan.start)
         return np.zeros(self.plan.exchange_table.last_model.width) + (0.0 if start is None else start)
 

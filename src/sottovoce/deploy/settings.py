@@ -96,7 +96,26 @@ signing = {signing}
 def write_settings(
     folder: Path, name: str, hub: str, data: Path, schema: Path | None = None, agreed: str | None = None
 ) -> Path:
-    """Write a site's ``site.toml``."""
+    """Write a site's ``site.toml``, a new file in its folder.
+
+    Parameters
+    ----------
+    folder : Path
+    name : str
+        The site.
+    hub : str
+        ``HOST:PORT``.
+    data : Path
+        File or folder of its rows.
+    schema : Path, optional
+    agreed : str, optional
+        Digest of the plan to which the site agrees.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
     values = {
         "name": name, "hub": hub, "ledger": f"{name}.ledger", "data": str(data),
         "certificate": f"{name}.crt", "key": f"{name}.key", "signing": f"{name}.signing",
@@ -110,19 +129,50 @@ def write_settings(
 
 
 def digests_of(file: Path, schema: Schema | None, rows: Rows) -> list[bytes]:
-    """By what a ledger knows the rows of a site: those of the file under any schema, and as they are encoded.
+    """Return the digests by which a ledger knows the rows of a site; treat them as secret.
 
-    A folder of mapped rows holds encoded rows alone.  Treat the digests as secret.
+    Parameters
+    ----------
+    file : Path
+        The table, or a folder of mapped rows.
+    schema : Schema, optional
+    rows : Rows
+        The same rows, encoded.
+
+    Returns
+    -------
+    list of bytes
+        The digest of the file, which is the same under every schema, and that of the encoded rows.
+        A folder of mapped rows holds encoded rows alone, and has the second only.
     """
     raw = file_digest(str(file), deal_of(ONE_SITE, schema, 1, RunConfig()))
     return [*([] if raw is None else [raw]), rows_digest(*rows.arrays())]
 
 
 def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
-    """Raise :class:`InvalidInput` before a ledger is made in `folder`, if there is one of the same rows.
+    """Check, before a ledger is made, that there is none of the same rows nearby.
 
-    Compares every ``*.ledger`` in the folder of the data (for a link, its own folder too), in the parent of `folder`,
-    and one level below both.  Returns why some could not be compared.
+    Compares every ``*.ledger`` in the folder of the data (for a link, its own folder too), in the
+    parent of `folder`, and one level below both.
+
+    Parameters
+    ----------
+    data : Path
+        The site's table.
+    folder : Path
+        Where the ledger is to be made.
+    *fingerprints : bytes
+        Digests of the rows (:func:`digests_of`).
+
+    Returns
+    -------
+    list of str
+        Why some ledgers could not be compared.
+
+    Raises
+    ------
+    InvalidInput
+        If one is of the same rows: a second ledger would be a second budget.
     """
     places = dict.fromkeys((data.resolve().parent, data.absolute().parent, folder.resolve().parent))
     near = (path for place in places for how in ("*.ledger", "*/*.ledger") for path in sorted(place.glob(how)))
@@ -141,12 +191,12 @@ def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
 
 
 def load_rows(file: Path, schema: Schema | None) -> Rows:
-    """All rows of one site; see :func:`load_site`."""
+    """Return all rows of one site; see :func:`load_site`."""
     return load_site(file, schema)[0]
 
 
 def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None]:
-    """All rows of one site: a table and its encoded rows, or a folder of mapped rows.
+    """Return all rows of one site: a table and its encoded rows, or a folder of mapped rows.
 
     Raises :class:`InvalidInput` for what cannot be read or does not fit; no message holds a value of the data.
     """
@@ -178,6 +228,18 @@ class SiteSettings:
 
     Parameters
     ----------
+    folder : Path
+        Of the file.
+    name : str
+        The site.
+    hub : str
+        ``HOST:PORT``; empty if another carrier is used.
+    plan, ledger, data, signing : Path
+        Plan, ledger, rows and signing key.
+    credentials : Credentials
+        For the relay.
+    schema : Path, optional
+        A schema that must agree with the plan's.
     patience : float
         Seconds without a reply after which the hub counts as unreachable.
     digest : str, optional
@@ -281,7 +343,7 @@ class SiteSettings:
         return known
 
     def session(self, ledger: DurableLedger, observers: Sequence[Observer] = ()) -> SiteSession:
-        """The session of this site for its plan.
+        """Return the session of this site for its plan.
 
         Noise is the operating system's, unless the ledger is a demonstration's: only ``sottovoce demo`` makes such a
         file, and ties it to the demonstration's rows.
@@ -293,15 +355,34 @@ class SiteSettings:
             noise = KeyedNoise(plan.config.seed, [0], [plan.index(self.name)], lead=())
         rows, table = load_site(self.data, schema)
         signing = SigningKey.read(self.signing)
+        # Without that of the encoded rows, which the session computes itself.
         raw = digests_of(self.data, schema, rows)[:-1]
         return SiteSession(plan, self.name, rows, ledger, signing, noise, observers, table, *raw)
 
     def take_part(self, transport: Transport, watch: Watch | None = None, *, new_keys: bool = False) -> Finished:
-        """Run the plan to its end over `transport`, and write the results beside the settings.
+        """Run the plan to its end over a transport, and write the results beside the settings.
 
-        The caller holds :attr:`lock`.  ``NAME.html`` is the report, ``NAME.npz`` (after an inference ``NAME.json``) the
-        classifier for ``sottovoce predict``, ``NAME.json`` the rest, ``NAME.known`` what the next run is compared with.
-        Results of another run are renamed, ``NAME.RUN.html``.  `new_keys` accepts other keys of known sites.
+        The caller holds :attr:`lock`.  ``NAME.html`` is the report, ``NAME.npz`` (after an
+        inference ``NAME.json``) the classifier for ``sottovoce predict``, ``NAME.json`` the rest,
+        ``NAME.known`` what the next run is compared with.  Results of another run are renamed,
+        ``NAME.RUN.html``.
+
+        Parameters
+        ----------
+        transport : Transport
+        watch : callable, optional
+            Called after every round (:data:`Watch`).
+        new_keys : bool
+            Accept other signing keys of known sites.
+
+        Returns
+        -------
+        Finished
+
+        Raises
+        ------
+        InvalidInput, LedgerError, BudgetExceeded, Refused, Unreachable
+            As :meth:`check_records` and :meth:`sottovoce.deploy.session.SiteSession.run`.
         """
         other_run(self.folder / self.name, self.agreed)
         with DurableLedger.open(self.ledger) as ledger:
@@ -352,7 +433,7 @@ class SiteSettings:
         return found if "made" in dict(found.get("privacy") or {}) else None  # 0.1 stated too little of early ends
 
     def file(self, kind: str) -> Path:
-        """The path of a result."""
+        """Return the path of a result."""
         return self.folder / f"{self.name}.{kind}"
 
 

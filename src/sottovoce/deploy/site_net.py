@@ -30,8 +30,18 @@ class SiteNet(Net):
 
     Parameters
     ----------
+    plan : Plan
+    name : str
+        The site.
+    journal : Journal
+        Of the run, in the site's ledger.
+    transport : Transport
+        To the hub.
+    key : SigningKey
+        The site's.
     secret : Path
-        File of the private half of this site's key of a run of sums, made with the greeting and erased at the end.
+        File of the private half of this site's key of a run of sums, made with the greeting and
+        erased at the end.
 
     Attributes
     ----------
@@ -103,7 +113,7 @@ class SiteNet(Net):
     # Sums
 
     def among(self, facts: Facts) -> Among:
-        """Sites and rows of the next attempt; signs the next roster first, if there is none.
+        """Return sites and rows of the next attempt; signs the next roster first, if there is none.
 
         Raises :class:`NetClosed` if too few sites are left, or this one was left out.
         """
@@ -114,7 +124,7 @@ class SiteNet(Net):
         return self._plan.exchange_table.among(state.attempt, state.members)
 
     def seal(self, share: IntArray) -> IntArray:
-        """The share with masks that vanish in the sum over the roster."""
+        """Return the share with masks that vanish in the sum over the roster."""
         _check(self._plan, summed=True)
         return self._own_key.seal(share, self.exchanges.state)
 

@@ -43,7 +43,7 @@ class Stage:
 
     @property
     def facts(self) -> Facts:
-        """Of all sites, and of the rows that it reads."""
+        """Public facts of all sites, about the rows that the stage reads."""
         return self.prepared.facts
 
     @property
@@ -69,19 +69,34 @@ class Stage:
         return self.before + len(self.opening)
 
     def planned(self, node: int | None = None) -> tuple[Event, ...]:
-        """All events in order, of all sites or of one, whatever the budget."""
+        """Return all events in order, of all sites or of one, whatever the budget."""
         return self.prepared.plan(node=node).rows
 
     def allowed(self, node: int) -> tuple[Event, ...]:
-        """The events of a site as far as the run's own budget allows; of a recipe, all."""
+        """Return the events of a site as far as the run's own budget allows; of a recipe, all."""
         return self.planned(node) if self.recipe is not None else self.prepared.affordable(node)
 
     def statement(self, simulated: bool, caveat: Caveat) -> Statement:
-        """What is proved for every site."""
+        """State the guarantee of the stage, for every site."""
         return privacy_statement(self.prepared, self.planned(), simulated=simulated, caveat=caveat)
 
     def statement_at(self, node: int, simulated: bool, caveat: Caveat) -> Statement:
-        """What is proved of one site's part, about its own rows."""
+        """State the guarantee of one site's part, about its own rows.
+
+        Parameters
+        ----------
+        node : int
+            The site's.
+        simulated : bool
+            Whether the noise can be repeated, so that the run protects nothing.
+        caveat : Caveat
+            What the guarantee takes for granted.
+
+        Returns
+        -------
+        Statement
+            Of the releases that the run's own budget allows; of a recipe, of all.
+        """
         if self.recipe is not None:
             return privacy_statement(self.prepared, self.planned(node), simulated=simulated, caveat=caveat)
         book = self.prepared.ledger

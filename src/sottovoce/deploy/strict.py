@@ -13,7 +13,7 @@ MOST = 1_000_000
 
 
 class NotStrict(ValueError):
-    """Why a text was refused, as the end of a sentence; it shows nothing of the text."""
+    """The reason why a text was refused, as the end of a sentence; it shows nothing of the text."""
 
 
 def told(error: Exception) -> str:
@@ -24,7 +24,7 @@ def told(error: Exception) -> str:
 
 
 def parse(data: bytes | str, longest: int) -> Any:
-    """The value of a JSON text of at most `longest` bytes or characters.
+    """Return the value of a JSON text of at most `longest` bytes or characters.
 
     Raises :class:`NotStrict` beyond :data:`MOST` and the bounds of :func:`sottovoce.util.files.from_json`.
     """

@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Transport(Protocol):
-    """What a site needs to take part in one run; :attr:`answers` and :meth:`inquire` are for runs of sums."""
+    """A site's connection to the hub of one run."""
 
     answers: Callable[[str, bytes], bytes] | None
     """Set by the session: this site's signed answer to another site's question, while this site waits."""
@@ -24,7 +24,12 @@ class Transport(Protocol):
     """What this site signed in other runs of the hub, once :meth:`highest` was called; a carrier may know none."""
 
     def highest(self, plan: str) -> int:
-        """The highest round of which the hub holds a message of this site, 0 for none; `plan` is its plan's digest.
+        """Return the highest round of which the hub holds a message of this site; 0 for none.
+
+        Parameters
+        ----------
+        plan : str
+            Digest of this site's plan.
 
         Raises
         ------
@@ -33,9 +38,21 @@ class Transport(Protocol):
         """
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
-        """Post this site's message, and return those of all who are heard, by site, or what says why there is none.
+        """Post this site's message, and return those of all who are heard.
 
         A message is stored once; the same bytes again are accepted.
+
+        Parameters
+        ----------
+        round : int
+            Number of the exchange; 0 is the greeting.
+        message : bytes
+            Signed.
+
+        Returns
+        -------
+        dict of bytes
+            By site: its message, or what says why there is none.
 
         Raises
         ------
@@ -48,7 +65,19 @@ class Transport(Protocol):
         """
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
-        """Pass this site's question to the other sites of a run of sums, and return at least `enough` answers by site.
+        """Pass this site's question to the other sites of a run of sums.
+
+        Parameters
+        ----------
+        question : bytes
+            Signed.
+        enough : int
+            How many other sites must answer.
+
+        Returns
+        -------
+        dict of bytes
+            At least `enough` signed answers, by site.
 
         Raises
         ------
@@ -67,5 +96,8 @@ class Transport(Protocol):
 
 
 def printable(text: str, longest: int = 400) -> str:
-    """Another party's text, safe for a terminal and a log: no control characters, limited length."""
+    """Return another party's text, safe for a terminal and a log.
+
+    It has no control characters, and at most `longest` letters.
+    """
     return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])

@@ -41,7 +41,7 @@ class Waits:
 
     @property
     def endless(self) -> bool:
-        """Whether every round waits for all sites, however long."""
+        """True if every round waits for all sites, however long."""
         return self.patience is None
 
     @property

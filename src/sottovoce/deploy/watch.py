@@ -93,7 +93,7 @@ class Watch:
             files.write("seen", self._folder / SEEN, json.dumps(kept) + "\n")
 
     def status(self) -> dict[str, Any]:
-        """The run, its sites with times, who waits for whom, and alarms with what to do."""
+        """Return the run, its sites with times, who waits for whom, and alarms with what to do."""
         now, shown = self._clock(), self._hub.status()
         with self._lock:
             heard, said, ends = dict(self._heard), dict(self._said), list(self._ends)
@@ -119,7 +119,7 @@ class Watch:
         return shown
 
     def _waits(self, shown: dict[str, Any], said: dict[str, float]) -> dict[str, list[str]]:
-        """Sites that wait, and for whom."""
+        """Return sites that wait, and for whom."""
         found: dict[str, list[str]] = {}
         run, log = self._hub.plan.run, self._hub.log
         for site in shown["sites"]:
@@ -133,14 +133,14 @@ class Watch:
     def _alarms_of_run(
         self, shown: dict[str, Any], now: float, said: dict[str, float], heard: dict[str, float]
     ) -> list[dict[str, str]]:
-        """The alarms of a run that goes on; none once every site has left."""
+        """Return the alarms of a run that goes on; none once every site has left."""
         if all(site["left"] is not None for site in shown["sites"]):
             return []
         stalled = self._if_stalled(shown, now, said, heard)
         return [*self._if_not_running(shown, now), *stalled, *self._if_disk_is_full(shown)]
 
     def _if_not_running(self, shown: dict[str, Any], now: float) -> list[dict[str, str]]:
-        """The alarm that no process serves the run."""
+        """Return the alarm that no process serves the run."""
         if shown["running"] is not False:
             return []
         when = "never did" if self._served is None else f"was last seen {_ago(now - self._served)} ago"
@@ -149,7 +149,7 @@ class Watch:
     def _if_stalled(
         self, shown: dict[str, Any], now: float, said: dict[str, float], heard: dict[str, float]
     ) -> list[dict[str, str]]:
-        """An alarm for each site for which the others wait far longer than a round takes."""
+        """Return an alarm for each site for which the others wait far longer than a round takes."""
         longest = max(STALLED, 10.0 * (shown["seconds_a_round"] or 0.0))
         alarms = []
         for site in shown["sites"]:
@@ -162,14 +162,14 @@ class Watch:
         return alarms
 
     def _remedy_for(self, name: str) -> str:
-        """What the hub's operator can do about a site for which the others wait."""
+        """Return what the hub's operator can do about a site for which the others wait."""
         needs_all, run = self._hub.plan.waits.endless, self._hub.plan.run
         end = f"end {self._folder} {run}" if needs_all else f"expel {self._folder} {name}"
         do = "ask its people to look at it, and to repeat `sottovoce site run`; if it will not come back: "
         return f"{do}`sottovoce hub {end}`"
 
     def _if_disk_is_full(self, shown: dict[str, Any]) -> list[dict[str, str]]:
-        """The alarm that the disk may not hold what the sites still send."""
+        """Return the alarm that the disk may not hold what the sites still send."""
         need = self._bytes_left(shown) + _SPARE
         free = shutil.disk_usage(self._folder).free
         if free >= need:
@@ -224,7 +224,10 @@ def _ago(seconds: float) -> str:
 
 
 def _seen(folder: Path, digest: str) -> dict[str, Any]:
-    """What the serving process kept of this plan; empty if there is nothing, since times decide nothing."""
+    """Read what the serving process kept of this plan; empty if there is nothing.
+
+    Times decide nothing, so a broken file is no error.
+    """
     try:
         found = dict(parse(files.read("seen", folder / SEEN, _LARGEST), _LARGEST))
     except (SottovoceError, ValueError, TypeError):
@@ -233,7 +236,22 @@ def _seen(folder: Path, digest: str) -> dict[str, Any]:
 
 
 def waiting_lines(status: dict[str, Any], longer: float, now: float | None = None) -> list[str]:
-    """A line for each site for which others have waited longer than so many seconds."""
+    """Describe for which sites the others have waited for long.
+
+    Parameters
+    ----------
+    status : dict
+        See :meth:`Watch.status`.
+    longer : float
+        Seconds from which a wait is told.
+    now : float, optional
+        Seconds since 1970; by default the present time.
+
+    Returns
+    -------
+    list of str
+        A line for each such site.
+    """
     now = time.time() if now is None else now
     lines = []
     for site in status["sites"]:
@@ -250,7 +268,7 @@ def waiting_lines(status: dict[str, Any], longer: float, now: float | None = Non
 
 
 def page(status: dict[str, Any]) -> str:
-    """The page of a run that goes on, from :meth:`Watch.status`."""
+    """Return the page of a run that goes on, from :meth:`Watch.status`."""
     progress = f"Round {max(0, status['round'])} of {status['rounds']}"
     if status["seconds_a_round"] is not None:
         progress += f", {status['seconds_a_round']:.3g} s a round"

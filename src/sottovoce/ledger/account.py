@@ -26,7 +26,7 @@ Planned = deque[tuple[Event, Event]]
 
 
 class Hold:
-    """What a run in progress will charge under a deal, held so that no other run can take it."""
+    """Releases that a run in progress will charge, held so that no other run takes their budget."""
 
     def __init__(self, deal: Deal, planned: Iterable[tuple[Event, Event]]) -> None:
         self.deal = deal
@@ -34,9 +34,21 @@ class Hold:
 
 
 class Account:
-    """Rows of one data set, what they cost, and the budget.  Nothing is drawn here: a ledger charges, then draws.
+    """Rows of one data set, what they cost, and the budget.
 
-    Threads take turns by :attr:`lock`, under which every method is called that does not say otherwise.
+    Nothing is drawn here: a ledger charges, then draws.  Threads take turns by :attr:`lock`, under
+    which every method is called that does not say otherwise.
+
+    Parameters
+    ----------
+    accountant : Accountant
+        Composes the prices of rows.
+    epsilon : float or array (N,)
+        Budget of every node; infinity records without limiting.
+    delta : float
+        0 for pure epsilon.
+    sites_per_row : int
+        At how many sites a person may have a row.
 
     Attributes
     ----------
@@ -64,19 +76,36 @@ class Account:
         self._process = os.getpid()
 
     def priced(self, events: Iterable[Event], deal: Deal) -> list[tuple[Event, Event]]:
-        """These events with what would price each if they were charged now, in order."""
+        """Return events with the event that would price each, were they charged now in this order.
+
+        Parameters
+        ----------
+        events : iterable of Event
+        deal : bytes, optional
+            Digest of the partition of their rows.
+
+        Returns
+        -------
+        list of (Event, Event)
+            Release and price; nothing is recorded.
+        """
         conditions = self.conditions_of(deal).copy()
         return [(event, conditions.add(event)) for event in events]
 
     def afford(self, priced: Sequence[Event], deal: Deal) -> Spending:
-        """What is spent once the releases with these prices are charged together.
+        """Return what is spent once releases are charged together, or refuse them.
 
         Parameters
         ----------
         priced : sequence of Event
-            What prices each of them.
+            The event that prices each release.
         deal : bytes, optional
-            Of their rows.
+            Digest of the partition of their rows.
+
+        Returns
+        -------
+        Spending
+            Spending with these releases; nothing is recorded yet.
 
         Raises
         ------
@@ -93,6 +122,7 @@ class Account:
         after = self.plus(priced, deal)
         if self._needs_no_test(after, deal):
             return after
+        # What runs in progress hold counts as spent: they may draw it at any time.
         held = [(hold.deal, price, 1) for hold in self.holds for _, price in hold.left]
         what = f"a run of {len(priced)} releases"
         if len(priced) == 1:
@@ -101,7 +131,10 @@ class Account:
         return after
 
     def afford_next(self, event: Event, deal: Deal) -> tuple[Event, Spending]:
-        """What prices one release, and what is spent with it; refused as by :meth:`afford`."""
+        """Price one release, and return its price and the spending with it.
+
+        Refused as by :meth:`afford`.
+        """
         price = self.conditions_of(deal).priced(event)
         _check_process(self._process)
         if self._is_expected(event, price, deal):
@@ -109,10 +142,12 @@ class Account:
         return price, self.afford([price], deal)
 
     def expect(self, events: Sequence[Event]) -> None:
-        """Test what a run will charge, in order; while it charges these, and nobody else does, it is not tested again.
+        """Test at once what a run will charge, in order.
 
-        The first releases of a run tell no more than all of them, so no test of theirs can fail.  If not all are
-        affordable, nothing happens: every charge is tested, and the run ends where the budget does.
+        While the run charges these, and nobody else charges, no release is tested again.  The first
+        releases of a run tell no more than all of them, so no test of theirs can fail.  If not all
+        are affordable, nothing happens: every charge is tested, and the run ends where the budget
+        does.
         """
         planned = self.priced(events, None)
         try:
@@ -122,12 +157,34 @@ class Account:
         self._expected = deque(planned)
 
     def write(self, event: Event, deal: Deal, price: Event, after: Spending) -> None:
-        """Write a row that was found affordable."""
+        """Append the row of one release that :meth:`afford` has admitted.
+
+        Called with :attr:`lock` held since the call of :meth:`afford`.
+
+        Parameters
+        ----------
+        event : Event
+            The release.
+        deal : bytes, optional
+            Digest of the partition of rows over nodes; None if the caller vouches that it never
+            changes.
+        price : Event
+            The event that the accountant prices in its place; equal to `event` unless a condition
+            of its proof is broken (:mod:`sottovoce.privacy.conditions`).
+        after : Spending
+            What is spent with this row, as :meth:`afford` returned it.
+        """
         self.spending = after  # first: an interrupt may leave too much spent, never too little
         self.book.write(event, deal, price)
 
     def take(self, event: Event, deal: Deal, price: Event, after: Spending) -> None:
-        """Write a row, on which the price of the next round of its run may depend."""
+        """Append the row of one release, on which the price of later rounds may depend.
+
+        Parameters
+        ----------
+        event, deal, price, after
+            See :meth:`write`.
+        """
         self.write(event, deal, price, after)
         self.conditions_of(deal).add(event)  # last: after an interrupt the next round is priced alone
 
@@ -140,14 +197,31 @@ class Account:
     def reprice(self, accountant: Accountant[Any]) -> None:
         """Price all rows by another accountant from now on."""
         self._expected.clear()
+        # From the events again: what one accountant composed cannot be turned into the currency of
+        # another.
         nothing = replace(self.spending.nothing(), accountant=accountant)
         self.spending = nothing.after((row.deal, row.priced, row.times) for row in self.book)
 
     def against(self, coalition: Collection[int]) -> float:
-        """Epsilon of a person with no row at these sites, against them together: of the worst nodes outside.
+        """Return the epsilon of a person with no row at these sites, against them together.
 
-        Sums over sites are priced against as many colluders as the coalition has sites, if their plan allowed fewer.
-        InvalidInput if there is no such site.  It takes the lock itself.
+        That is the epsilon of the worst nodes outside.  Sums over sites are priced against as many
+        colluders as the coalition has sites, if their plan allowed fewer.  It takes the lock
+        itself.
+
+        Parameters
+        ----------
+        coalition : collection of int
+            Sites, numbered from 0.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such site.
         """
         inside = set(coalition)
         with self.lock:
@@ -162,7 +236,7 @@ class Account:
             return _seen_by(self, len(inside)).among(outside).total()
 
     def copy(self) -> Account:
-        """An independent copy, which holds what this one holds."""
+        """Return an independent copy, which holds what this one holds."""
         before = self.spending
         twin = Account(before.accountant, self.budget.epsilon, before.delta, before.sites_per_row)
         twin.book, twin.spending, twin.holds = self.book.copy(), before, list(self.holds)
@@ -170,21 +244,24 @@ class Account:
         return twin
 
     def conditions_of(self, deal: Deal) -> Conditions:
-        """Of what was charged under a deal by no run that holds it."""
+        """Return the conditions of charges under a partition, by no run that holds it."""
         return self.conditions.setdefault(deal, Conditions(self.spending.sites_per_row))
 
     def plus(self, priced: Iterable[Event], deal: Deal) -> Spending:
-        """What is spent once the releases with these prices are charged, affordable or not."""
+        """Return the spending with further releases, given their prices; no budget is tested."""
         return self.spending.after((deal, price, count) for price, count in counted(priced))
 
     def _needs_no_test(self, after: Spending, deal: Deal) -> bool:
-        """Whether no budget can refuse it, whatever is held."""
+        """Return True if no budget can refuse the spending, whatever is held."""
         if not self.budget.endless or self.spending.by_deal.keys() - {deal}:
             return False
         return deal in after.by_deal and after.accountant.endless(after.by_deal[deal])
 
     def _is_expected(self, event: Event, price: Event, deal: Deal) -> bool:
-        """Whether it is the next of the releases that were tested together; if not, none of them is expected now."""
+        """Return True for the next of the releases that were tested together.
+
+        Any other release ends the expectation: all that follow are tested one by one.
+        """
         if self._expected and deal is None:
             known, its_price = self._expected[0]
             if known.terms == event.terms and its_price.terms == price.terms:
@@ -201,7 +278,7 @@ def _check_process(process: int) -> None:
 
 
 def _seen_by(account: Account, sites: int) -> Spending:
-    """What is spent against that many sites together."""
+    """Return the spending against so many colluding sites."""
     if all(row.event.against(sites) is row.event for row in account.book):
         return account.spending
     return account.spending.nothing().after((row.deal, row.priced.against(sites), row.times) for row in account.book)
@@ -210,6 +287,7 @@ def _seen_by(account: Account, sites: int) -> Spending:
 def _check_agreement(account: Account, priced: Sequence[Event], deal: Deal) -> None:
     """Refuse (InvalidInput) releases whose relation or number of nodes is not that of the rows and budgets."""
     relation, nodes = account.book.relation, account.book.nodes.get(deal, 1)
+    # Most runs repeat one event object: it is checked once.
     for price in {id(price): price for price in priced}.values():
         relation = same_relation(relation, price)
         nodes = agreed_nodes(nodes, price)

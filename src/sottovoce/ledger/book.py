@@ -13,7 +13,19 @@ Deal = bytes | None
 
 
 class ChargedRow(NamedTuple):
-    """Equal releases that follow one another, under one deal, with the event that prices each."""
+    """Equal releases that follow one another, under one partition of rows.
+
+    Parameters
+    ----------
+    event : Event
+        Each of the releases.
+    deal : bytes, optional
+        Digest of the partition.
+    priced : Event
+        The event that prices each of them.
+    times : int
+        How many they are.
+    """
 
     event: Event
     deal: Deal
@@ -39,7 +51,7 @@ class RowBook:
         self._releases = 0
 
     def __len__(self) -> int:
-        """Number of releases."""
+        """Return the number of releases."""
         return self._releases
 
     def __iter__(self) -> Iterator[ChargedRow]:
@@ -51,7 +63,17 @@ class RowBook:
         return tuple(row.event for row in self._rows for _ in range(row.times))
 
     def write(self, event: Event, deal: Deal, priced: Event) -> None:
-        """Add a row for one release, which was found to agree with the rows so far."""
+        """Append the row of one release; equal rows that follow one another share one entry.
+
+        Parameters
+        ----------
+        event : Event
+            The release, whose relation and number of nodes agree with the rows so far.
+        deal : bytes, optional
+            Digest of the partition of rows over nodes.
+        priced : Event
+            The event that prices it.
+        """
         self.relation = same_relation(self.relation, event)
         self.nodes[deal] = max(self.nodes.get(deal, 1), event.nodes)
         last = self._rows[-1] if self._rows else None
@@ -62,7 +84,7 @@ class RowBook:
         self._releases += 1
 
     def copy(self) -> RowBook:
-        """An independent copy."""
+        """Return an independent copy."""
         twin = RowBook()
         twin.relation, twin.nodes = self.relation, dict(self.nodes)
         twin._rows, twin._releases = list(self._rows), self._releases
@@ -70,7 +92,7 @@ class RowBook:
 
 
 def agreed_nodes(nodes: int, event: Event) -> int:
-    """How many nodes a deal's rows are of once `event` is among them; 1 stands for any number.
+    """Return the number of nodes of a partition's rows with a further event; 1 fits any number.
 
     InvalidInput if its number is another one.
     """

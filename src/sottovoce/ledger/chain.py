@@ -40,7 +40,22 @@ TABLES = (
 
 
 def link(head: bytes, number: int, body: str) -> bytes:
-    """Hash of record `number`, after a record of hash `head`."""
+    """Return the hash of a record, which depends on all records before it.
+
+    Parameters
+    ----------
+    head : bytes
+        Hash of the record before; of the file's random id for the first.
+    number : int
+        Position of the record in the log, from 1; hashed as 8 bytes, big-endian.
+    body : str
+        Canonical JSON of the record.
+
+    Returns
+    -------
+    bytes
+        BLAKE2b of the three.
+    """
     return keyed_hash(head, number.to_bytes(8, "big"), body.encode())
 
 
@@ -51,16 +66,31 @@ class Fold(Protocol):
         """Apply one record; ValueError, KeyError or TypeError if it cannot follow those before it."""
 
     def payloads(self) -> dict[int, str]:
-        """Records that own a payload, with the payload's digest."""
+        """Return records that own a payload, with the payload's digest."""
 
 
 F = TypeVar("F", bound=Fold)
 
 
 class Chain(Generic[F]):
-    """What one connection sees of a log; `state` is as of the last :meth:`sync`.
+    """The records of a log as one connection has read them, and the state that they add up to.
 
-    `blank` makes the state before the first record from the file's secret key; errors call the file by `name`.
+    Parameters
+    ----------
+    db : sqlite3.Connection
+    name : str
+        The file as errors call it.
+    blank : callable ``(secret) -> state``
+        Makes the state before the first record from the file's secret key.
+
+    Attributes
+    ----------
+    state : Fold
+        The fold over the records that were read; as of the last :meth:`sync`.
+    records : int
+        How many were read.
+    secret, file_id : bytes
+        The file's key and random id; set by :meth:`identify`.
     """
 
     state: F
@@ -92,6 +122,7 @@ class Chain(Generic[F]):
         """Add a record inside a transaction, applied to the state first, so every record written can be read."""
         body, number = canonical(record), self.records + 1
         head = link(self._head, number, body)
+        # From the text that is written, as any later reader will parse it.
         self.state.apply(number, json.loads(body))
         self.records, self._head = number, head
         self._db.execute("INSERT INTO log VALUES (?, ?, ?)", (number, body, head))
@@ -100,7 +131,10 @@ class Chain(Generic[F]):
             self._db.execute("INSERT INTO payload VALUES (?, ?)", (number, payload))
 
     def payload(self, number: int, digest: str) -> bytes:
-        """The payload of record `number`, inside a transaction; LedgerCorrupt if it has not this digest."""
+        """Return the payload of record `number`, inside a transaction.
+
+        LedgerCorrupt if it has not this digest.
+        """
         found = self._db.execute("SELECT bytes FROM payload WHERE id = ?", (number,)).fetchone()
         if found is None or not isinstance(found[0], bytes) or keyed_hash(found[0]).hex() != digest:
             self.corrupt(f"the payload of record {number} was edited or removed")
@@ -111,6 +145,7 @@ class Chain(Generic[F]):
         records, head = self.written()
         last, record = "", dict[str, Any]()  # records that follow one another are often the same
         try:
+            # A file that was replaced by an older copy lacks the last record that was read.
             if self.records and not self.goes_through(self.records, self._head):
                 self.corrupt("went back behind what this process has read")
             for number, body, stored in self._db.execute(
@@ -128,6 +163,8 @@ class Chain(Generic[F]):
                 except (ValueError, KeyError, TypeError):
                     self.corrupt(f"record {number} does not follow from those before it")
                 self.records, self._head = number, stored
+            # By the second copy of count and hash: a chain that lost its last records is sound by
+            # itself.
             if (self.records, self._head) != (records, head):
                 self.corrupt(f"holds {self.records} records where {records} were written")
         except BaseException:
@@ -140,6 +177,7 @@ class Chain(Generic[F]):
         self.sync()
         if self._db.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
             self.corrupt("SQLite finds damaged pages")
+        # Records with numbers below 1 are not of the chain, and no sync reads them.
         if self._db.execute("SELECT count(*) FROM log").fetchone()[0] != self.records:
             self.corrupt("holds records outside its chain")
         owners = self.state.payloads()
@@ -152,18 +190,18 @@ class Chain(Generic[F]):
         self.state, self.records, self._head = self._blank(self.secret), 0, keyed_hash(self.file_id)
 
     def head(self) -> str:
-        """Count and hash of the last record that was read."""
+        """Return the count and hash of the last record that was read."""
         return f"{self.records}:{self._head.hex()}"
 
     def written(self) -> tuple[int, bytes]:
-        """Count and hash of the last record, from their second copy."""
+        """Return the count and hash of the last record, from their second copy."""
         return self._db.execute("SELECT records, head FROM meta").fetchone() or (0, b"")
 
     def goes_through(self, records: int, head: bytes) -> bool:
         return bool(self._db.execute("SELECT hash FROM log WHERE id = ?", (records,)).fetchone() == (head,))
 
     def passes(self, head: bytes) -> bool:
-        """Whether a record has this hash."""
+        """Return True if a record has this hash."""
         return self._db.execute("SELECT 1 FROM log WHERE hash = ?", (head,)).fetchone() is not None
 
     def corrupt(self, what: str) -> NoReturn:

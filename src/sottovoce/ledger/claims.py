@@ -11,7 +11,7 @@ from ..util.typing import Array
 
 
 def printed_claims(rows: Iterable[Event], delta: float) -> Array | None:
-    """The paper's claim for the releases of one run, per node; None where it claims nothing.
+    """Return the paper's claim for the releases of one run, per node; None where it claims nothing.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def printed_claims(rows: Iterable[Event], delta: float) -> Array | None:
 
 
 def _sum_if_all(values: Iterable[Array | None]) -> Array | None:
-    """The sum of these, or None if there are none or one is missing."""
+    """Return the sum of these, or None if there are none or one is missing."""
     found = list(values)
     known = [value for value in found if value is not None]
     if not known or len(known) < len(found):

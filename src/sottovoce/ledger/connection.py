@@ -11,7 +11,22 @@ from .chain import Chain, F
 
 
 def connect(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connection:
-    """A connection that opens no transaction of its own and may be used from several threads, one at a time."""
+    """Open an SQLite connection that starts no transaction of its own.
+
+    Several threads may use it, one at a time.
+
+    Parameters
+    ----------
+    file : Path
+    timeout : float
+        Seconds that SQLite waits for locks of other connections.
+    how : str
+        Query of SQLite's URI: ``mode=rw``, ``mode=ro``, or ``mode=ro&immutable=1``.
+
+    Returns
+    -------
+    sqlite3.Connection
+    """
     # isolation_level None: Python opens no transaction.  The file's lock keeps threads apart.
     return sqlite3.connect(
         f"{file.resolve().as_uri()}?{how}", uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
@@ -20,7 +35,26 @@ def connect(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connect
 
 @contextmanager
 def alone(path: Path, name: str, blank: Callable[[bytes], F]) -> Iterator[Chain[F]]:
-    """The log alone, without SQLite's companion files."""
+    """Open the log read-only, without its journal, write-ahead log or any lock.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+        The file as errors call it.
+    blank : callable ``(secret) -> state``
+        Makes the state before the first record from the file's secret key.
+
+    Yields
+    ------
+    Chain
+        Identified, not yet synchronized.
+
+    Raises
+    ------
+    LedgerCorrupt, LedgerVersion
+        If the file is no ledger, is damaged, or is of another version.
+    """
     with closing(connect(path, 0.0, "mode=ro&immutable=1")) as db:
         chain = Chain(db, name, blank)
         with chain.translated():

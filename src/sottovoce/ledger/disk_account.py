@@ -24,17 +24,17 @@ class DiskAccount:
         self._file, self._identity = file, identity
 
     def spent(self) -> Array:
-        """Epsilon of each node by the rows, (N,)."""
+        """Return the epsilon of each node by the rows, (N,)."""
         with self._file.transaction("DEFERRED") as state:
             return state.price()
 
     def committed(self) -> Array:
-        """Epsilon of each node that is spent or reserved by open runs, (N,)."""
+        """Return the epsilon of each node that is spent or reserved by open runs, (N,)."""
         with self._file.transaction("DEFERRED") as state:
             return state.price(state.held())
 
     def afford(self, events: Sequence[Event]) -> Array:
-        """What these events of one run would add to every node's total, (N,), without reserving.
+        """Return what a run would add to each node's epsilon, (N,), without reserving it.
 
         Refused as by :meth:`sottovoce.ledger.durable.DurableLedger.reserve`.
         """
@@ -42,7 +42,7 @@ class DiskAccount:
             return self.check(state, all_priced(events), f"a run of {len(events)} releases", "reserved")
 
     def check(self, state: History, priced: Iterable[Event], what: str, undone: str) -> Array:
-        """What these releases add to the totals, (N,), inside a transaction; refused if that passes a budget.
+        """Return what releases add to each node's epsilon, or refuse them; inside a transaction.
 
         Parameters
         ----------
@@ -52,6 +52,11 @@ class DiskAccount:
             What prices each of them.
         what, undone : str
             The releases, and what was not done with them, for the message.
+
+        Returns
+        -------
+        array (N,)
+            Epsilon beyond what is spent and held already.
 
         Raises
         ------
@@ -84,7 +89,7 @@ class DiskAccount:
 
 
 def _counted(state: History, priced: Iterable[Event]) -> tuple[Counter[str], dict[str, Event]]:
-    """How often each text is among the releases, and its event; refused if it does not fit the ledger."""
+    """Count releases by text, with the event of each; refuse those that do not fit the ledger."""
     relation = state.relation
     counts, events = Counter[str](), dict[str, Event]()
     for event in priced:

@@ -113,7 +113,8 @@ class DurableLedger(NeverCopied, Readings):
         Parameters
         ----------
         path : path
-            On a local disk, in a folder that the process may write to: network file systems do not lock safely.
+            On a local disk, in a folder that the process may write to: network file systems do not
+            lock safely.
         epsilon : float or array (N,)
             Lifetime budget of every node; infinity records without limiting.
         delta : float
@@ -125,10 +126,18 @@ class DurableLedger(NeverCopied, Readings):
         fingerprint : bytes, optional
             See :meth:`.identity.RowsIdentity.bind`.
         demonstration : bool
-            Marks the file for good as one whose noise may be repeatable, and which holds no true releases.
+            Marks the file for good as one whose noise may be repeatable, and which holds no true
+            releases.
+
+        Returns
+        -------
+        DurableLedger
+            Open.
 
         Raises
         ------
+        InvalidInput
+            If epsilon, delta or `n_nodes` is out of range, or they do not fit each other.
         LedgerError
             If the file exists.
         """
@@ -167,13 +176,18 @@ class DurableLedger(NeverCopied, Readings):
 
         Parameters
         ----------
+        path : path
         fingerprint : bytes, optional
-            See :meth:`.identity.RowsIdentity.bind`.  Without it a bound ledger can be read and its runs closed, but
-            nothing can be spent.
+            See :meth:`.identity.RowsIdentity.bind`.  Without it a bound ledger can be read and its
+            runs closed, but nothing can be spent.
         expected_head : str, optional
             See :meth:`.file.ChainFile.verify`.
         timeout : float
             Seconds to wait for other processes.
+
+        Returns
+        -------
+        DurableLedger
 
         Raises
         ------
@@ -207,23 +221,32 @@ class DurableLedger(NeverCopied, Readings):
         return tuple(self.file.read().rows)
 
     def per_node(self) -> Array:
-        """Epsilon spent by each node, (N,)."""
+        """Return the epsilon spent by each node, (N,)."""
         return self.account.spent()
 
     def show(self) -> dict[str, Any]:
-        """A summary as plain data; an infinite epsilon is the text ``inf``."""
+        """Return a summary as plain data; an infinite epsilon is the text ``inf``."""
         return summary(self.file)
 
     def charge(self, event: Event, *, count: int = 1) -> None:
-        """Record a release outside any run, durably, or refuse it; with a `count` that many equal ones, or none.
+        """Record a release outside any run, durably, or refuse it.
 
-        Such rows can have no payload.  A count is one record: all are charged before the first of them is drawn.
-        An event out of the conditions of its proof is charged what it costs then (:mod:`sottovoce.privacy.conditions`).
+        Such rows can have no payload.  A count is one record: all are charged before the first of
+        them is drawn.  An event out of the conditions of its proof is charged what it costs then
+        (:mod:`sottovoce.privacy.conditions`).
+
+        Parameters
+        ----------
+        event : Event
+            The release, which is drawn after this returns.
+        count : int
+            Charge that many equal releases, or none of them; at most ten million.
 
         Raises
         ------
         BudgetExceeded
-            If this, what is spent and what open runs hold would exceed a node's budget.  Nothing is recorded.
+            If this, what is spent and what open runs hold would exceed a node's budget.  Nothing is
+            recorded.
         UnknownEvent
             If the accountant cannot price it.
         """
@@ -234,6 +257,7 @@ class DurableLedger(NeverCopied, Readings):
             what = f"release {len(state.rows) + 1}" if count == 1 else f"a run of {count} releases"
             self.account.check(state, state.next(event, int(count)), what, "drawn")
             record: dict[str, Any] = {"kind": "charge", "run": None, "release": None}
+            # Since schema 5 a charge leaves out an event that is that of the charge before.
             if canonical(plain) != state.last:
                 record["event"] = plain
             if count > 1:
@@ -241,7 +265,9 @@ class DurableLedger(NeverCopied, Readings):
             self.file.append(record)
 
     def reserve(self, run: str, plan: str, events: Sequence[Event]) -> Run:
-        """Reserve the price of a whole run before its first round; an open run with the same plan is resumed.
+        """Reserve the price of a whole run before its first round, or resume the run.
+
+        A run is resumed if it is open and was reserved with the same plan and events.
 
         Parameters
         ----------
@@ -252,10 +278,16 @@ class DurableLedger(NeverCopied, Readings):
         events : sequence of Event
             All that it will charge, in order.  Their conditions are judged among these alone.
 
+        Returns
+        -------
+        Run
+            The ledger of the run's releases, from its first.
+
         Raises
         ------
         BudgetExceeded
-            If these, what is spent and what open runs hold would exceed a node's budget.  Nothing is reserved.
+            If these, what is spent and what open runs hold would exceed a node's budget.  Nothing
+            is reserved.
         LedgerMismatch
             If the run has another plan or other events, or is closed.
         """
@@ -263,6 +295,8 @@ class DurableLedger(NeverCopied, Readings):
             raise InvalidInput("run", run, "needs a name, a plan and at least one event", "give all three")
         plain = [event.to_dict() for event in events]
         with self.file.transaction() as state:
+            # Decision and record are one transaction: of two processes that race for the last of a
+            # budget, one gets it.
             known = state.runs.get(run)
             if known is None:
                 what = f"run {run!r} of {len(events)} releases"
@@ -274,7 +308,20 @@ class DurableLedger(NeverCopied, Readings):
         return self._run(run)
 
     def resume(self, run: str, plan: str) -> Run:
-        """Go through a run again from its first row: rows are replayed, never charged twice; a closed run only so.
+        """Go through a run again from its first row.
+
+        Rows are replayed, never charged twice; a closed run can be replayed only.
+
+        Parameters
+        ----------
+        run : str
+            Its name.
+        plan : str
+            The digest with which it was reserved.
+
+        Returns
+        -------
+        Run
 
         Raises
         ------

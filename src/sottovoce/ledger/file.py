@@ -30,19 +30,32 @@ _OLDEST_SQLITE = (3, 37, 0)  # strict tables
 
 
 class ChainFile(Generic[F]):
-    """One open log.  Safe to use from several processes and threads; a forked process opens it anew.
+    """One open log.  A forked process opens it anew.
 
-    `blank` makes the state before the first record from the file's secret key; `timeout` is how many seconds to wait
-    for other processes.
+    Safe to use from several processes and threads.
+
+    Parameters
+    ----------
+    path : path
+    blank : callable ``(secret) -> state``
+        Makes the state before the first record from the file's secret key.
+    timeout : float
+        Seconds to wait for other processes.
 
     Attributes
     ----------
     chain : Chain
-        What this process has read of the log.  Of use inside a :meth:`transaction`, which reads what others wrote.
+        What this process has read of the log.  Of use inside a :meth:`transaction`, which reads
+        what others wrote.
     name : str
         The file as errors call it.
     path, real : Path
         As it was given, and without links.
+
+    Raises
+    ------
+    LedgerError
+        If the file is missing, damaged, edited, in use or of another version.
     """
 
     def __init__(self, path: str | Path, blank: Callable[[bytes], F], timeout: float = 30.0) -> None:
@@ -122,12 +135,16 @@ class ChainFile(Generic[F]):
 
     @contextmanager
     def transaction(self, mode: str = "IMMEDIATE") -> Iterator[F]:
-        """One read of the file, or one change by one record; on any error nothing is changed.  Yields the state."""
+        """Read the file once, or change it by one record; yields the state.
+
+        On any error nothing is changed.
+        """
         if os.getpid() != self._pid:  # SQLite's locks do not survive a fork
             raise LedgerError(f"{self.name}: was opened before a fork; open it again in this process")
         with self._lock, self._locked_path.turn() as logged, self.chain.translated():
             if logged:
                 raise LedgerError(f"{self.name}: was given a log beside it while it was open; open it again")
+            # What waits is appended first, so that even a read needs the right to write then.
             self._db.execute(f"BEGIN {'IMMEDIATE' if self._waiting else mode}")
             self._ahead = False
             try:
@@ -137,6 +154,8 @@ class ChainFile(Generic[F]):
                 self._db.execute("COMMIT")
                 self._waiting.clear()
             except BaseException:
+                # The state holds a record that the file will not have: fold it anew at the next
+                # read.
                 if self._ahead:
                     self.chain.forget()
                 if self._db.in_transaction:
@@ -144,7 +163,7 @@ class ChainFile(Generic[F]):
                 raise
 
     def read(self) -> F:
-        """The state, with what others wrote."""
+        """Return the state, with what others wrote."""
         with self.transaction("DEFERRED") as state:
             return state
 
@@ -174,12 +193,23 @@ class ChainFile(Generic[F]):
             ) from None
 
     def head(self) -> str:
-        """Count and hash of the last record, ``"12:9f..."``.  Noted elsewhere, it detects an older copy."""
+        """Return the count and hash of the last record, ``"12:9f..."``.
+
+        Noted elsewhere, it detects an older copy of the file.
+        """
         with self.transaction("DEFERRED"):
             return self.chain.head()
 
     def expect(self, head: str) -> None:
-        """LedgerCorrupt unless the log contains an earlier :meth:`head`; InvalidInput if that is none."""
+        """Check that the log contains an earlier :meth:`head`.
+
+        Raises
+        ------
+        LedgerCorrupt
+            If it does not: it is another log, or an older copy.
+        InvalidInput
+            If `head` is none.
+        """
         count, _, text = head.removeprefix("head ").strip().partition(":")
         if not count.isdecimal() or not re.fullmatch("[0-9a-f]{64}", text):
             rule = "must be a count, a colon and 64 hexadecimal digits"
@@ -191,7 +221,7 @@ class ChainFile(Generic[F]):
                 )
 
     def goes_through(self, head: str) -> bool:
-        """Whether the log contains an earlier :meth:`head`."""
+        """Return True if the log contains an earlier :meth:`head`."""
         try:
             self.expect(head)
         except (InvalidInput, LedgerCorrupt):
@@ -199,7 +229,7 @@ class ChainFile(Generic[F]):
         return True
 
     def passes(self, mark: str) -> bool:
-        """Whether the log contains a record with this hash in hexadecimal digits: a :meth:`head` without its count."""
+        """Return True if a record has this hexadecimal hash: a :meth:`head` without its count."""
         with self.transaction("DEFERRED"):
             return bool(re.fullmatch("[0-9a-f]{64}", mark)) and self.chain.passes(bytes.fromhex(mark))
 
@@ -241,7 +271,10 @@ class ChainFile(Generic[F]):
 
 
 def glance(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]:
-    """The log as the file alone says, without a lock or any change; LedgerError if it cannot be read."""
+    """Return the log as the file alone says, without a lock or any change.
+
+    LedgerError if it cannot be read.
+    """
     name = f"ledger={str(path)!r}"
     if not Path(path).is_file():
         raise LedgerError(f"{name}: no such file; give the path of one")

@@ -31,6 +31,8 @@ def _up(price: float) -> int | float:
 def _down(units: int | float) -> float:
     if isinstance(units, float):  # infinite, or no number
         return units
+    # The division rounds to the nearest float: take the next one up where that is below the exact
+    # total.
     total = units / 2**64
     return total if total * _UNITS >= units else math.nextafter(total, math.inf)
 
@@ -49,14 +51,45 @@ class Tally:
         self._sum: Any = None
 
     def add(self, text: str, count: int = 1) -> None:
+        """Count releases by the canonical text of their event; a total prices them later."""
         self._new[text] += count
 
     def epsilon(self, delta: float, events: Mapping[str, Event], more: Counter[str]) -> Array:
-        """Epsilon per node of all that was added and of `more`; `events` maps texts to events."""
+        """Return the epsilon of each node, by all releases added so far and by some more.
+
+        Parameters
+        ----------
+        delta : float
+            0 for pure epsilon.
+        events : mapping of str to Event
+            The event of every canonical text.
+        more : Counter of str
+            How often each text is to be counted in addition; they are not added.
+
+        Returns
+        -------
+        array (N,)
+            Shape () before the first event; infinite where the accountant has no number.
+        """
         self._sum, self._new = self._plus(self._sum, self._new, events), Counter()
         return self._epsilon(self._plus(self._sum, more, events), delta)
 
     def alone(self, text: str, event: Event, delta: float) -> Array:
+        """Return the epsilon of each node by one event alone.
+
+        Parameters
+        ----------
+        text : str
+            Canonical text of the event, under which its price is cached.
+        event : Event
+        delta : float
+            0 for pure epsilon.
+
+        Returns
+        -------
+        array (N,)
+            Shape () for an event that costs all nodes the same.
+        """
         return self._epsilon(self._price(text, event), delta)
 
     def _plus(self, total: Any, more: Counter[str], events: Mapping[str, Event]) -> Any:
@@ -68,6 +101,8 @@ class Tally:
     def _price(self, text: str, event: Event) -> Any:
         if text not in self._prices:
             price = self._accountant.add(self._accountant.nothing(), event)
+            # Whole numbers from here on: their sums are exact, so a total does not depend on the
+            # order of rows (docs/reference/ledger.md, "Runs reserve before they spend").
             self._prices[text] = np.frompyfunc(_up, 1, 1)(np.asarray(price, dtype=object))
         return self._prices[text]
 
@@ -79,7 +114,11 @@ class Tally:
 
 
 def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]:
-    """Plain events in order, equal ones as one with their count; of one class as what differs from the one before."""
+    """Return plain events in order, in short form.
+
+    Equal events that follow one another are one with their count; an event of the same class as the
+    one before is what differs from that.
+    """
     found, before = list[tuple[dict[str, Any], int]](), dict[str, Any]()
     for _, some in groupby(events, canonical):
         first, *others = some
@@ -108,7 +147,35 @@ def _counted(count: object) -> int:
 
 @dataclass
 class RunHistory:
-    """One run: what it reserved, and how far it has come.  Releases are numbered from 1."""
+    """One run: what it reserved, and how far it has come.  Releases are numbered from 1.
+
+    Parameters
+    ----------
+    plan : str
+        Digest of all that the run depends on.
+    planned : list of Event
+        All reserved releases, in order.
+    texts : list of str
+        Their canonical texts.
+    priced : list of str
+        Canonical texts of what prices them (:mod:`sottovoce.privacy.conditions`).
+    since : str
+        When it was reserved.
+    charged : int
+        How many have a row.
+    stored : dict
+        By release, the record and the digest of its stored bytes.
+    failed : set of int
+        Releases whose draw failed.
+    loose : set of int
+        Releases charged by a caller that may hand out what it does not store.
+    sent, received : list of (int, str)
+        By round of an exchange with other sites, from 0: record and digest.
+    version : int, optional
+        ``FORMAT`` when it was reserved; None before version 0.3.
+    open, given_up : bool
+        Whether the run goes on; whether it was closed from outside, and not at its own end.
+    """
 
     plan: str
     planned: list[Event]
@@ -134,7 +201,7 @@ class RunHistory:
 
     @property
     def former(self) -> bool:
-        """Whether a version before 0.3, or a later format, reserved it: it keeps its price, and does not go on."""
+        """True if another format reserved it: it keeps its price, and does not go on."""
         return self.version != FORMAT
 
     @property
@@ -148,7 +215,7 @@ class RunHistory:
         return len(self.sent), len(self.received)
 
     def is_drawable(self, release: int) -> bool:
-        """Whether a release has a row of which nothing is known yet."""
+        """Return True if a release has a row whose draw has no known outcome yet."""
         known = release in self.stored or release in self.failed or release in self.loose
         return 1 <= release <= self.charged and not known
 
@@ -241,16 +308,20 @@ class History:
                 self.accountant = accountants.for_life(record["accountant"], self.epsilon, self.delta)
                 self.since, self.demonstration = record["at"], record.get("demonstration", False)
                 self._tally = Tally(self.accountant)
+            # A ledger is tied before its first use; later it may learn further digests of the same
+            # rows.
             case "bind" if number > 1 and record["tag"] not in self.tags and (self.tags or not self.used):
                 self.tags.append(record["tag"])
             case "reserve" if number > 1 and record["run"] not in self.runs:
                 self.runs[record["run"]] = self._reserved(record)
             case "charge" if number > 1:
                 self._charge(record)
+            # A row has one outcome: bytes, a failed draw, or bytes that nobody promised to store.
             case "store" if self.runs[record["run"]].is_drawable(record["release"]):
                 self.runs[record["run"]].stored[record["release"]] = number, record["digest"]
             case "fail" if self.runs[record["run"]].is_drawable(record["release"]):
                 self.runs[record["run"]].failed.add(record["release"])
+            # Messages and inboxes alternate: a round is sent after the inbox of the round before.
             case "send" if self.runs[record["run"]].exchanged == (record["round"], record["round"]):
                 self.runs[record["run"]].sent.append((number, record["digest"]))
             case "receive" if self.runs[record["run"]].exchanged == (record["round"] + 1, record["round"]):
@@ -264,6 +335,7 @@ class History:
     def _event(self, text: str, plain: dict[str, Any]) -> Event:
         if text not in self._events:
             event = from_dict(plain)
+            # Prices are per node: an array of an event has one entry, or one for each node.
             sizes = {value.size for value in vars(event).values() if isinstance(value, np.ndarray)}
             if not sizes <= {1, len(self.epsilon)}:
                 raise ValueError
@@ -272,14 +344,14 @@ class History:
         return self._events[text]
 
     def _priced(self, text: str, event: Event, priced: Event) -> str:
-        """The text of what prices this event."""
+        """Return the text of what prices this event."""
         if priced is not event:
             text = canonical(plain := priced.to_dict())
             self._event(text, plain)
         return text
 
     def _reserved(self, record: dict[str, Any]) -> RunHistory:
-        """A run; schemas before 5 hold every event whole, under ``events``."""
+        """Return a run; schemas before 5 hold every event whole, under ``events``."""
         if "events" in record and "releases" in record:
             raise ValueError
         packs = unpacked(record["releases"]) if "releases" in record else ((one, 1) for one in record["events"])
@@ -333,29 +405,41 @@ class History:
         return bool(self.rows or self.runs)
 
     def payloads(self) -> dict[int, str]:
-        """Records that own a payload, with its digest."""
+        """Return records that own a payload, with its digest."""
         runs = self.runs.values()
         return dict(pair for run in runs for pair in (*run.stored.values(), *run.sent, *run.received))
 
     def held(self) -> Counter[str]:
-        """Texts of what prices reserved events of open runs that have no row."""
+        """Return texts of what prices reserved events of open runs that have no row."""
         return Counter(text for run in self.runs.values() if run.open for text in run.priced[run.charged :])
 
     def cautions(self) -> list[str]:
-        """Caveats on the prices of these events."""
+        """Return caveats on the prices of these events."""
         return sorted({event.caution for event in self._events.values() if event.caution})
 
     def price(self, more: Mapping[str, int] | None = None, events: dict[str, Event] | None = None) -> Array:
-        """Epsilon per node of all rows and of `more`, counted by text; `events` has those not in the log."""
+        """Return the epsilon of each node by all rows, and by some more.
+
+        Parameters
+        ----------
+        more : mapping of str to int, optional
+            How often each canonical text counts in addition.
+        events : dict of Event, optional
+            Those of the texts that are not in the log.
+
+        Returns
+        -------
+        array (N,)
+        """
         return self._tally.epsilon(self.delta, ChainMap(events or {}, self._events), Counter(more or {}))
 
     def next(self, event: Event, count: int) -> list[Event]:
-        """What prices so many equal events that are charged outside runs now."""
+        """Return the events that price `count` equal releases, charged outside runs now."""
         if count == 1:
             return [self._alone.priced(event)]
         trial = self._alone.copy()
         return [trial.add(event) for _ in range(count)]
 
     def alone(self, text: str, event: Event) -> Array:
-        """Epsilon per node of one event, of this text."""
+        """Return the epsilon per node of one event, of this text."""
         return self._tally.alone(text, event, self.delta)

@@ -16,7 +16,20 @@ from .history import History
 
 
 def rows_digest(*arrays: Array) -> bytes:
-    """Digest of arrays of rows, for :meth:`RowsIdentity.bind`.  It has no key: treat it as secret, never store it."""
+    """Return a digest of arrays of rows, for :meth:`RowsIdentity.bind`.
+
+    It has no key: treat it as secret, and never store it.
+
+    Parameters
+    ----------
+    *arrays : array
+        Hashed with their shapes, as little-endian doubles.
+
+    Returns
+    -------
+    bytes
+        32 bytes.
+    """
     digest = hashlib.blake2b(digest_size=32)
     for array in arrays:
         values = np.ascontiguousarray(array, dtype="<f8")
@@ -26,9 +39,9 @@ def rows_digest(*arrays: Array) -> bytes:
 
 
 def holds_rows(path: str | Path, *digests: bytes) -> bool:
-    """Whether a file is a ledger, not a demonstration's, of the rows with one of these digests; it is only read.
+    """Return True if a file is a ledger of the rows with one of these digests; it is only read.
 
-    LedgerError if that cannot be told.
+    False for the ledger of a demonstration.  LedgerError if that cannot be told.
     """
     found = glance(path, History)
     return not found.state.demonstration and _is_known(found.state, _tags(found.secret, *digests))
@@ -43,19 +56,29 @@ class RowsIdentity:
 
     @property
     def bound(self) -> bool:
-        """Whether the ledger is tied to rows, whose fingerprint it needs to spend."""
+        """True if the ledger is tied to rows, whose fingerprint it needs to spend."""
         return bool(self._file.read().tags)
 
     def bind(self, digest: bytes, *others: bytes, learn: bool = True) -> None:
-        """Tie the ledger to the rows with this digest (:func:`rows_digest`), or check that it is tied to them.
+        """Tie the ledger to rows, or check that it is tied to them.
 
-        `others` are digests by which the same rows may have been tied before, such as those of encoded rows.  If the
-        rows are known by one of them, the ledger knows them by `digest` too from now on, unless not to `learn`.
-        The file keeps a hash of the digest under a random key that never leaves the file, so an export says nothing
-        about the rows.  Who holds the file can test a guess of *all* rows: keep it where the rows are kept.
+        The file keeps a hash of the digest under a random key that never leaves the file, so an
+        export says nothing about the rows.  Who holds the file can test a guess of *all* rows: keep
+        it where the rows are kept.
+
+        Parameters
+        ----------
+        digest : bytes
+            Digest of the rows, 16 bytes or more (:func:`rows_digest`).
+        *others : bytes
+            Digests by which the same rows may have been tied before, such as that of encoded rows.
+        learn : bool
+            If the rows are known by one of `others` only, record `digest` too.
 
         Raises
         ------
+        InvalidInput
+            If a digest is shorter.
         LedgerMismatch
             If the ledger belongs to another data set, or was used before it was bound.
         """
@@ -82,7 +105,7 @@ class RowsIdentity:
 
 
 def _tags(secret: bytes, *digests: bytes) -> list[str]:
-    """What a ledger with this secret keeps of digests of rows."""
+    """Return the keyed hashes that a ledger with this secret keeps of digests of rows."""
     return [keyed_hash(digest, key=secret).hex() for digest in digests]
 
 

@@ -16,11 +16,24 @@ from .memory import Ledger, check_may_draw
 class Joint:
     """A run's own ledger inside a shared one, which pays for the whole run or refuses it at once.
 
-    What it holds is this run's only, so runs in other threads cannot take it; a context manager, which gives back what
-    was not drawn.
+    What it holds is this run's only, so runs in other threads cannot take it; a context manager,
+    which gives back what was not drawn.
 
-    `events` are all that the run will charge, in order, under `deal`; BudgetExceeded if the shared ledger cannot pay
-    for them, and nothing is held then.
+    Parameters
+    ----------
+    own : Ledger
+        Of this run alone.
+    shared : Ledger
+        Of the data set.
+    events : sequence of Event
+        All that the run will charge, in order.
+    deal : bytes, optional
+        Digest of the partition of rows over nodes, under which they are charged.
+
+    Raises
+    ------
+    BudgetExceeded
+        If the shared ledger cannot pay for all of them; nothing is held then.
     """
 
     def __init__(self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None) -> None:
@@ -54,6 +67,8 @@ class Joint:
             own_price, own_after = self.own.account.afford_next(event, None)
             if not left or event.terms != left[0][0].terms:
                 raise LedgerMismatch("ledger: the release is not the next one planned; nothing was drawn")
+            # The shared ledger first, which held the price and cannot refuse it: an interrupt in
+            # between leaves too much spent there, never too little.
             price = left[0][1]
             self._shared.write(event, deal, price, self._shared.plus([price], deal))
             left.popleft()
@@ -67,5 +82,5 @@ class Joint:
         return self.own.to_list()
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Not possible: whether the shared ledger holds these rows cannot be known."""
+        """Refuse to go on: whether the shared ledger holds these rows cannot be known."""
         raise LedgerError("ledger: a ledger in memory cannot go on from a checkpoint; use a ledger on disk")

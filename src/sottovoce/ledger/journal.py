@@ -17,7 +17,7 @@ from .history import History
 
 
 class Journal:
-    """What run `run` sent and received."""
+    """The messages that run `run` sent, and the inboxes that it received."""
 
     def __init__(self, ledger: DurableLedger, run: str) -> None:
         self._file, self._run = ledger.file, run
@@ -34,11 +34,11 @@ class Journal:
         return self._file.head().partition(":")[2]
 
     def sent(self, round: int) -> bytes | None:
-        """The message of a round."""
+        """Return the message of a round."""
         return self._find("sent", round)
 
     def received(self, round: int) -> bytes | None:
-        """The inbox of a round."""
+        """Return the inbox of a round."""
         return self._find("received", round)
 
     def send(self, round: int, message: bytes) -> bytes | None:

@@ -26,12 +26,42 @@ _TRIES = 50
 
 
 def share_of_life(events: Iterable[Event], delta: float | None, budget: float | None) -> dict[str, Any] | None:
-    """What a run takes of a ledger that ``sottovoce site init`` makes; see :meth:`LifetimeShare.to_dict`."""
+    """Compute a run's share of the lifetime budget of a new ledger of a site.
+
+    The ledger is one that ``sottovoce site init`` makes.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        All releases of the run, in order.
+    delta : float, optional
+        Of the ledger; None for pure epsilon.
+    budget : float, optional
+        Lifetime epsilon of the ledger; None computes the smallest sufficient one alone.
+
+    Returns
+    -------
+    dict or None
+        See :meth:`LifetimeShare.to_dict`.
+    """
     return LifetimeShare(events, "pure" if delta is None else "rdp", delta or 0.0).to_dict(budget)
 
 
 def example(accountant: str, budget: float, delta: float) -> str | None:
-    """A sentence on what runs take of a new ledger, for a Gaussian release; None where it is their epsilon."""
+    """Describe what runs take of a new ledger, at the example of one Gaussian release.
+
+    Parameters
+    ----------
+    accountant : {"pure", "zcdp", "rdp"}
+    budget : float
+        Lifetime epsilon.
+    delta : float
+
+    Returns
+    -------
+    str or None
+        A sentence; None where a run takes its own epsilon, or the budget is infinite.
+    """
     if accountant == "pure" or not np.isfinite(budget):
         return None
     epsilon, one = min(1.0, budget / 2.0), np.ones(1)
@@ -44,20 +74,30 @@ def example(accountant: str, budget: float, delta: float) -> str | None:
 
 
 class Taken(NamedTuple):
-    """What a run takes of a lifetime budget as a ledger's first run, and as any later one, at the worst node."""
+    """A run's share of a lifetime budget, as a ledger's first run and as any later one.
+
+    Both are epsilons at the worst node.
+    """
 
     first: float
     later: float
 
     def runs(self, budget: float) -> int:
-        """How many such runs a ledger of this budget can pay for."""
+        """Return how many such runs a ledger of this budget can pay for."""
         return 0 if not self.first <= budget else 1 + int((budget - self.first) / self.later)
 
 
 class LifetimeShare:
     """A run's share of lifetime budgets.
 
-    `events` are all that it charges, in order; `accountant` ("pure", "zcdp" or "rdp") and `delta` are the ledger's.
+    Parameters
+    ----------
+    events : iterable of Event
+        All that the run charges, in order.
+    accountant : {"pure", "zcdp", "rdp"}
+        The ledger's.
+    delta : float
+        The ledger's; 0 for pure epsilon.
     """
 
     def __init__(self, events: Iterable[Event], accountant: str, delta: float) -> None:
@@ -66,18 +106,25 @@ class LifetimeShare:
         self._accountant, self._delta = accountant, delta
 
     def of(self, budget: float) -> Taken:
-        """What the run takes of a ledger with this budget; InvalidInput or UnknownEvent if none can price it."""
+        """Return the run's share of a ledger with this budget.
+
+        InvalidInput or UnknownEvent if no ledger can price the run.
+        """
         order = for_life(self._accountant, np.array([budget]), self._delta)
+        # A later run pays no fixed part of the order, so it takes the difference
+        # (docs/reference/ledger.md, "What a run takes of a lifetime budget").
         once, twice = self._total(order, 1), self._total(order, 2)
         finite = bool(np.all(np.isfinite(twice)))
         return Taken(float(np.max(once)), float(np.max(twice - once)) if finite else np.inf)
 
     def least(self) -> float | None:
-        """Smallest lifetime budget that admits the run; None if there is none."""
+        """Return the smallest lifetime budget that admits the run; None if there is none."""
         budget = float(np.max(self._total(make_accountant(self._accountant), 1)))
         for _ in range(_TRIES):
             if not 0.0 < budget < np.inf:
                 break
+            # The order depends on the budget, and what the run takes on the order: the least budget
+            # is a fixed point.
             needed = self.of(budget).first
             if needed <= budget:
                 return budget

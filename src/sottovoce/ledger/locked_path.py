@@ -34,7 +34,24 @@ _JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's journals begin
 
 
 class LockedPath:
-    """The path of a log's file; `blank` makes the state before the first record, with which a file is verified."""
+    """The path of a log's file, and the lock that every use of the file holds.
+
+    Parameters
+    ----------
+    path : path
+        Links are followed.
+    name : str
+        The file as errors call it.
+    blank : callable ``(secret) -> state``
+        Makes the state before the first record, with which a file is verified.
+    timeout : float
+        Seconds to wait for other processes.
+
+    Raises
+    ------
+    LedgerError
+        If there is no such file, or it is mounted as a file.
+    """
 
     def __init__(self, path: str | Path, name: str, blank: Callable[[bytes], Fold], timeout: float) -> None:
         self.real = Path(os.path.realpath(path))
@@ -66,6 +83,8 @@ class LockedPath:
             journal, log = self.beside("-journal"), self.beside("-wal")
             if journal.is_file():
                 self._judge(journal, int.from_bytes(header[24:28], "big"))
+            # SQLite's header: bytes 18 and 19 are 2 for a write-ahead log, bytes 24 to 27 count
+            # changes.
             logged = header[18:20] == b"\2\2"
             if log.is_file() and not logged:
                 if log.stat().st_size:
@@ -74,7 +93,7 @@ class LockedPath:
             yield logged
 
     def beside(self, suffix: str) -> Path:
-        """What SQLite may have written beside the file."""
+        """Return the path of a file that SQLite may have written beside the log."""
         return self.real.with_name(self.real.name + suffix)
 
     def check_log(self, log: Path) -> None:
@@ -100,6 +119,7 @@ class LockedPath:
         """Remove a needless journal, leave that of the last change to SQLite, refuse any other."""
         before = _changes_before(journal)
         if before is not None:
+            # A commit that died had written the first page, with the next count, or not yet.
             if before not in (changes, changes - 1):
                 self.refuse(journal)
             try:
@@ -116,6 +136,8 @@ def _changes_before(journal: Path) -> int | None:
         header = file.read(28)
         if len(header) < 28 or not header.startswith(_JOURNAL):
             return None
+        # A journal holds a header of one sector, then the pages of before: number, content,
+        # checksum. Page 1 has the count of changes.
         count, _, _, sector, page = struct.unpack(">5I", header[8:])
         for record in range(count):
             file.seek(sector + record * (page + 8))
@@ -133,15 +155,32 @@ def _is_mounted(path: Path) -> bool:
     except OSError:
         return os.path.ismount(path)
     escaped = (line.split(" ")[4] for line in text.splitlines())
+    # The kernel writes blanks in a mount point as octal escapes.
     points = {re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in escaped}
     return str(path) in points or os.path.ismount(path)
 
 
 @contextmanager
 def locked(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
-    """Lock the file against all other users; yields its device and inode.
+    """Hold an exclusive lock on a file, against all processes and threads that take it as well.
 
-    LedgerError if it is gone, has several paths, or is in use for too long.
+    Parameters
+    ----------
+    path : Path
+    name : str
+        The file as errors call it.
+    timeout : float
+        Seconds to wait for another user.
+
+    Yields
+    ------
+    (int, int)
+        Device and inode of the file.
+
+    Raises
+    ------
+    LedgerError
+        If the file is gone, has several hard links, or is in use for longer than `timeout`.
     """
     # Linux keeps flock apart from SQLite's locks.  BSD does not, so that there the folder stands for the file.
     target = path if sys.platform in ("linux", "win32") else path.parent

@@ -103,14 +103,20 @@ class Ledger(NeverCopied, Readings):
         return self.account.book.events
 
     def charge(self, event: Event, *, deal: bytes | None = None, count: int = 1) -> None:
-        """Record `event`, or refuse it; with a `count` that many equal releases, all of them or none.
+        """Record a release, or with a `count` that many equal ones, or refuse all of them.
 
-        An event out of the conditions of its proof is charged what it costs then (:mod:`sottovoce.privacy.conditions`).
+        An event out of the conditions of its proof is charged what it costs then
+        (:mod:`sottovoce.privacy.conditions`).
 
         Parameters
         ----------
+        event : Event
+            The release, which is drawn after this returns.
         deal : bytes, optional
-            Digest of which row is at which node; None if the caller vouches that it is that of all charges with None.
+            Digest of the partition of rows over nodes; None if the caller vouches that it is that
+            of all charges with None.
+        count : int
+            At least 1.
 
         Raises
         ------
@@ -134,9 +140,15 @@ class Ledger(NeverCopied, Readings):
                 account.take(event, deal, price, account.plus([price], deal))
 
     def charge_all(self, events: Sequence[Event], times: int = 1) -> None:
-        """Record these releases, in order and `times` in a row, or none of them (BudgetExceeded, as by :meth:`charge`).
+        """Record releases, in order and `times` in a row, or none of them.
 
         What is spent is the same to the last bit as if they were charged one by one.
+
+        Parameters
+        ----------
+        events : sequence of Event
+        times : int
+            At least 1.
 
         Raises
         ------
@@ -178,7 +190,7 @@ class Ledger(NeverCopied, Readings):
                 self.accountant = chosen
 
     def trial(self) -> Ledger:
-        """A copy to try out charges, which accepts no release."""
+        """Return a copy to try out charges, which accepts no release."""
         with self.account.lock:
             twin = Ledger(self.accountant, self.epsilon, self.delta, self.sites_per_row)
             twin.account = self.account.copy()
@@ -186,25 +198,53 @@ class Ledger(NeverCopied, Readings):
             return twin
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        """Charge `event`, and only then draw its release."""
+        """Charge a release, and only then draw it.
+
+        Parameters
+        ----------
+        event : Event
+        draw : callable
+            Draws the release, and returns its bytes; not called if `event` is refused.
+
+        Returns
+        -------
+        bytes
+            What `draw` returned.
+
+        Raises
+        ------
+        BudgetExceeded, UnknownEvent, InvalidInput
+            As by :meth:`charge`; nothing was drawn.
+        LedgerError
+            If this is the :meth:`trial` of another ledger.
+        """
         check_may_draw(self)
         self.charge(event)
         return draw()
 
     def per_node(self) -> Array:
-        """Epsilon spent by each node, (N,); () before the first event, (1,) after several deals."""
+        """Return the epsilon spent by each node.
+
+        Returns
+        -------
+        array (N,)
+            Shape () before the first event, and (1,) after several deals.
+        """
         return self.account.spending.per_node()
 
     def total(self) -> float:
-        """Epsilon of the whole network: the worst node, or the worst `sites_per_row` nodes together."""
+        """Return the epsilon of the whole network.
+
+        That of the worst node, or of the worst `sites_per_row` nodes together.
+        """
         return self.account.spending.total()
 
     def report(self) -> dict[str, float]:
-        """The network's epsilon by every notion that the accountant knows."""
+        """Return the network's epsilon by every notion that the accountant knows."""
         return self.account.spending.report()
 
     def claims(self) -> Array | None:
-        """The paper's claim for the same run, per node; None where it claims nothing."""
+        """Return the paper's claim for the same run, per node; None where it claims nothing."""
         if self.account.spending.several:  # no paper deals rows anew
             return None
         return super().claims()

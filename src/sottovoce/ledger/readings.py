@@ -34,23 +34,29 @@ class Readings(ABC):
 
     @abstractmethod
     def per_node(self) -> Array:
-        """Epsilon spent by each node, shape (N,); shape () before the first event."""
+        """Return the epsilon spent by each node.
+
+        Returns
+        -------
+        array (N,)
+            Shape () before the first event.
+        """
 
     def total(self) -> float:
-        """Epsilon of the whole network: the worst node, as rows are disjoint over sites."""
+        """Return the epsilon of the whole network: the worst node, as rows are disjoint over sites."""
         return float(np.max(self.per_node()))
 
     def claims(self) -> Array | None:
-        """The papers' claim for the same rows, per node; None where one claims nothing."""
+        """Return the papers' claim for the same rows, per node; None where one claims nothing."""
         return printed_claims(self.rows, self.delta)
 
     def claimed(self) -> float | None:
-        """The largest of :meth:`claims`."""
+        """Return the largest of :meth:`claims`."""
         claims = self.claims()
         return None if claims is None else float(np.max(claims))
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Rows as plain data."""
+        """Return rows as plain data."""
         return [event.to_dict() for event in self.rows]
 
 

@@ -17,21 +17,29 @@ from .run_records import RunRecords
 class Run(Readings):
     """One run's view of a ledger, with the interface of :class:`sottovoce.ledger.memory.Ledger`.
 
-    It goes through the run from its first release.  Rows that exist are replayed: the same events are expected, and
-    nothing is charged.  A context manager: left normally, it closes the run and returns the price of events without a
-    row; left by an exception, the run stays open.
+    It goes through the run from its first release.  Rows that exist are replayed: the same events
+    are expected, and nothing is charged.  A context manager: left normally, it closes the run and
+    returns the price of events without a row; left by an exception, the run stays open.
+
+    Parameters
+    ----------
+    records : RunRecords
+        The run's rows and stored bytes.
+    accountant : Accountant
+        The ledger's.
+    epsilon : array (N,)
+        Lifetime budget of the data set.
+    delta : float
+        0 for pure epsilon.
 
     Attributes
     ----------
-    epsilon : array (N,)
-        Lifetime budget of the data set.
     release : int
         Number of the last release charged or replayed; 0 before the first.
-    records : RunRecords
-        The run's rows and stored bytes, by the numbers of its releases.
     journaled : bool
-        A promise that bytes of :meth:`once` leave this process only in messages of the :class:`.journal.Journal`.  They
-        are then stored first thing at the next use of the file: by such a message's commit, or an earlier one.
+        A promise that bytes of :meth:`once` leave this process only in messages of the
+        :class:`.journal.Journal`.  They are then stored first thing at the next use of the file: by
+        such a message's commit, or an earlier one.
     """
 
     def __init__(self, records: RunRecords, accountant: Accountant[Any], epsilon: Array, delta: float) -> None:
@@ -55,7 +63,7 @@ class Run(Readings):
 
     @property
     def failed(self) -> bool:
-        """Whether the draw of a release failed, so that the run cannot go past it."""
+        """True if the draw of a release failed, so that the run cannot go past it."""
         return bool(self.records.history.failed)
 
     @property
@@ -77,9 +85,30 @@ class Run(Readings):
         return found
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        """The next release: charged, drawn and stored if it is new; else its stored bytes, without a draw.
+        """Return the bytes of the next release: drawn and stored if it is new, else as stored.
 
-        If `draw` raises, the row is marked as failed and the error goes on; LedgerError if it failed before.
+        Parameters
+        ----------
+        event : Event
+            The reserved one.
+        draw : callable
+            Draws the release, and returns its bytes; called only if nobody has seen a draw of this
+            row.
+
+        Returns
+        -------
+        bytes
+            The release, the same every time.
+
+        Raises
+        ------
+        BudgetExceeded
+            If all reserved releases are made.
+        LedgerMismatch
+            If `event` is not the reserved one.
+        LedgerError
+            If the draw of this row failed before.  If `draw` raises now, the row is marked as
+            failed, and the error goes on.
         """
         found = self._charge_next(event, kept=True)
         if found is not None:
@@ -91,13 +120,15 @@ class Run(Readings):
             if found is None:
                 raise
             return found
+        # Spares one of the two commits of a release: the bytes are stored with the next use of the
+        # file.
         if self.journaled:
             self.records.keep_later(self.release, drawn)
             return drawn
         return self.records.keep(self.release, drawn)
 
     def payload(self) -> bytes | None:
-        """The stored bytes of the current release; None if nobody has seen any."""
+        """Return the stored bytes of the current release; None if nobody has seen any."""
         return self.records.payload(self.release)
 
     def store(self, payload: bytes) -> None:
@@ -105,7 +136,7 @@ class Run(Readings):
         self.records.store(self.release, payload)
 
     def per_node(self) -> Array:
-        """Epsilon of this run per node, of all its rows in the file, replayed or not."""
+        """Return the epsilon of this run per node, of all its rows in the file, replayed or not."""
         history = self.records.history
         return self.accountant.total(history.planned[: history.charged], self.delta)
 
@@ -119,7 +150,7 @@ class Run(Readings):
         self.release = len(rows)
 
     def anew(self) -> Self:
-        """The same run from before its first release: what is stored is read again."""
+        """Return the same run from before its first release: what is stored is read again."""
         return type(self)(self.records, self.accountant, self.epsilon, self.delta)
 
     def close(self) -> None:

@@ -12,9 +12,17 @@ from .identity import RowsIdentity
 
 
 class RunRecords:
-    """Writes down and finds the releases of the run `name`, which are numbered from 1.
+    """The rows and stored bytes of one run, whose releases are numbered from 1.
 
     :mod:`sottovoce.ledger.durable` says why a row is drawn once, whatever a crash leaves.
+
+    Parameters
+    ----------
+    file : ChainFile
+    identity : RowsIdentity
+        Nothing is charged unless the rows were shown, if the ledger is tied to any.
+    name : str
+        The run.
     """
 
     def __init__(self, file: ChainFile[History], identity: RowsIdentity, name: str) -> None:
@@ -22,7 +30,7 @@ class RunRecords:
 
     @property
     def history(self) -> RunHistory:
-        """What the run reserved and how far it has come, with what others wrote."""
+        """The run's reservations and progress, with what other processes wrote."""
         return find_run(self._file.read(), self.name)
 
     @property
@@ -70,7 +78,10 @@ class RunRecords:
             return self._stored(known, release) if kept else None
 
     def payload(self, release: int) -> bytes | None:
-        """The bytes stored with a row; None if nobody has seen any, LedgerError if the row's draw failed."""
+        """Return the bytes stored with a row; None if nobody has seen any.
+
+        LedgerError if the row's draw failed.
+        """
         with self._file.transaction("DEFERRED") as state:
             return self._stored(find_run(state, self.name), release)
 
@@ -82,7 +93,10 @@ class RunRecords:
             )
 
     def keep(self, release: int, payload: bytes) -> bytes:
-        """As :meth:`store`, but returns the bytes to hand out: `payload`, or those of an earlier commit."""
+        """Store bytes as :meth:`store` does, and return the bytes to hand out.
+
+        They are `payload`, or those of an earlier commit.
+        """
         with self._file.transaction() as state:
             found = self._stored(find_run(state, self.name), release)
             if found is None:
@@ -111,14 +125,24 @@ class RunRecords:
         return found
 
     def close(self, *, reclaim: bool, given_up: bool) -> int:
-        """Close the run for good; how many reserved events without a row were given back, 0 if it was closed before.
+        """Close the run for good.
 
         Parameters
         ----------
         reclaim : bool
-            Give these back; LedgerError if there are any, and this is false.
+            Give back the price of reserved events without a row.
         given_up : bool
-            Whether it is closed from outside, and not at its own end.
+            Whether the run is closed from outside, and not at its own end.
+
+        Returns
+        -------
+        int
+            How many events were given back; 0 if the run was closed before.
+
+        Raises
+        ------
+        LedgerError
+            If there is no such run, or events without a row are left and `reclaim` is false.
         """
         with self._file.transaction() as state:
             known = find_run(state, self.name)
@@ -153,7 +177,7 @@ class RunRecords:
             )
 
     def _stored(self, known: RunHistory, release: int) -> bytes | None:
-        """The bytes of a row, inside a transaction."""
+        """Return the bytes of a row, inside a transaction."""
         run = f"run={self.name!r}"
         if not 1 <= release <= known.charged:
             raise LedgerError(f"{run}: release {release} has no row; charge it before it is drawn")
@@ -168,7 +192,7 @@ class RunRecords:
 
 
 def find_run(state: History, run: str) -> RunHistory:
-    """The run of this name; LedgerError if there is none."""
+    """Return the run of this name; LedgerError if there is none."""
     if run not in state.runs:
         raise LedgerError(f"run={run!r}: is not in this ledger; see show() for its runs")
     return state.runs[run]

@@ -34,7 +34,10 @@ class Runs(Mapping[str, RunHistory]):
         return tuple(name for name, run in self._file.read().runs.items() if run.former and run.open)
 
     def records(self, run: str) -> RunRecords:
-        """Rows and stored bytes of a run; LedgerError at their first use if there is no such run."""
+        """Return the rows and stored bytes of a run.
+
+        LedgerError at their first use if there is no such run.
+        """
         return RunRecords(self._file, self._identity, run)
 
     def check_goes_on(self, run: str) -> None:
@@ -45,12 +48,12 @@ class Runs(Mapping[str, RunHistory]):
 
 
 def free_name(state: History, run: str) -> str:
-    """A name for a new run that is like `run`."""
+    """Return a name for a new run that is like `run`."""
     return next(name for k in count(2) if (name := f"{run}-{k}") not in state.runs)
 
 
 def why_over(state: History, run: str) -> str:
-    """Why a run that a version before 0.3 began does not go on, and what to do."""
+    """Explain why a run of a version before 0.3 does not go on, and what to do."""
     known, again = find_run(state, run), f"run again as {free_name(state, run)!r}"
     if known.version is not None and known.version > FORMAT:
         return f"run={run!r}: is of a later version; update sottovoce, or {again}"

@@ -18,10 +18,20 @@ _REMEDY = "nothing was drawn; raise the budget or lower the noise's price"
 
 @dataclass(frozen=True)
 class Spending:
-    """What was spent under each deal, in the accountant's currency, and the epsilons that follow.
+    """Privacy loss per partition, in the accountant's currency, and the epsilons that follow.
 
-    With several deals nobody knows at which nodes a row was: the total is the sum over deals of the worst node (of the
-    `sites_per_row` worst nodes together).
+    With several partitions (deals) nobody knows at which nodes a row was: the total is the sum over
+    deals of the worst node (of the `sites_per_row` worst nodes together).
+
+    Parameters
+    ----------
+    accountant : Accountant
+    delta : float
+        0 for pure epsilon.
+    sites_per_row : int
+        At how many sites a person may have a row.
+    by_deal : mapping
+        What was spent under each deal, in the accountant's currency, of all nodes.
     """
 
     accountant: Accountant[Any]
@@ -31,15 +41,15 @@ class Spending:
 
     @property
     def several(self) -> bool:
-        """Whether there are several deals."""
+        """True if there are several partitions."""
         return len(self.by_deal) > 1
 
     def nothing(self) -> Spending:
-        """What is spent before the first release."""
+        """Return the spending before the first release."""
         return self._with({})
 
     def after(self, charges: Iterable[tuple[Deal, Event, int]]) -> Spending:
-        """What is spent once these are charged, each as often as its count says."""
+        """Return the spending after further charges: partition, price, and how often."""
         spent = dict(self.by_deal)
         for deal, priced, count in charges:
             before = spent[deal] if deal in spent else self.accountant.nothing()
@@ -47,30 +57,39 @@ class Spending:
         return self._with(spent)
 
     def among(self, nodes: Mapping[Deal, Collection[int]]) -> Spending:
-        """What is spent at these nodes of each deal alone; a deal of which no node is named is left out."""
+        """Return the spending at these nodes alone.
+
+        A partition of which no node is named is left out.
+        """
         spent = {deal: self.accountant.among(self.by_deal[deal], list(some)) for deal, some in nodes.items() if some}
         return self._with(spent)
 
     def per_node(self) -> Array:
-        """Epsilon of each node, (N,); () before the first event, (1,) with several deals."""
+        """Return the epsilon of each node, (N,); () before the first event, (1,) with several deals."""
         return self.accountant.epsilon(self._composed(), self.delta)
 
     def total(self) -> float:
-        """Epsilon of the network: of the worst node, or of the `sites_per_row` worst nodes together."""
+        """Return the epsilon of the network.
+
+        That of the worst node, or of the `sites_per_row` worst nodes together.
+        """
         if self._sites == 1:
             return float(np.max(self.per_node()))
         return self._together()
 
     def report(self) -> dict[str, float]:
-        """The network's epsilon by every notion that the accountant knows."""
+        """Return the network's epsilon by every notion that the accountant knows."""
         return self.accountant.report(self._composed(), self.delta, self._sites)
 
     def within(self, limits: Array) -> BoolArray:
-        """Whether each node's epsilon is at most its limit; False for what is no number."""
+        """Return True for each node whose epsilon is at most its limit; NaN is above any limit."""
         return np.atleast_1d(self.accountant.within(self._composed(), self.delta, limits))
 
     def together_within(self, limit: float) -> float | None:
-        """The epsilon of a person with rows at several sites if it is above `limit`, else None."""
+        """Return the epsilon of a person with rows at several sites.
+
+        None if it is at most `limit`, or a person has a row at one site only.
+        """
         if self._sites == 1 or not np.isfinite(limit):
             return None
         together = self._together()
@@ -81,18 +100,19 @@ class Spending:
 
     @property
     def _sites(self) -> int:
-        """How many of the composed nodes hold a row of one person."""
+        """Number of the composed nodes that hold a row of one person."""
         return 1 if self.several else self.sites_per_row
 
     def _together(self) -> float:
         return self.accountant.network(self._composed(), self.delta, self._sites)
 
     def _composed(self) -> Any:
-        """The spending of all deals."""
+        """Return the spending of all deals."""
         if not self.by_deal:
             return self.accountant.nothing()
         if not self.several:
             return next(iter(self.by_deal.values()))
+        # Nobody knows at which node a row was in each partition, so each counts at its worst nodes.
         first, *others = (self.accountant.worst(spent, self.sites_per_row) for spent in self.by_deal.values())
         return sum(others, first)
 
@@ -139,7 +159,7 @@ class Budget:
 
 
 def _of_node(node: int, limits: Array, before: Spending, after: Spending, what: str, held: bool) -> str:
-    """Why the releases at hand are refused at a node."""
+    """Explain why the releases at hand are refused at a node."""
     total = np.atleast_1d(after.per_node())
     if after.several:
         where, spent = f"a row that was dealt to nodes {len(after.by_deal)} times", before.total()
@@ -151,6 +171,6 @@ def _of_node(node: int, limits: Array, before: Spending, after: Spending, what: 
 
 
 def _at(values: Array, node: int) -> float:
-    """The value of a node, where one value stands for all."""
+    """Return the value of a node, where one value stands for all."""
     each = np.ravel(values)
     return float(each[node if each.size > 1 else 0])

@@ -53,7 +53,13 @@ class SiteController(Controller):
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
-        """Drop it: its task has timed out, and in this job the site is lost."""
+        """Drop the result: its task has timed out, and in this job the site is lost.
+
+        Parameters
+        ----------
+        client, task_name, client_task_id, result, fl_ctx
+            See NVFlare's ``Controller``; none is used.
+        """
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         try:

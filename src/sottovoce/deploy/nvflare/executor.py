@@ -30,7 +30,26 @@ class SiteExecutor(Executor):
         self._thread: threading.Thread | None = None
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """Take the hub's reply, and return what the session asks next."""
+        """Hand the hub's reply to the session, and return what the session asks next.
+
+        The first task starts the session, in a thread of its own.
+
+        Parameters
+        ----------
+        task_name : str
+            Any other than :data:`sottovoce.deploy.nvflare.layout.TASK` is unknown.
+        shareable : Shareable
+            The hub's reply to the last request.
+        fl_ctx : FLContext
+            Names the site, and the folder of its settings.
+        abort_signal : Signal
+            Not used: the end of a job is told by :meth:`handle_event`.
+
+        Returns
+        -------
+        Shareable
+            The next request, or that the session has ended.
+        """
         if task_name != layout.TASK:
             return make_reply(ReturnCode.TASK_UNKNOWN)
         if self._thread is None:
@@ -65,7 +84,26 @@ class SiteExecutor(Executor):
 
     @staticmethod
     def take_part(path: Path, name: str, post: Post, tell: Callable[[str], None]) -> None:
-        """Run the site of this file to its end; raises as :func:`check_end` when all is written down."""
+        """Run the site of a settings file to its end, and write its results down.
+
+        Parameters
+        ----------
+        path : Path
+            The site's ``site.toml``.
+        name : str
+            The name in its NVFlare certificate.
+        post : Post
+            Carries the requests of the session.
+        tell : callable
+            Called with a line about each old key that is erased.
+
+        Raises
+        ------
+        InvalidInput
+            If the settings are another site's.
+        EndedEarly, FinishedWithout
+            As :func:`sottovoce.deploy.session.check_end`, when all is written down.
+        """
         settings = SiteSettings.read(path)
         if settings.name != name:
             rule = f"this site's certificate is for {name!r}"

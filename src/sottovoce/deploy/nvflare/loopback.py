@@ -150,7 +150,9 @@ def run_loopback(
     tick: Callable[[Federation, int], None] = lambda federation, complete: None,
     task_seconds: float = 30.0,
 ) -> Loopback:  # fmt: skip
-    """Provision, start hub and sites, hand the run in, wait for its end, and leave no process behind.
+    """Carry a run over NVFlare on this machine, and leave no process behind.
+
+    It provisions, starts hub and sites, hands the run in, and waits for its end.
 
     Parameters
     ----------
@@ -162,6 +164,12 @@ def run_loopback(
         For kits and jobs.
     tick : callable
         Called some times a second with the federation and the number of complete rounds.
+    task_seconds : float
+        Seconds of silence after which a site is lost.
+
+    Returns
+    -------
+    Loopback
     """
     hub, folder = Path(hub).resolve(), Path(folder).resolve()
     plan = read_plan(hub / layout.PLAN_FILE)

@@ -25,16 +25,30 @@ DAYS = 3 * 365
 
 
 def project(plan: Plan, server: str, port: int, *, store: str | Path, name: str = "sottovoce") -> dict[str, Any]:
-    """NVFlare's description of the federation, as plain data.
+    """Return NVFlare's description of the federation, as plain data.
 
     Parameters
     ----------
+    plan : Plan
+        Names the sites.
     server : str
         Host name of the hub as the sites reach it, and on its certificate.
     port : int
         The only open port anywhere: at the hub.
     store : path
         Absolute folder at the hub for NVFlare's jobs.
+    name : str
+        Of the project.
+
+    Returns
+    -------
+    dict
+        What ``nvflare provision -p`` reads, in the form of JSON.
+
+    Raises
+    ------
+    InvalidInput
+        If the port is out of range, `store` is not absolute, or a site is called as the server.
     """
     if not 1 <= port <= 65535:
         raise InvalidInput("port", port, "must be 1 to 65535", "give the hub's port")

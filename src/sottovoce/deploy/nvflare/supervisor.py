@@ -38,8 +38,22 @@ _log = logging.getLogger(__name__)
 def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
     """Write the job of a plan: three files of plain data, no code.
 
-    They name two installed classes and the sites.  Not even the plan is in them: hub and sites have their own copies,
-    and agree on the digest.
+    They name two installed classes and the sites.  Not even the plan is in them: hub and sites have
+    their own copies, and agree on the digest.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if absent.
+    plan : Plan
+        Names the run and the sites, all of which the job needs.
+    task_seconds : float
+        Seconds of silence after which a site is lost.
+
+    Returns
+    -------
+    Path
+        `folder`.
     """
     server = {
         "format_version": 2,
@@ -189,7 +203,7 @@ class Supervisor:
             return len(log.messages(self.plan.run))
 
     def _complete(self) -> bool:
-        """Whether every site has left."""
+        """Return True if every site has left."""
         with HubLog(self._hub / layout.HUB_LOG) as log:
             return Hub(self.plan, log).over
 

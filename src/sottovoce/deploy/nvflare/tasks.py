@@ -137,7 +137,20 @@ def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
 
 
 def converse(hub: Hub, site: str, carry: Carry) -> str | None:
-    """Answer the requests of one site until it has ended; returns why it is lost, if it is."""
+    """Answer the requests of one site until it has ended.
+
+    Parameters
+    ----------
+    hub : Hub
+    site : str
+    carry : callable
+        Brings a task to a site and returns its result; None if the site does not answer.
+
+    Returns
+    -------
+    str or None
+        Why the site is lost; None if it has ended and signed that it leaves.
+    """
     longest, task = sizes(hub.plan)[0], dict[str, Any]()
     while (result := carry(site, task)) is not None:
         if ENDED in result:

@@ -34,7 +34,7 @@ _MASKS = re.compile(r"\.?(.+)\.masks(?:\.[0-9a-f]+\.tmp)?")
 
 
 def fields(*parts: bytes) -> bytes:
-    """The parts in one, each with its length before it: an injective encoding."""
+    """Return the parts in one, each with its length before it: an injective encoding."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
@@ -50,12 +50,15 @@ def check_key(raw: bytes) -> None:
 
 
 def secret_of(ledger: Path, run: str) -> Path:
-    """Path of the private masking key of a run while it lasts: in the ledger's folder, never in the ledger."""
+    """Return the path of the private masking key of a run, while the run lasts.
+
+    It is in the ledger's folder, never in the ledger.
+    """
     return ledger.with_name(f"{ledger.stem}.{run}.masks")
 
 
 def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
-    """Masking keys in a ledger's folder, whole or half-made: the path of each, by run.
+    """Return masking keys in a ledger's folder, whole or half-made: the path of each, by run.
 
     A key that could also be of a ledger with a longer name, such as ``north.2024.ledger``, counts as that one's, except
     the key of the run `own`.
@@ -132,7 +135,7 @@ class RunKey:
 
     @classmethod
     def make(cls, path: Path) -> RunKey:
-        """A new key in a file for this user only, on the disk when this returns.
+        """Return a new key in a file for this user only, on the disk when this returns.
 
         An existing file is taken as it is: the process that made it was killed before it had greeted.
         """
@@ -144,7 +147,7 @@ class RunKey:
 
     @classmethod
     def read(cls, path: Path) -> RunKey:
-        """The existing key of this run; raises :class:`LedgerCorrupt` if it is gone.
+        """Return the existing key of this run; raises :class:`LedgerCorrupt` if it is gone.
 
         There is never a second one: with it this site would send other masks under an old name.
         """
@@ -166,7 +169,10 @@ class RunKey:
         return self._key.public_key().public_bytes_raw()
 
     def shared(self, public: bytes) -> bytes:
-        """The X25519 exchange with another site's public half; raises :class:`Refused` if it is zero."""
+        """Return the X25519 exchange with another site's public half.
+
+        Raises :class:`Refused` if it is zero.
+        """
         if public not in self._shared:
             try:
                 self._shared[public] = self._key.exchange(x25519.X25519PublicKey.from_public_bytes(public))
@@ -219,10 +225,20 @@ def _settle(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Bound:
-    """What the mask keys of one attempt are bound to, in addition to the two sites.
+    """Values to which the mask keys of one attempt are bound, in addition to the two sites.
 
-    All but `attempt` are digests: of all greetings, of the signed roster, of the event that is charged, and of the
-    history, that is of the shares whose sums were opened.
+    Parameters
+    ----------
+    session : bytes
+        Digest of all greetings.
+    roster : bytes
+        Digest of the signed roster.
+    attempt : int
+        Number of the attempt, from 1.
+    query : bytes
+        Digest of the event that is charged.
+    parent : bytes
+        Digest of the history, that is of the shares whose sums were opened.
     """
 
     session: bytes
@@ -233,7 +249,28 @@ class Bound:
 
 
 def mask_key(own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], other: bytes, bound: Bound) -> bytes:
-    """The key of two sites for one attempt, 32 bytes; `names` and `keys` of both, the smaller name first."""
+    """Derive the key of the mask of two sites for one attempt: X25519, then HKDF with SHA-256.
+
+    Parameters
+    ----------
+    own : RunKey
+        This site's private key of the run.
+    names : (str, str)
+        The two sites, the smaller name first.
+    keys : (bytes, bytes)
+        Their public keys, in the same order; 32 bytes each.
+    other : bytes
+        The public key of the other site.
+    bound : Bound
+        What else the key depends on, so that no mask is used for a second number.
+
+    Returns
+    -------
+    bytes
+        32 bytes, the same at both sites.
+    """
+    # All that can change between two shares is in here, so that no mask is used twice
+    # (docs/deploy/sums.md, "What is sent").
     info = fields(
         _DOMAIN, *(name.encode() for name in names), *keys, bound.roster, bound.attempt.to_bytes(8, "big"), bound.query,
         bound.parent,
@@ -242,7 +279,8 @@ def mask_key(own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], oth
 
 
 def stream(key: bytes, words: int) -> Words:
-    """The first `words` words of the keystream of a key that is used only once."""
+    """Return the first `words` words of the keystream of a key that is used only once."""
+    # A zero nonce will do: the key is of one pair and one attempt, and masks one share.
     drawn = ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None).encryptor().update(bytes(8 * words))
     return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
 
@@ -250,10 +288,38 @@ def stream(key: bytes, words: int) -> Words:
 def seal(
     share: IntArray, own: RunKey, name: str, members: Sequence[str], keys: Mapping[str, bytes], bound: Bound
 ) -> Words:
-    """A share with the masks of all pairs of `name` and another member: uniform without one of each pair's keys.
+    """Mask a share of a sum over sites: add a mask for every pair of this site and another member.
 
-    `keys` are the public halves by site.  Raises :class:`Refused` if the roster repeats a site or lacks this one, or
-    two of its keys are the same.
+    The masks vanish in the sum over all members, modulo ``2^64``.
+
+    Parameters
+    ----------
+    share : array of int64, (k,)
+    own : RunKey
+        This site's private key of the run.
+    name : str
+        This site.
+    members : sequence of str
+        All sites of the roster, this one included.
+    keys : mapping of str to bytes
+        Public keys of the run, by site.
+    bound : Bound
+        Session, roster, attempt, event and history, to which the masks are bound.
+
+    Returns
+    -------
+    array of uint64, (k,)
+
+    Raises
+    ------
+    Refused
+        If the roster repeats a site or lacks this one, or two of its keys are the same.
+
+    Guarantee
+    ---------
+    To anybody who lacks one of the two private keys of each pair of honest sites, the masked shares
+    of a roster cannot be told from uniform words with the same sum over the honest sites
+    (``docs/deploy/sums.md``).  Masks add no noise: what is opened is priced by the attempt's event.
     """
     if len(set(members)) != len(members) or name not in members:
         raise Refused("roster: must hold every site once, and this one")
@@ -265,5 +331,6 @@ def seal(
             continue
         low, high = sorted((name, other))
         mask = stream(mask_key(own, (low, high), (keys[low], keys[high]), keys[other], bound), total.size)
+        # One site of a pair adds what the other subtracts: the masks vanish in the sum modulo 2^64.
         total = total + mask if name == low else total - mask
     return total

@@ -92,7 +92,19 @@ class Roster:
 
 @dataclass(frozen=True)
 class Share:
-    """A site's masked share of one attempt: `words` modulo ``2^64``, and the digests of roster and history."""
+    """A site's masked share of one attempt.
+
+    Parameters
+    ----------
+    roster : bytes
+        Digest of the roster.
+    attempt : int
+        Number of the attempt, from 1.
+    parent : bytes
+        Digest of the history.
+    words : array of uint64, (k,)
+        The share and its masks, modulo ``2^64``.
+    """
 
     roster: bytes
     attempt: int
@@ -105,7 +117,15 @@ Content = Hello | Roster | Share | Message
 
 @dataclass(frozen=True, eq=False)
 class SignedMessage:
-    """A checked message: sender, content, and the signed bytes."""
+    """A message that was checked.
+
+    Parameters
+    ----------
+    sender : str
+    content : Hello, Roster, Share or Message
+    data : bytes
+        The signed bytes.
+    """
 
     sender: str
     content: Content
@@ -117,7 +137,24 @@ class SignedMessage:
 
 
 def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey) -> bytes:
-    """The signed bytes of a message; deterministic."""
+    """Sign a message of a run, and return its bytes; the same content always gives the same bytes.
+
+    Parameters
+    ----------
+    plan : Plan
+    round : int
+        Number of the exchange; a vector (:class:`sottovoce.deploy.messages.Message`) has its own.
+    sender : str
+        This site.
+    content : Hello, Roster, Share or Message
+    key : SigningKey
+        This site's.
+
+    Returns
+    -------
+    bytes
+        Canonical JSON.
+    """
     body: dict[str, Any] = {"run": plan.run, "plan": plan.digest, "round": round, "sender": sender}
     match content:
         case Hello(public):
@@ -138,7 +175,30 @@ def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey)
 
 
 def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
-    """Check a message as that of `sender` in exchange `round`, its signature included; raises :class:`Refused`."""
+    """Parse a message of any kind, and check it down to its signature.
+
+    Whether it belongs to the present roster and history is checked by
+    :meth:`sottovoce.deploy.sums.roster.ProtocolState.check`.
+
+    Parameters
+    ----------
+    plan : Plan
+    data : bytes
+        As the hub passed it on.
+    sender : str
+        The site from which it must be.
+    round : int
+        The exchange to which it must belong.
+
+    Returns
+    -------
+    SignedMessage
+
+    Raises
+    ------
+    Refused
+        If its form, plan, sender, exchange, content or signature is not right.
+    """
     if not plan.summed and not data.startswith(b'{"epoch":'):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
     where = f"message of {printable(sender)!r} in round {round}"
@@ -213,14 +273,32 @@ def _text(raw: bytes) -> str:
 
 
 def prove(first: bytes, second: bytes) -> bytes:
-    """Two different messages of one site for one exchange, as the proof against it."""
+    """Return two different messages of one site for one exchange, as the proof against it."""
     return canonical({"first": first.decode("ascii"), "second": second.decode("ascii")}).encode()
 
 
 def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None:
-    """The exchange for which `sender` signed two messages; None if this is no proof, but may be a message.
+    """Check a proof that a site signed two different messages for one exchange.
 
-    Raises :class:`Refused` for a proof that proves nothing.
+    Parameters
+    ----------
+    plan : Plan
+    data : bytes
+        What is in an inbox in place of the site's message.
+    sender : str
+        The site that is accused.
+    longest : int
+        The most bytes of a proof.
+
+    Returns
+    -------
+    int or None
+        The exchange; None if `data` does not begin as a proof, so that it may be a message.
+
+    Raises
+    ------
+    Refused
+        If it begins as a proof, and proves nothing.
     """
     if not data.startswith(b'{"first":'):
         return None
@@ -243,7 +321,16 @@ def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None
 
 @dataclass(frozen=True)
 class Question:
-    """Asks how far the others have seen `sender`; `round` is its own view, a new `nonce` excludes old attestations."""
+    """A restarted site's question how far the others have seen it.
+
+    Parameters
+    ----------
+    sender : str
+    round : int
+        The highest exchange in its own journal.
+    nonce : str
+        New for every question, which excludes old attestations; 32 hexadecimal digits.
+    """
 
     sender: str
     round: int
@@ -255,7 +342,17 @@ class Question:
 
 @dataclass(frozen=True)
 class Attestation:
-    """States that `seen` is the highest exchange in which `sender` has a message of `asker`."""
+    """A site's answer to a question: how far it has seen the site that asks.
+
+    Parameters
+    ----------
+    sender : str
+        Who answers.
+    round, nonce, asker
+        Of the question.
+    seen : int
+        The highest exchange in which `sender` has a message of `asker`; -1 for none.
+    """
 
     sender: str
     round: int
@@ -268,13 +365,49 @@ class Attestation:
 
 
 def read_question(plan: Plan, data: bytes, asker: str) -> Question:
-    """Check a question as that of `asker`; raises :class:`Refused`."""
+    """Parse the question of a restarted site, and check it down to its signature.
+
+    Parameters
+    ----------
+    plan : Plan
+    data : bytes
+    asker : str
+        The site from which it must be.
+
+    Returns
+    -------
+    Question
+
+    Raises
+    ------
+    Refused
+        If it is not that of `asker` in this run.
+    """
     body = _exchanged(plan, f"question of {printable(asker)!r}", data, _QUESTION, asker, _ASKING)
     return Question(asker, body["round"], body["nonce"])
 
 
 def read_attestation(plan: Plan, data: bytes, sender: str, question: Question) -> Attestation:
-    """Check an attestation of `sender` for `question`; raises :class:`Refused` if it is for another one."""
+    """Parse another site's answer to a question, and check it down to its signature.
+
+    Parameters
+    ----------
+    plan : Plan
+    data : bytes
+    sender : str
+        The site from which it must be.
+    question : Question
+        The question to which it must belong, nonce included.
+
+    Returns
+    -------
+    Attestation
+
+    Raises
+    ------
+    Refused
+        If it is not that of `sender`, or answers another question.
+    """
     where = f"answer of {printable(sender)!r}"
     body = _exchanged(plan, where, data, _ANSWER, sender, _ANSWERING)
     asked = (question.round, question.nonce, question.sender)

@@ -17,14 +17,23 @@ from .roster import ProtocolState
 
 
 class OwnKey:
-    """The key of site `name`, whose private half is in the file `secret` and nowhere else."""
+    """The key of one site in a run of sums.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+        The site.
+    secret : Path
+        File of the private half, which is nowhere else.
+    """
 
     def __init__(self, plan: Plan, name: str, secret: Path) -> None:
         self._plan, self._name, self._secret = plan, name, secret
         self._key: RunKey | None = None
 
     def greeting(self, stored: bytes | None) -> Hello:
-        """The greeting with a new key, or the one that was `stored`: a key is made once."""
+        """Return the greeting with a new key, or the one that was `stored`: a key is made once."""
         if stored is None:
             return Hello(RunKey.make(self._secret).public)
         content = read(self._plan, stored, self._name, 0).content
@@ -46,7 +55,7 @@ class OwnKey:
         return self._key
 
     def seal(self, share: IntArray, state: ProtocolState) -> IntArray:
-        """The share under masks that are bound to roster, attempt, query and history."""
+        """Return the share under masks that are bound to roster, attempt, query and history."""
         query = self._queries[state.attempt - 1]
         bound = Bound(state.session, state.roster, state.attempt, query, state.parent)
         masked = seal(share, self.check(state), self._name, state.members, state.keys, bound)

@@ -30,9 +30,27 @@ NOTICES = {b"": LATE, b"left": LEFT, b"expelled": EXPELLED}
 
 
 def read_absence(plan: Plan, data: bytes, sender: str, round: int) -> str | None:
-    """Why there is no message of `sender`, by what is in an inbox in its place; None if it is a message.
+    """Return why an inbox holds no message of a site, from what is there in its place.
 
-    Raises :class:`Refused` for a farewell or a proof that is none.
+    Parameters
+    ----------
+    plan : Plan
+    data : bytes
+        A word of :data:`NOTICES`, a farewell, a proof of two messages, or a message.
+    sender : str
+        The site.
+    round : int
+        The exchange of the inbox.
+
+    Returns
+    -------
+    str or None
+        ``LATE``, ``LEFT``, ``TWICE`` or ``EXPELLED``; None if it is a message.
+
+    Raises
+    ------
+    Refused
+        For a farewell or a proof that is not valid, or a proof about a later exchange.
     """
     if data in NOTICES:
         return NOTICES[data]
@@ -48,9 +66,23 @@ def read_absence(plan: Plan, data: bytes, sender: str, round: int) -> str | None
 
 
 def check_quorum(sites: int, least: int, colluders: int) -> None:
-    """Raise :class:`Refused` for numbers with which a sum might show a single share, or a run have two histories.
+    """Check the least number of sites of a sum, K, against the number of colluding sites, t.
 
-    `least` is the fewest sites of a sum, of all `sites`; the argument is in ``docs/deploy/sums.md``.
+    Parameters
+    ----------
+    sites : int
+        All sites of the plan, N.
+    least : int
+        K, at most N.
+    colluders : int
+        t, at least 1, because every site knows its own share.
+
+    Raises
+    ------
+    Refused
+        Unless K - t >= 2, since a single honest share would be seen else, and 2 K > N + t, so
+        that two rosters share an honest site and a run cannot have two histories; the argument
+        is in ``docs/deploy/sums.md``.
     """
     if colluders < 1:
         raise Refused("colluders: must be at least 1, because every site knows its own share")
@@ -111,7 +143,10 @@ class ProtocolState:
 
     @classmethod
     def of(cls, plan: Plan) -> ProtocolState:
-        """The state before the greeting; raises :class:`Refused` if the plan's numbers do not allow sums."""
+        """Return the state before the greeting.
+
+        Raises :class:`Refused` if the plan's numbers do not allow sums.
+        """
         members = tuple(sorted(plan.names))
         if not plan.summed:
             session = keyed_hash(b"session", fields(b"graph", bytes.fromhex(plan.digest)))
@@ -127,11 +162,14 @@ class ProtocolState:
 
     @property
     def enough(self) -> bool:
-        """Whether these members may sign a roster."""
+        """True if the present members may sign a roster."""
         return self.allows(self.members)
 
     def allows(self, members: Collection[str]) -> bool:
-        """Whether the run may go on with these sites alone; over a graph they must be connected."""
+        """Return True if the run may go on with these sites alone.
+
+        Over a graph they must be connected, and no site may be lost before the training.
+        """
         plan = self.plan
         if plan.summed or len(members) in (0, len(plan.sites)):
             return len(members) >= self.least
@@ -145,7 +183,7 @@ class ProtocolState:
         return Roster(self.session, self.epoch, self.attempt, self.members, self.parent)
 
     def to_dict(self) -> dict[str, Any]:
-        """The members, who is out and why, and the number of the roster, as plain data."""
+        """Return the members, who is out and why, and the number of the roster, as plain data."""
         return {
             "members": list(self.members), "gone": dict(sorted(self.gone.items())),
             "since": dict(sorted(self.since.items())), "epoch": self.epoch,
@@ -260,5 +298,5 @@ class ProtocolState:
 
 
 def ends_run(signed: SignedMessage) -> bool:
-    """Whether it is a last model."""
+    """Return True for a last model."""
     return isinstance(signed.content, Message) and signed.content.kind in ("stop", "refuse")
