@@ -141,7 +141,7 @@ class Count:
 
 
 def best_count(scores: Array, coins: BoolArray, delta: float = 0.0, confidence: float = 0.95) -> Count:
-    """Guess coins by the signs of the largest scores, and bound epsilon by the best of several counts.
+    """Guess coins by the signs of the largest scores, and bound epsilon by the best count.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def plant(
         while len(spare) < counts[i]:
             q, r = np.linalg.qr(rng.standard_normal((d, d)))
             spare = np.concatenate([spare, (q * np.sign(np.diag(r))).T * (1.0 - 1e-9)])
-        # Canaries of one orthogonal system do not lean on each other's coordinates.
+        # Orthogonal rows have orthogonal gradients, so canaries do not blur each other's scores.
         true, spare = spare[: counts[i]], spare[counts[i] :]
         false = -true if relation == "replace-one" else np.zeros_like(true)
         coin = rng.random(counts[i]) < 0.5
@@ -369,7 +369,7 @@ def play_once(
     noise: NoiseOf | None = None,
     book: BookOf | None = None,
 ) -> OneRunVerdict:
-    """Make one run on rows with canaries among them, guess their coins, and bound epsilon from below.
+    """Make one run on rows with canaries, guess their coins, and bound epsilon from below.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def tables(own: list[float], other: list[float], row: float, sites: int = 2) -> 
 
 
 def _stiff(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
-    """Return options that give a site of n rows the curvature STIFF, with one neighbour and C = 1."""
+    """Return options that give n rows the curvature STIFF, with one neighbour and C = 1."""
     edge = REGISTRY[method].curvature == "edge"
     return {"eta": STIFF / n / (2.0 if edge else 1.0), "rho": rho, "loss": "huber:0.5", "graph": "complete"}
 
@@ -240,11 +240,12 @@ def contrary(rows: Rows, facts: Facts, table: int) -> Solver:
 
 
 def plausible(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
-    """Make the worst case of 004's Theorem 3.3: an uneven split, and a solver that errs by 16 C / n.
+    """Make the worst case of 004's Theorem 3.3: an uneven split and a coarse solver.
 
-    rho_2 is 4/5 of rho.  With tolerance ``tau C / n`` and rho_2 = s rho the true shift over sigma,
-    squared and halved, is about ``2 (1 + tau)^2 / (2.08 / (1 - s) + tau^2 / (2 s))`` times the rho
-    that is charged: shift and variance are exact.
+    rho_2 is 4/5 of rho, and the solver errs by 16 C / n.  With tolerance ``tau C / n`` and
+    rho_2 = s rho the true shift over sigma, squared and halved, is about
+    ``2 (1 + tau)^2 / (2.08 / (1 - s) + tau^2 / (2 s))`` times the rho that is charged: shift and
+    variance are exact.
 
     Parameters
     ----------
