@@ -25,18 +25,32 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 def folder_of(ledger: Path) -> Path:
-    """The folder of results beside a ledger."""
+    """Return the folder of results beside a ledger."""
     return ledger.with_name(f"{ledger.name}.results")
 
 
 def path_of(ledger: Path, run: str, ending: str) -> Path:
-    """The file of a run's result; names that are no plain file names are hashed."""
+    """Return the file of a run's result in the folder beside its ledger.
+
+    Parameters
+    ----------
+    ledger : Path
+        The ledger's file.
+    run : str
+        Name of the run in the ledger; hashed if it is no plain file name.
+    ending : {"npz", "json"}
+        Of the file.
+
+    Returns
+    -------
+    Path
+    """
     name = run if _PLAIN.fullmatch(run) else hashlib.blake2b(run.encode(), digest_size=16).hexdigest()
     return folder_of(ledger) / f"{name}.{ending}"
 
 
 def find(ledger: Path, run: str) -> list[Path]:
-    """The files that hold a run's result."""
+    """Return the existing files that hold a run's result."""
     return [path for path in (path_of(ledger, run, ending) for ending in ENDINGS) if path.is_file()]
 
 
