@@ -102,8 +102,7 @@ def plan(**parameters: Any) -> None:
         expected_shares(schema, options.expect_share)  # before anything is written
     check_outputs(options, schema)
     sites = sites_of(options, members, schema)
-    # The plan of separate sites has no seed: noise of a release must not follow from a public
-    # number.
+    # A plan with a seed would be a demonstration, whose noise anybody can repeat.
     seed = RunConfig().seed if options.write is None else None
     config = run_config(options.run, seed=seed, priced=True)
     if options.inference and options.write is None:

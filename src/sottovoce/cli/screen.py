@@ -115,7 +115,10 @@ def _one_line(console: rich.console.Console, entry: Any) -> Text:
 
 
 def listing(*heads: str, **options: Any) -> Table:
-    """A table without lines.  Each head begins with ``<`` or ``>``, the side of its column; `options` are for all."""
+    """Make a table without lines.
+
+    Each head begins with ``<`` or ``>``, the side of its column; `options` are for all.
+    """
     table = Listing(padding=(0, 2, 0, 0))
     for head in heads:
         table.add_column(head[1:], justify="right" if head[0] == ">" else "left", **options)
@@ -126,7 +129,26 @@ def listing(*heads: str, **options: Any) -> Table:
 def progress(
     console: Console, text: str, total: int | None = None, *, quiet: bool = False, left: bool = False
 ) -> Iterator[Callable[..., None] | None]:
-    """On a terminal a bar, as the function that updates it, with the time that has passed or that is left."""
+    """Show a progress bar, if the output is a terminal.
+
+    Parameters
+    ----------
+    console : Console
+        Where it is shown.
+    text : str
+        In front of the bar.
+    total : int, optional
+        Steps; None if unknown.
+    quiet : bool
+        Show nothing.
+    left : bool
+        Show the time that is left, in place of the time that has passed.
+
+    Yields
+    ------
+    callable or None
+        Updates the bar; None without one.
+    """
     if quiet or not console.is_terminal:
         yield None
         return
@@ -140,7 +162,7 @@ def print_json(plain: Any, indent: int | None = None) -> None:
 
 
 def escape(text: str) -> str:
-    """A name, escaped for use in marked-up text."""
+    """Escape a name for marked-up text."""
     return rich.markup.escape(_lines(text))
 
 

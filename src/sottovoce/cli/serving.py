@@ -105,7 +105,19 @@ class Serving:
 
     @contextmanager
     def open(self, credentials: Credentials, listen: str, page: str | None) -> Iterator[None]:
-        """Listen for sites, and show the page of the run; what was begun here ends here."""
+        """Serve the hub for the sites, and the page that shows the run.
+
+        Everything that is started ends with the context.
+
+        Parameters
+        ----------
+        credentials : Credentials
+            The hub's key and certificates.
+        listen : str
+            HOST:PORT for the sites.
+        page : str or None
+            HOST:PORT of the page, or "none"; None takes the default, or a free port.
+        """
         hub, folder = self._hub, self._folder
         server, port = serve(
             hub, credentials, listen, self._teller.refused, self._teller.failed, lambda name: welcome(folder, name),
@@ -167,7 +179,7 @@ class Serving:
             render_record(summary["record"], self._teller.console)
 
     def _all_told(self) -> bool:
-        """Whether all sites know that the run is over, or were given the time to ask."""
+        """Return True if all sites know that the run is over, or had the time to ask."""
         untold = self._hub.rounds.untold
         if not untold:
             return True
