@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _where_stored(ctx: click.Context) -> str | None:
-    """The sentence that says where the result is, if it is stored."""
+    """Return the sentence that says where the result is, if it is stored."""
     stored = ctx.meta.get(STORED)
     return None if stored is None else f"the result was stored before it was shown: {stored}"
 
@@ -179,7 +179,7 @@ def _say(line: str) -> None:
 
 
 def _give_up_output() -> None:
-    """Let standard output go nowhere from now on."""
+    """Redirect standard output to nowhere from now on."""
     if sys.stdout is None:
         return
     with suppress(OSError, ValueError):  # it is no file here
@@ -187,7 +187,7 @@ def _give_up_output() -> None:
 
 
 def _reader_left() -> bool:
-    """Whether standard output is a pipe whose reader has left."""
+    """Return True if standard output is a pipe whose reader has left."""
     if sys.stdout is None:
         return False
     try:
@@ -211,7 +211,7 @@ def _fit_encodings() -> None:
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """What to write for characters that an encoding lacks: others that look alike, or their numbers."""
+    """Return look-alikes or numbers for characters that an encoding lacks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
@@ -219,6 +219,6 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def _number(character: str) -> str:
-    """A character as JSON, TOML and Python write its number."""
+    """Return a character's number as JSON, TOML and Python write it."""
     code = ord(character)
     return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"

@@ -34,9 +34,10 @@ _EXPECTED = Assumed()
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What a command line and its file ask ``plan`` for.
+    """Everything that a command line and its file ask ``plan`` for.
 
-    The fields are named as the parameters; `run` has all others, which are of :class:`sottovoce.RunConfig`.
+    The fields are named as the parameters; `run` has all others, which are of
+    :class:`sottovoce.RunConfig`.
     """
 
     sizes: float | tuple[float, ...]
