@@ -93,6 +93,12 @@ def targets(form: str | None = None) -> list[tuple[str, str]]:
     -------
     list of (str, str)
         Methods of the registry, then those of other packages, then :data:`ADVERSARIES`.
+
+    Examples
+    --------
+    >>> from sottovoce.audit import targets
+    >>> ("dvp", "printed") in targets("printed")
+    True
     """
     known = [(name, one) for name in _names() for one in forms_of(name)]
     return [(name, one) for name, one in known if form in (None, one)]

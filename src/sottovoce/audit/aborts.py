@@ -56,9 +56,18 @@ _WHY = (
 class Victim:
     """One method at one site, whose one neighbour is the adversary; of sums, one of three sites.
 
-    With one feature the tables differ in a row and its opposite, or in a row and zeros, by the relation.  With more
-    they differ in a row of equal entries and one of alternating signs, whose products with a long vector overflow
-    apart.  `guard` makes the row guard: tests plant faults there.
+    With one feature the tables differ in a row and its opposite, or in a row and zeros, by the
+    relation. With more they differ in a row of equal entries and one of alternating signs, whose
+    products with a long vector overflow apart.
+
+    Attributes
+    ----------
+    config : RunConfig
+        The run.
+    features : int
+        Columns of a row.
+    guard : callable
+        Makes the row guard: tests plant faults there.
     """
 
     config: RunConfig
@@ -79,6 +88,7 @@ class Victim:
             others = [other] * (2 if self.sums else 1)
             first, second = (Rows.build([signed_site(*own, row), *others]) for row in (-1.0, instead))
             return first, second
+        # Just inside the unit ball, so that rounding makes no row longer than 1.
         X = np.full((4, self.features), 1.0 / math.sqrt(self.features) / (1.0 + 1e-9))
         turned, y = X.copy(), np.ones(4)
         turned[-1, ::2] *= -1.0
@@ -128,6 +138,7 @@ class Victim:
         facts, net = ready.facts.node(0), _Extreme(np.full(self.features, length))
         guard = self.guard(rows.node(0), facts, noise, book)
         place = Place(facts, net, _WithHonestSite(guard, facts, net, noise) if self.sums else guard, (), self.features)
+        # Overflow is what the adversary provokes; how the run ends is what counts.
         with np.errstate(all="ignore"):
             try:
                 ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
@@ -231,6 +242,7 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
     }
     found = {}
     for name, (knobs, features) in known.items():
+        # Methods with a pure price are attacked without a delta.
         least = DELTA if delta is None and REGISTRY[knobs["method"]].needs_delta else delta
         several = 3 if knobs["method"] in _LATE else 2
         common = {"epsilon": epsilon, "delta": least, "rounds": max(several, rounds or 0), "graph": "complete"}
@@ -246,8 +258,10 @@ def lengths(stand: Victim) -> list[float]:
     """
     silent, found = Silence(()), []
     seen = [tuple(stand.watch(table, length, silent).told for table in (0, 1)) for length in _LENGTHS]
+    # One length that tells the tables apart without noise is enough to play.
     found += [length for length, (first, second) in zip(_LENGTHS, seen, strict=True) if first != second][:1]
     alike = [a == b for a, b in seen]
+    # Both tables change alike between two lengths, so somewhere between they may change apart.
     changes = [k for k in range(1, len(seen)) if alike[k - 1] and alike[k] and seen[k - 1] != seen[k]]
     edges = [_edge(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0]) for k in changes[:_BRACKETS]]
     return found + [length for edge in edges for length in edge]
@@ -426,6 +440,7 @@ def play(
     for (name, length), source, noise, runs in games:
         played = _played(stands[name], length, runs, noise)
         verdicts.append(_verdict(stands[name], f"{name}, {source}", length, played, confidence, each))
+    # Rounded, so that the last digits of a bound do not decide which game is reported.
     best = max(verdicts, key=lambda one: round(one.lower_bound - one.claimed_epsilon, 3))
     channels = {f"{name} at {at:.6g}": look.bound for (name, at), look in looks.items() if look.over > 0.0}
     return replace(best, channels=channels)

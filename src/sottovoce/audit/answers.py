@@ -131,6 +131,7 @@ class Pair:
 
 def _row(*x: float, norm: float = 1.0) -> Array:
     a = np.array(x)
+    # Just inside the norm bound, so that rounding makes no row longer.
     return np.asarray(norm * a / (np.linalg.norm(a) * (1.0 + 1e-12)))
 
 
@@ -274,6 +275,7 @@ def held_out(config: RunConfig, trained: bool = False) -> RecipeCase:
     With `trained` the fault is planted that both read the row that differs.
     """
     rows = PAIRS["gradient"].rows
+    # Correctly the training rows are alike on both tables; the fault lets them differ, too.
     training = replace(PAIRS["gradient"], rows=rows if trained else rows[:1] * 2)
     return replace(
         release("scores", replace(PAIRS["scores"], rows=rows), config), before=release("gradient", training, config),

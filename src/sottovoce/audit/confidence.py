@@ -70,7 +70,7 @@ def epsilon_bound(
     true : array_like of int
         Runs on one table whose transcript is in the set S, of `positives` runs.
     positives : array_like of int
-        Runs on the table on which S is claimed to be the more likely.
+        Runs on that table, on which S is claimed to be the more likely.
     false : array_like of int
         Runs on the other table whose transcript is in S, of `negatives` runs.
     negatives : array_like of int
@@ -85,6 +85,12 @@ def epsilon_bound(
     -------
     array
         Bounds in the broadcast shape, at least 0.
+
+    Examples
+    --------
+    >>> from sottovoce.audit import epsilon_bound
+    >>> round(float(epsilon_bound(900, 1000, 100, 1000, delta=0.0, confidence=0.95)), 2)
+    1.99
     """
     error = 0.5 * (1.0 - confidence)
     # The numerator is bounded from below and the denominator from above, so the ratio is bounded

@@ -228,10 +228,22 @@ class OpenNet(DenseNet):
 
 @dataclass(frozen=True)
 class Transcripts:
-    """What was seen of one table: queries with answers, messages (replicates, entries), and the ledger's totals.
+    """Everything that was seen of runs on one table.
 
-    Messages of sums are the totals and the colluding sites' shares.  After the first release, of the mean, rows are
-    moved by `move`.
+    Attributes
+    ----------
+    asked : list of (Query, array)
+        Queries with their answers.
+    messages : array (replicates, entries)
+        All messages; of sums the totals and the colluding sites' shares.
+    facts : Facts
+        Public facts of the run.
+    claimed, proved : float
+        Epsilon as the form claims it, and as the accountant proves it for the charges.
+    opened : list of OpenedSum
+        Attempts at sums, without the colluding sites' shares.
+    move : Move, optional
+        The map by which rows are moved after the first release, of the mean.
     """
 
     asked: list[tuple[Query, Array]]

@@ -78,6 +78,12 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
     ------
     InvalidInput
         Unless ``0 <= right <= guesses <= canaries``, epsilon >= 0 and delta is inside [0, 1].
+
+    Examples
+    --------
+    >>> from sottovoce.audit.one_run import p_value
+    >>> p_value(canaries=100, guesses=20, right=18, epsilon=1.0) > 0.05
+    True
     """
     if not 0 <= right <= guesses <= canaries:
         raise InvalidInput("right", right, f"must be from 0 to guesses={guesses} <= canaries={canaries}", "count again")
@@ -125,6 +131,7 @@ def least_epsilon(canaries: int, guesses: int, right: int, delta: float = 0.0, c
     high = 1.0
     while over(high) < 0.0:
         high *= 2.0
+    # Below the root by more than its tolerance, so that it stays a lower bound.
     return max(float(optimize.brentq(over, 0.0, high, xtol=1e-10)) - 1e-9, 0.0)
 
 
@@ -223,6 +230,8 @@ def plant(
             spare = np.empty((0, d))
         while len(spare) < counts[i]:
             q, r = np.linalg.qr(rng.standard_normal((d, d)))
+            # With these signs Q is uniform over the orthogonal matrices; its rows stay just inside
+            # the unit ball.
             spare = np.concatenate([spare, (q * np.sign(np.diag(r))).T * (1.0 - 1e-9)])
         # Orthogonal rows have orthogonal gradients, so canaries do not blur each other's scores.
         true, spare = spare[: counts[i]], spare[counts[i] :]
@@ -407,6 +416,7 @@ def play_once(
     planted = plant(parts, canaries, config.relation, sites, seed, nodes if pooled else 1)
     what = "with one label or the other" if config.relation == "replace-one" else "there or not"
     why = f"{canaries} rows at random in orthogonal systems of {d}, each {what}"
+    # Both tables of the case are the one table of this run.
     case = Case(config, (planted.rows, planted.rows), 0, why, noise=noise, book=book)
     seen = watch(case, 0, 1, seed)
     return _verdict(config, planted, seen, why, confidence)

@@ -41,6 +41,7 @@ def headline(verdicts: Iterable[Verdict]) -> str:
 
 
 def _floor(x: float) -> str:
+    # A lower bound is rounded down.
     return f"{math.floor(1000.0 * x + 1e-9) / 1000.0:.3f}"
 
 
@@ -248,7 +249,7 @@ def _guess_row(one: dict[str, Any], base_rate: float) -> GuessRow:
 
 
 def _gain(those: Sequence[dict[str, Any]]) -> str:
-    """Say how much better than the base rate corrected forms let an attribute be guessed, at most."""
+    """Say by how much, at most, corrected forms let an attribute be guessed above the base rate."""
     gains = [
         (one["accuracy"] - column["base_rate"], column["attribute"], one)
         for column in those

@@ -146,6 +146,7 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
     drift = np.cumsum(shifts**2) / 2.0
     step = float(shifts.min()) / points
     reach = int(_WIDTH * math.sqrt(2.0 * drift[-1]) / step)
+    # Relative to the drift every step has mean zero, so one symmetric grid serves all releases.
     x = np.arange(-reach, reach + 1) * step  # the loss less its drift
 
     def taken(t: int) -> Array:
@@ -286,6 +287,7 @@ def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) ->
         def fits(alpha: float) -> bool:
             return bool(np.all(ledger.accountant.total([_release(alpha).event(_FACTS)], delta) <= epsilon))
 
+        # Scale all releases together until the accountant prices them at the whole budget.
         while fits(high):
             low, high = high, 2.0 * high
         while high - low > 1e-9 * high:
@@ -391,11 +393,13 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     if delta < _LEAST:
         rule = f"must be at least {_LEAST:g}: what a rule lets through is known to some 1e-16"
         raise InvalidInput("delta", delta, rule, "use 1e-3")
+    # Which ledger is worst is decided by induction, without runs, so the choice costs no error.
     games = {name: prepare(opened, epsilon, delta, asked.rounds or RELEASES) for name, opened in stands.items()}
     name = max(games, key=lambda one: round(games[one].rule.delta / delta, 6))
     game = games[name]
     followed, quotes = losses(game, stands[name], epsilon, delta, replicates, seed)
     coins = np.random.default_rng([seed, 1]).random(replicates)
+    # Raising all quotes by a margin leaves heads only in the runs whose margin is as large.
     margins, hits = np.sort(ahead(game, followed, quotes, coins))[::-1], np.arange(1, replicates + 1)
     sure = least_probability(hits, replicates, 1.0 - confidence) > delta  # more heads than the claim allows
     last = float(quotes[-1])

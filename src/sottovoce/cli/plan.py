@@ -168,6 +168,7 @@ def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple
     if asks is None:
         return config, sites
     trained = [float(member.rows - asks.held(member.rows)) for member in sites.members]
+    # At least one knob of a method was typed.
     if options.inference and config.auto and left_open() != KNOBS:
         rule = "inference takes Newton steps of its own"
         raise InvalidInput("inference", True, rule, "leave the knobs of methods out")

@@ -135,6 +135,7 @@ def with_intervals(answers: list[Answer], saved: SavedModel, table: data.Table, 
         With ``low`` and ``high``, None where a coefficient was refused.
     """
     ends = saved.intervals(table, 1.0 - level)
+    # The logistic function is monotone, so it maps an interval of margins to one of probabilities.
     found = np.round(expit(ends) if saved.trained_by == "logistic" else ends, 6).tolist()
     return [
         answer | {name: None if math.isnan(x) else x for name, x in zip(("low", "high"), pair, strict=True)}

@@ -158,6 +158,7 @@ def fit_answers(
     else:
         done, show = infer(config, **shared), render_inferred
     answered = replace(done.answered, record=done.answered.record | {"command": typed()} | _cut_at(options.cut))
+    # Store before anything is shown: a closed pipe or a signal must not lose what was paid for.
     run = None if done.statement.ledger is None else done.statement.ledger.run
     stored, lost = results.store(
         "save", options.save, answered.to_json(), ledger=options.ledger, run=run, ending="json"
