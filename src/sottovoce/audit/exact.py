@@ -85,7 +85,7 @@ def densities(case: Case, seed: int = 0) -> Exact:
     answers = np.concatenate([of_node(one.asked[0][1], tables[0].i, len(facts.n))[:, 0] for one in seen])
     if answers.shape[1] != d:
         raise InvalidInput("method", case.config.method, "its answer is more than a model", "use a game")
-    # A few simulated answers place the grid; medians ignore the tails of the noise.
+    # A few simulated answers place the grid, around their median.
     centre, spread = np.median(answers, axis=0), np.abs(answers - np.median(answers, axis=0)).mean(axis=0) + 1e-300
     axes = [c + s * _SPAN[d] * np.linspace(-1.0, 1.0, _POINTS[d]) for c, s in zip(centre, spread, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 1, d)

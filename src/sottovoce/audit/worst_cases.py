@@ -199,8 +199,6 @@ class Contrary(Solver):
     side: Array
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
-        # Solve almost exactly, then spend the whole tolerance: ||grad|| <= tol * C moves the
-        # minimiser by tol * C / q, the most where the data term is linear.
         """Minimise, then move the answer of site 0 as far as the certificate allows.
 
         Parameters
@@ -212,6 +210,8 @@ class Contrary(Solver):
         -------
         Solution
         """
+        # Solve almost exactly, then spend the whole tolerance: ||grad|| <= tol * C moves the
+        # minimiser by tol * C / q, the most where the data term is linear.
         exact = super().minimise(linear, q, start, 1e-10)
         away = self.side * np.asarray(tol) * self._rows.C * (1.0 - 1e-6) / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
         return replace(exact, w=exact.w + away)

@@ -171,7 +171,7 @@ class RunCommand(click.Command):
             given.pop("pure", None)
         if "pure" in typed:
             given.pop("delta", None)
-        # `--set` wins over the file; what is typed wins over both, as these are only defaults.
+        # `--set` wins over the file; click takes both as defaults, so what is typed wins.
         return given | chosen
 
     def _from_file(self, ctx: click.Context, path: Path) -> dict[str, Any]:
