@@ -1,4 +1,4 @@
-"""Privacy audits: distinguishing games against the real code path, and exact checks without sampling."""
+"""Privacy audits: distinguishing games against the real code, and exact checks by quadrature."""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
-"""The game of aborts (docs/explanation/audit.md, `refusals`): extreme vectors that make a site abort, or not.
+"""Audit of aborts (`refusals`): extreme vectors that make a site abort, or not.
 
-A long vector may make a solve fail its certificate, an answer leave its grid, or a margin overflow.  If whether, when
-or how the site aborts depends on its rows, then the abort is an answer without noise.  In sums she is one of three
-sites and adds such numbers to what she sends; the third site is honest.
+The page is docs/explanation/audit.md.
+
+A long vector may make a solve fail its certificate, an answer leave its grid, or a margin
+overflow.  If whether, when or how the site aborts depends on its rows, then the abort is an answer
+without noise.  In sums she is one of three sites and adds such numbers to what she sends; the third
+site is honest.
 """
 
 from __future__ import annotations
@@ -102,7 +105,7 @@ class Victim:
 
     @cached_property
     def away(self) -> Array:
-        """The direction in which the two rows differ."""
+        """Direction in which the two rows differ."""
         first, second = (rows.signed[0, -1] for rows in self.tables)
         return np.asarray(first - second)
 

@@ -1,7 +1,9 @@
-"""The game of answers (docs/explanation/audit.md): bounded sums and recipes at worst pairs, local and in sums.
+"""Audit of answers: bounded sums and recipes at worst-case pairs, under local trust and in sums.
 
-Rows have three entries, the last a constant, and the tables differ in one row of the smallest of three sites.  A single
-release is Gaussian, so the epsilon of its pair is also known exactly.
+The page is docs/explanation/audit.md.
+
+Rows have three entries, the last a constant, and the tables differ in one row of the smallest of
+three sites.  A single release is Gaussian, so the epsilon of its pair is also known exactly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""The game of capped gradients (docs/explanation/audit.md): every method with the cap, where its sensitivity is tight.
+"""Audit of gradient clipping: every method that clips, where its sensitivity is tight.
 
-All rows are capped, and the row that changes changes its norm too.  So a cap that is left out, depends on other rows,
-or rests on norms that are too small moves the sum of gradients by more than the ``2 c`` that is priced.
+The page is docs/explanation/audit.md, `capped`.
+
+All rows are capped, and the row that changes changes its norm too.  So a cap that is left out,
+depends on other rows, or rests on norms that are too small moves the sum of gradients by more than
+the ``2 c`` that is priced.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Lower bounds on epsilon from right and wrong guesses, at a stated confidence.
 
-An (epsilon, delta) claim says ``P1(S) <= e^epsilon P0(S) + delta`` for every set S of transcripts.  An attack is a
-score; S is a half-line of scores.  Which half-line is decided on one half of the replicates, and its two probabilities
-are bounded on the other half (Clopper and Pearson 1934), each at half of the error that the confidence leaves.
+An (epsilon, delta) claim says ``P1(S) <= e^epsilon P0(S) + delta`` for every set S of
+transcripts.  An attack is a score; S is a half-line of scores.  Which half-line is decided on one
+half of the replicates, and its two probabilities are bounded on the other half (Clopper and Pearson
+1934), each at half of the error that the confidence leaves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Exact checks by quadrature: a single release's densities on both tables, on a grid of answers.
 
-With one or two features the density of an answer is known in closed form up to a factor (the noise's density, mapped
-through the optimality condition).  So the privacy loss of a pair and its hockey-stick divergence follow without
-sampling, and no proved epsilon may be below them.
+With one or two features the density of an answer is known in closed form up to a factor (the
+noise's density, mapped through the optimality condition).  So the privacy loss of a pair and its
+hockey-stick divergence follow without sampling, and no proved epsilon may be below them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Exact:
 
     @property
     def epsilon(self) -> float:
-        """The largest privacy loss where either density is above e^-60 of its peak."""
+        """Largest privacy loss where either density is above e^-60 of its peak."""
         p, q = self.logs
         where = np.maximum(p - p.max(), q - q.max()) > -60.0
         return float(np.abs(p - q)[where].max())

@@ -1,8 +1,11 @@
-"""The distinguishing game: which of two neighbouring tables did a site hold (docs/explanation/audit.md)?
+"""The distinguishing game: which of two neighbouring tables did a site hold?
 
-The real row guard, queries, noise and engine run on both tables, thousands of replicates at once.  The adversary sees
-all messages and the configuration, and of sums the totals and all that the colluding sites, the last ones, know.  One
-half of the replicates chooses a score and a threshold, and the other half gives the bound.
+The page is docs/explanation/audit.md.
+
+The real row guard, queries, noise and engine run on both tables, thousands of replicates at
+once.  The adversary sees all messages and the configuration, and of sums the totals and all that
+the colluding sites, the last ones, know.  One half of the replicates chooses a score and a
+threshold, and the other half gives the bound.
 """
 
 from __future__ import annotations
@@ -344,7 +347,8 @@ class Verdict:
     releases : int
         Answers of the victim that were seen.
     exact_epsilon : float or None
-        The smallest epsilon that is true for this pair at `delta`, by quadrature, if the run makes one release.
+        The smallest epsilon that is true for this pair at `delta`, by quadrature, if the run makes
+        one release.
     """
 
     method: str

@@ -1,9 +1,10 @@
 """Membership inference and attribute inference on real rows, by a neighbour who sees all messages.
 
-A small site holds rows of Adult, and the neighbour knows all of them but one.  *Membership*: the site holds a target
-row or another row, both known, and the neighbour says which.  *Attribute*: the neighbour knows the target row but for
-one attribute, and names its likeliest value.  Scores are likelihoods of all messages, the most powerful test.  Real
-rows are seldom worst cases, so this does not bound what an attack can do.
+A small site holds rows of Adult, and the neighbour knows all of them but one.  *Membership*: the
+site holds a target row or another row, both known, and the neighbour says which.  *Attribute*: the
+neighbour knows the target row but for one attribute, and names its likeliest value.  Scores are
+likelihoods of all messages, the most powerful test.  Real rows are seldom worst cases, so this does
+not bound what an attack can do.
 """
 
 from __future__ import annotations
@@ -275,7 +276,7 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
 
 
 def _rates(fpr: Array, tpr: Array, targets: int) -> dict[str, Any]:
-    """The curve's area and rates with their intervals, and the curve itself."""
+    """Return a ROC curve with its area and rates, and their intervals."""
     found: dict[str, Any] = {}
     for what, x in (
         ("auc", area(fpr, tpr)),

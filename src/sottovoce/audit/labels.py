@@ -1,7 +1,10 @@
-"""The game of a rare label (docs/explanation/audit.md, `labels`): is it in anything but a release's noisy coefficients?
+"""Audit of a rare label (`labels`): is it in anything but a release's noisy coefficients?
 
-The adversary sees all that a fit without a seed leaves behind, but for the values of the coefficients, which the other
-games attack.  If any of it differs between the tables, it is an answer without noise.
+The page is docs/explanation/audit.md.
+
+The adversary sees all that a fit without a seed leaves behind, but for the values of the
+coefficients, which the other games attack.  If any of it differs between the tables, it is an
+answer without noise.
 """
 
 from __future__ import annotations
@@ -65,7 +68,7 @@ class Factory(Protocol):
     """
 
     def __call__(self, epsilon: float, classes: Sequence[str] | None) -> Estimator:
-        """A new estimator."""
+        """Make a new estimator."""
 
 
 @dataclass(frozen=True)

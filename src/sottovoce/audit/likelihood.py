@@ -1,9 +1,12 @@
-"""Likelihood ratios of a site's releases, the best score (Neyman and Pearson): docs/explanation/audit.md, "The game".
+"""Likelihood ratios of a site's releases, the most powerful score (Neyman and Pearson).
 
-Each query computes its density at the *stated* noise, :meth:`sottovoce.queries.Query.log_density`; so a fault of the
-drawn noise does not change the score.  A query without a density (a pass over minibatches, a redrawn gate) gets the
-best linear score: the position of its answer along the line between the two noise-free answers.  Of a sum over sites
-the score is that of the honest sites' shares, since the adversary knows what the colluding sites added.
+The page is docs/explanation/audit.md, "The game".
+
+Each query computes its density at the *stated* noise, :meth:`sottovoce.queries.Query.log_density`;
+so a fault of the drawn noise does not change the score.  A query without a density (a pass over
+minibatches, a redrawn gate) gets the best linear score: the position of its answer along the line
+between the two noise-free answers.  Of a sum over sites the score is that of the honest sites'
+shares, since the adversary knows what the colluding sites added.
 """
 
 from __future__ import annotations

@@ -1,20 +1,26 @@
-"""Audits of one run, by many canary rows (Steinke, Nasr and Jagielski 2023): docs/explanation/audit_one_run.md.
+"""Audits of one run, by many canary rows (Steinke, Nasr and Jagielski 2023).
 
-*Theorem.*  Let M be (epsilon, delta)-private with respect to each of m fair independent coins, of which the auditor
-guesses r from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 + e^epsilon))`` and ``f(k) = P[W >= k]``,
+The page is docs/explanation/audit_one_run.md.
+
+*Theorem.*  Let M be (epsilon, delta)-private with respect to each of m fair independent coins, of
+which the auditor guesses r from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 + e^epsilon))``
+and ``f(k) = P[W >= k]``,
 
     P[at least v guesses are right]  <=  f(v) + 2 m delta max_{1 <= i <= m} (f(v - i) - f(v)) / i.
 
-At delta 0: given the answer and the coins before it, a coin's odds are at most e^epsilon, since only one input of M
-differs between its sides; so right guesses are dominated by independent ones of that probability.  The delta term is
-from the paper: an unlikely failure may reveal i coins, but only with a probability of at most about ``2 m delta / i``.
-r is one of :data:`FRACTIONS` of m: picked by the scores it would depend on the answer, over which that term averages.
+At delta 0: given the answer and the coins before it, a coin's odds are at most e^epsilon, since
+only one input of M differs between its sides; so right guesses are dominated by independent ones of
+that probability.  The delta term is from the paper: an unlikely failure may reveal i coins, but
+only with a probability of at most about ``2 m delta / i``. r is one of :data:`FRACTIONS` of m:
+picked by the scores it would depend on the answer, over which that term averages.
 
-*Score.*  Let s = +-1 be the coins' signs.  The noise that a release would hold if every canary were halfway between its
-values is to first order ``R s + noise``: the columns of R are half the differences of the canaries' gradients, through
-the solve where noise sits on its answer (:meth:`sottovoce.queries.Query.leaning`).  Rounds add up in
-``t = sum R' Cov^-1 residual`` and ``M = sum R' Cov^-1 R``; canary i's log odds, all others taken as Gaussian, are
-``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  If the stated noise is wrong, guesses are worse, and the bound stays true.
+*Score.*  Let s = +-1 be the coins' signs.  The noise that a release would hold if every canary were
+halfway between its values is to first order ``R s + noise``: the columns of R are half the
+differences of the canaries' gradients, through the solve where noise sits on its answer
+(:meth:`sottovoce.queries.Query.leaning`).  Rounds add up in
+``t = sum R' Cov^-1 residual`` and ``M = sum R' Cov^-1 R``; canary i's log odds, all others taken as
+Gaussian, are ``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  If the stated noise is wrong, guesses are
+worse, and the bound stays true.
 """
 
 from __future__ import annotations
@@ -188,7 +194,7 @@ class Planted:
     coins: list[BoolArray]  # (m_i,)
 
     def pooled(self) -> Planted:
-        """The same for a curator who holds all rows."""
+        """Return the same tables for a curator who holds all rows."""
         starts = np.cumsum([0, *(len(x) for x in self.others)])
         where = np.concatenate([w + start for w, start in zip(self.where, starts, strict=False)])
         both = (np.concatenate([v[0] for v in self.values]), np.concatenate([v[1] for v in self.values]))
@@ -203,7 +209,9 @@ def plant(
     seed: int = 0,
     apart: int = 1,
 ) -> Planted:
-    """Append canaries to sites: rows on the unit sphere, orthogonal as far as a site's features allow.
+    """Append canary rows to sites.
+
+    They are on the unit sphere, and orthogonal as far as a site's features allow.
 
     Parameters
     ----------
@@ -212,7 +220,8 @@ def plant(
     canaries : int
         In total, dealt evenly.
     relation : str
-        Under replace-one a coin chooses between a row and its opposite, else between a row and zeros.
+        Under replace-one a coin chooses between a row and its opposite, else between a row and
+        zeros.
     sites : sequence of int, optional
         None for all.
     apart : int
@@ -273,7 +282,7 @@ class _Reader:
         return np.asarray(2.0 * (inverse @ self._t) / np.diag(inverse))
 
     def _loss(self, rows: Array) -> Loss:
-        """The loss of these rows, whose cap depends on their norms."""
+        """Return the loss of these rows, whose clipping depends on their norms."""
         return self.facts.loss.at(lambda: np.linalg.norm(rows, axis=1))
 
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
@@ -467,7 +476,8 @@ class CanaryRun:
     Parameters
     ----------
     data : str
-        A data set (:func:`sottovoce.data.load`); its training rows are dealt to the sites at random.
+        A data set (:func:`sottovoce.data.load`); its training rows are dealt to the sites at
+        random.
     canaries : int
         How many rows are planted.
     nodes : int, optional

@@ -1,7 +1,10 @@
-"""The game of people (docs/explanation/audit.md): all rows of a person differ, at pairs where what is stated is tight.
+"""Audit of user-level privacy (`people`): all rows of a person differ, where proofs are tight.
 
-Neighbouring tables differ in one person of one site, who has several rows on one of them and another number on the
-other.  If a person's rows were not bounded together, they would move sums by as many times more as they are.
+The page is docs/explanation/audit.md.
+
+Neighbouring tables differ in one person of one site, who has several rows on one of them and
+another number on the other.  If a person's rows were not bounded together, they would move sums by
+as many times more as they are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""The game of rare levels (docs/audit.md, `rare`): does a survey show a level, or a range, that few rows have?
+"""Audit of rare levels (`rare`): does a survey show a level, or a range, that few rows have?
 
-A survey says that no level and no run of cells with at most `rare` rows is shown, but for a stated rate of errors.
-Here every level but one has exactly that many rows, which nearly reaches the stated rate, and all that a survey tells
-is looked at.  The tables differ in one of these rows, and what is shown must not tell them apart.
+The page is docs/explanation/audit.md.
+
+A survey says that no level and no run of cells with at most `rare` rows is shown, but for a stated
+rate of errors. Here every level but one has exactly that many rows, which nearly reaches the stated
+rate, and all that a survey tells is looked at.  The tables differ in one of these rows, and what is
+shown must not tell them apart.
 """
 
 from __future__ import annotations

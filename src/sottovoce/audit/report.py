@@ -1,4 +1,4 @@
-"""The audit as a self-contained page: claimed and audited epsilon, and inference attacks on real rows."""
+"""The audit as a self-contained page: claimed and audited epsilon, and inference attacks."""
 
 from __future__ import annotations
 

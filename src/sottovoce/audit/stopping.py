@@ -1,13 +1,15 @@
-"""The game of optional stopping (docs/explanation/audit.md, `stopping`): is epsilon true whenever an analyst stops?
+"""Audit of optional stopping (`stopping`): is epsilon true whenever an analyst stops?
 
-She follows the privacy loss of the releases so far, and the ledger quotes an epsilon after each.  If quotes hold
-whenever she stops, then at that release, on the table that she favours,
+The page is docs/explanation/audit.md.
+
+She follows the privacy loss of the releases so far, and the ledger quotes an epsilon after
+each.  If quotes hold whenever she stops, then at that release, on the table that she favours,
 
     E[(1 - e^(quote - loss))_+]  <=  delta.
 
-Gaussian losses grow by independent normal steps, so her best rule and the largest left side follow by backward
-induction on a grid of losses.  The game plays that rule against real releases and real ledgers, with a coin of that
-probability.
+Gaussian losses grow by independent normal steps, so her best rule and the largest left side follow
+by backward induction on a grid of losses.  The game plays that rule against real releases and real
+ledgers, with a coin of that probability.
 """
 
 from __future__ import annotations
@@ -103,8 +105,9 @@ LEDGERS: dict[str, OpensLedger] = {
 class StoppingVerdict(Verdict):
     """The verdict on optional stopping.
 
-    ``claimed_epsilon`` and ``proved_epsilon`` are the last quote.  ``lower_bound`` and ``exact_epsilon`` add the amount
-    by which every quote would have to be raised to hold whenever she stops, negative if there is room to spare.
+    ``claimed_epsilon`` and ``proved_epsilon`` are the last quote.  ``lower_bound`` and
+    ``exact_epsilon`` add the amount by which every quote would have to be raised to hold whenever
+    she stops, negative if there is room to spare.
     """
 
     realised_delta: float = 0.0

@@ -1,7 +1,10 @@
-"""The game of sums over sites (docs/explanation/audit.md): the adversary sees totals and all that some sites know.
+"""Audit of secure aggregation (`sums`): the adversary sees totals and all that some sites know.
 
-She subtracts the shares of the colluding sites.  With as many colluders as the claim allows it must stand; with one
-more it must fall, as noise is no larger than needed.  A person with rows at two sites moves one sum twice: played too.
+The page is docs/explanation/audit.md.
+
+She subtracts the shares of the colluding sites.  With as many colluders as the claim allows it must
+stand; with one more it must fall, as noise is no larger than needed.  A person with rows at two
+sites moves one sum twice: played too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Worst-case pairs of tables: where a proof is tight or a claim fails (docs/explanation/audit.md, "The pairs").
+"""Worst-case pairs of tables: where a proof is tight or a claim fails.
 
-Most pairs share one idea: one feature, the Huber loss, and a penalty so strong that all rows stay on the loss's linear
-piece.  A row and its opposite then change the sum of gradients by exactly 2, the most possible, in every round.
+The page is docs/explanation/audit.md, "The pairs".
+
+Most pairs share one idea: one feature, the Huber loss, and a penalty so strong that all rows stay
+on the loss's linear piece.  A row and its opposite then change the sum of gradients by exactly 2,
+the most possible, in every round.
 """
 
 from __future__ import annotations

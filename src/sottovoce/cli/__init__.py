@@ -1,4 +1,4 @@
-"""The command line: ``sottovoce train``, ``plan``, ``predict`` and the others of ``sottovoce --help``."""
+"""The command line: ``sottovoce train``, ``plan``, ``predict`` and the others."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ _LOOKS = {
 
 
 class Commands(click.Group):
-    """Knows the names and lines of :data:`COMMANDS` and of other packages' commands; imports one when it is called."""
+    """A group that knows commands by name and help line, and imports one when it is called.
+
+    They are those of :data:`COMMANDS` and of other packages.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, commands={name: click.Command(name, help=line) for name, line in COMMANDS.items()})
@@ -96,7 +99,7 @@ class Commands(click.Group):
         return sorted({*COMMANDS, *plugins.installed(plugins.COMMANDS)})
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, to the last line on the screen; where that fails, say where the result is."""
+        """Run the command to the end; if printing fails, say where the result is stored."""
         try:
             done = super().invoke(ctx)
             if sys.stdout is not None:
@@ -135,7 +138,10 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; errors are one line on standard error.  Exit codes: :data:`sottovoce.errors.EXITS`."""
+    """Run the command line; errors are one line on standard error.
+
+    Exit codes: :data:`sottovoce.errors.EXITS`.
+    """
     _fit_encodings()
     try:
         cli.main(args=list(arguments) if arguments is not None else None, prog_name="sottovoce", standalone_mode=False)
@@ -201,8 +207,8 @@ def _reader_left() -> bool:
 def _fit_encodings() -> None:
     """Let standard output and error write every text, whatever their encoding.
 
-    A console of Windows, or a file to which output goes there, has a code page that lacks most of Unicode's characters,
-    and what cannot be printed may have been paid for.
+    A console of Windows, or a file to which output goes there, has a code page that lacks most of
+    Unicode's characters, and what cannot be printed may have been paid for.
     """
     codecs.register_error(_REPLACED, _replaced)
     for stream in (sys.stdout, sys.stderr):

@@ -244,7 +244,10 @@ def _check_seconds(patience: float | None, greeting: float | None, linger: float
 
 
 def _admit_new(folder: Path, answers: tuple[Path, ...], codes: tuple[str, ...]) -> None:
-    """Admit the sites of these answers that have no certificate yet; after a restart none is left."""
+    """Admit the sites of these answers that have no certificate yet.
+
+    After a restart none is left.
+    """
     waiting = tuple(path for path in answers if not (folder / f"{Answer.read(path).member.name}.crt").exists())
     if waiting:
         _admit(folder, waiting, False, codes_of(codes))

@@ -1,4 +1,4 @@
-"""``sottovoce hub invite`` and ``site join``: a file to each site, a file back, and a short code by telephone."""
+"""``sottovoce hub invite`` and ``site join``: files to and from sites, and a code by telephone."""
 
 from __future__ import annotations
 

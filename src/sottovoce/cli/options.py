@@ -103,7 +103,10 @@ def holder_too(**more: Any) -> Option:
 
 
 def method_of_run() -> Option:
-    """``--method``, for commands that read a run: files make nobody load a package, but a user may."""
+    """Make ``--method``, for commands that read a run.
+
+    Files never make anybody load a package, but a user may.
+    """
     about = "Method of the run, where another installed package brings it: it is loaded only if it is typed here."
     return say("--method", about, metavar="NAME", expose_value=False, callback=_load_method)
 

@@ -556,7 +556,7 @@ def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
 
 
 def _render_notes(outlined: dict[str, Any], console: Console) -> None:
-    """How the run ends if sites are lost, what it takes of a ledger, and the method's own noise."""
+    """Print how lost sites end the run, what it takes of a ledger, and the method's own noise."""
     if (dropout := outlined.get("dropout")) is not None:
         console.print(
             f"if a site is lost with probability {dropout['rate']:g} a round, {dropout['finishes']:.1%} of runs come "

@@ -266,7 +266,10 @@ def _write(answers: list[Answer], out: Path | None, as_json: bool) -> None:
 
 
 def _check_encoding(text: str) -> None:
-    """Refuse to write answers for other programs in an encoding that would change a name; InvalidInput."""
+    """Refuse to write answers in an encoding that would change a name.
+
+    Raises InvalidInput; other programs read the answers.
+    """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     if codecs.lookup(encoding).name == "ascii":  # which click takes for a mistake, and writes UTF-8
         return

@@ -71,7 +71,10 @@ def write(path: Path, plain: dict[str, Any], *, title: str | None = None, holder
 
 
 def written(path: Path, plain: dict[str, Any]) -> NotWritten | None:
-    """:func:`write`, after a run that was paid for: an error is returned, to be raised once the run was shown."""
+    """Write the page of a run that was paid for, as :func:`write`.
+
+    An error is returned, to be raised once the run was shown.
+    """
     try:
         write(path, plain)
     except NotWritten as error:

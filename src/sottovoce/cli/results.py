@@ -1,8 +1,9 @@
-"""Where results are stored before they are shown.
+"""Storage of results before they are shown.
 
-Whatever befalls the screen afterwards, a closed pipe, an encoding, a signal, the result of a run that was paid for is
-in a file: in that of ``--save``, else in a folder beside the ledger, which holds released numbers only.  A run that is
-killed before that is in the ledger, with every release: the same command reads them again, at no further cost.
+Whatever befalls the screen afterwards, a closed pipe, an encoding, a signal, the result of a run
+that was paid for is in a file: in that of ``--save``, else in a folder beside the ledger, which
+holds released numbers only.  A run that is killed before that is in the ledger, with every release:
+the same command reads them again, at no further cost.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ def find(ledger: Path, run: str) -> list[Path]:
 
 
 def check(ledger: Path | None, path: Path | None) -> None:
-    """Refuse, before anything is spent, a ledger beside which no result can be stored, unless `path` takes it."""
+    """Refuse a ledger beside which no result can be stored, before anything is spent.
+
+    A ledger is not refused if `path` takes the result.
+    """
     if ledger is None or path is not None:
         return
     folder = folder_of(ledger)
@@ -81,7 +85,8 @@ def store(
     Returns
     -------
     Path or None
-        Where it is, which need not be `path`: a full disk sends it to the folder of temporary files.
+        Where it is, which need not be `path`: a full disk sends it to the folder of temporary
+        files.
     NotWritten or None
         What to end with once the result was shown.
     """
@@ -111,9 +116,10 @@ def end_with(unwritten: Iterable[NotWritten | None]) -> None:
 
 
 def _set_aside(path: Path, data: bytes) -> None:
-    """Keep another result of that name: a ledger that stood here before may have paid for it.
+    """Keep another result of the same name.
 
-    The copy has a digest in its name.  A folder in which that fails is met again when the new result is written.
+    A ledger that stood here before may have paid for it.  The copy has a digest in its name.  A
+    folder in which that fails is met again when the new result is written.
     """
     with suppress(OSError):
         if path.is_file() and (before := path.read_bytes()) != data:

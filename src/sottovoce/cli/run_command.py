@@ -1,18 +1,20 @@
-"""Commands that hold a run: options in groups, settings without an option of their own, and files of both.
+"""Commands that hold a run: options in groups, settings without an option, and files of both.
 
-``--set NAME=VALUE`` gives one setting, and ``--config FILE`` gives any number of settings and options::
+``--set NAME=VALUE`` gives one setting, and ``--config FILE`` gives any number of settings and
+options::
 
     epsilon = 2.0                       # keys are names of options, without dashes in front
     trust = "sum"
     [set]                               # settings may also stand above, among the options
     loss = "huber:0.5"
 
-A value from a file or from ``--set`` is read as if it had been typed, so it is checked by the same rules.  What is
-typed wins over the file.  What each name means is declared once, in
+A value from a file or from ``--set`` is read as if it had been typed, so it is checked by the same
+rules.  What is typed wins over the file.  What each name means is declared once, in
 :mod:`sottovoce.cli.run_options`.
 
-A file says what to run.  What is spent from a ledger, written or shown to the holder of the rows, whether a run is a
-release, and which package of others is loaded, is typed (:attr:`RunOption.typed_only`).
+A file says what to run.  What is spent from a ledger, written or shown to the holder of the rows,
+whether a run is a release, and which package of others is loaded, is typed
+(:attr:`RunOption.typed_only`).
 """
 
 from __future__ import annotations

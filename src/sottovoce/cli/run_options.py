@@ -1,7 +1,10 @@
-"""Options and settings that ``train`` and ``plan`` share, each declared once, in the order of ``--help``.
+"""Options and settings that ``train`` and ``plan`` share, in the order of ``--help``.
 
-Options are what one decides in every run.  The rest are settings, which ``--set NAME=VALUE`` and a file give; a knob
-of a method is a setting by its own declaration (:mod:`sottovoce.algorithms.knobs`).
+Each is declared once.
+
+Options are what one decides in every run.  The rest are settings, which ``--set NAME=VALUE`` and a
+file give; a knob of a method is a setting by its own declaration
+(:mod:`sottovoce.algorithms.knobs`).
 """
 
 from __future__ import annotations

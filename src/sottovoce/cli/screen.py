@@ -1,8 +1,10 @@
-"""What commands print.  Names from files are shown as text and can control nothing.
+"""Output of commands on a terminal.
 
-In :class:`Console` no character can control the terminal; :func:`escape` keeps ``[red]`` in a name from being a colour.
-What is printed may have been paid for, so it fits every screen: a :class:`Listing` that is too wide is written line
-below line, with no number cut.
+Names from files are shown as text and can control nothing.
+
+In :class:`Console` no character can control the terminal; :func:`escape` keeps ``[red]`` in a name
+from being a colour. What is printed may have been paid for, so it fits every screen: a
+:class:`Listing` that is too wide is written line below line, with no number cut.
 """
 
 from __future__ import annotations
@@ -28,10 +30,7 @@ NARROWEST = 20
 
 
 class Console(rich.console.Console):
-    """Rich's, in which control characters are shown as escapes and ``:words:`` as they are.
-
-    Where standard error is closed, nothing is said there; a closed standard output is a BrokenPipeError.
-    """
+    """A console of rich that shows control characters as escapes, and ``:words:`` as they are."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(emoji=False, **options)
@@ -50,8 +49,9 @@ class Console(rich.console.Console):
 class Listing(Table):
     """A table without lines, in which no number is ever cut or broken.
 
-    Columns at the right are as wide as their longest entry; those at the left wrap.  Where that does not fit the
-    screen, every row is written as lines: the name of a column, and what stands there.
+    Columns at the right are as wide as their longest entry; those at the left wrap.  Where that
+    does not fit the screen, every row is written as lines: the name of a column, and what stands
+    there.
     """
 
     LEAST = 8

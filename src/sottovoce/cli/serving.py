@@ -1,4 +1,4 @@
-"""A hub that serves a run at a console: what it tells, when it writes the results, and when it stops."""
+"""A hub that serves a run at a console: its messages, results and end."""
 
 from __future__ import annotations
 
