@@ -30,7 +30,11 @@ NARROWEST = 20
 
 
 class Console(rich.console.Console):
-    """A console of rich that shows control characters as escapes, and ``:words:`` as they are."""
+    """A console of rich that shows control characters as escapes, and ``:words:`` as they are.
+
+    Where standard error is closed, nothing is said there; a closed standard output is a
+    BrokenPipeError.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(emoji=False, **options)
