@@ -1,4 +1,4 @@
-"""Privacy audits: distinguishing games against the real code path, and exact checks without sampling."""
+"""Privacy audits: distinguishing games against the real code, and exact checks by quadrature."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ FORMS = ("corrected", "printed", "listed")
 
 
 class Adversary(NamedTuple):
-    """A game, and its number of runs by default and with ``quick``.
+    """An audit that attacks code around the methods, with its default numbers of runs.
 
     Parameters
     ----------
     play : callable
-        Takes :class:`sottovoce.audit.game.Options`; those of :data:`ADVERSARIES` also, as ``stands``, what is attacked.
+        Takes :class:`sottovoce.audit.game.Options`; those of :data:`ADVERSARIES` also take, as
+        ``stands``, what is attacked.
     runs, quick : int
         Runs of each table, by default and with ``quick``.
     forms : tuple of str
         Forms of the claim that can be attacked.
     more : bool
-        Whether more runs than `runs` may be asked for: not where one run is a whole release.
+        True if more runs than `runs` may be requested.  False where one run is a whole release.
     """
 
     play: Callable[..., Verdict]
@@ -81,19 +82,39 @@ _MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ip
 
 
 def targets(form: str | None = None) -> list[tuple[str, str]]:
-    """Every (method, form) that can be attacked, also of installed methods and audits; `form` narrows it."""
+    """Return every (method, form) that can be attacked, of this package and of installed plug-ins.
+
+    Parameters
+    ----------
+    form : str, optional
+        Keep only this form; None keeps all.
+
+    Returns
+    -------
+    list of (str, str)
+        Methods of the registry, then those of other packages, then :data:`ADVERSARIES`.
+
+    Examples
+    --------
+    >>> from sottovoce.audit import targets
+    >>> ("dvp", "printed") in targets("printed")
+    True
+    """
     known = [(name, one) for name in _names() for one in forms_of(name)]
     return [(name, one) for name, one in known if form in (None, one)]
 
 
 def _names() -> list[str]:
-    """Names of all that can be attacked; nothing is loaded."""
+    """Return the names of everything that can be attacked, without loading any plug-in."""
     brought = [*plugins.installed(plugins.METHODS), *plugins.installed(plugins.AUDITS)]
     return list(dict.fromkeys([*REGISTRY, *brought, *ADVERSARIES]))
 
 
 def forms_of(name: str) -> tuple[str, ...]:
-    """The forms of a method, or of a game, that can be attacked; none if there is no such method or no noise in it."""
+    """Return the forms of a method or an audit that can be attacked.
+
+    Empty if there is no such method, or if it adds no noise.
+    """
     game = _game(name)
     if game is not None:
         return game.forms
@@ -102,14 +123,18 @@ def forms_of(name: str) -> tuple[str, ...]:
 
 
 def _game(name: str) -> Adversary | None:
-    """A game of this package, or one that another package brings; None for a method.
+    """Return the audit of this name, of this package or of a plug-in; None for a method.
 
-    InvalidInput if another package brings a game under the name of a method that is not of this package: one of the two
-    would hide the other.
+    Raises
+    ------
+    InvalidInput
+        If a plug-in brings an audit under the name of a method that is not of this package, since
+        one of the two would hide the other, or if what it brings is no :class:`Adversary`.
     """
     if name in ADVERSARIES:
         return ADVERSARIES[name]
     outside = is_from_outside(name)
+    # A method of this package wins without loading any plug-in.
     if name in REGISTRY and not outside:
         return None
     entry = plugins.find(plugins.AUDITS, name)
@@ -136,29 +161,42 @@ def attack(
     quick: bool = False,
     colluders: int | None = None,
 ) -> Verdict:
-    """Try to refute a claim: play the worst game known for a method; where it releases once, add the exact loss.
+    """Try to refute a privacy claim by a distinguishing game against the real code.
+
+    For a method, its worst known pair of neighbouring tables is played; where it makes a single
+    release, the exact privacy loss of the pair is added.  For an audit of :data:`ADVERSARIES`, that
+    audit is played.
 
     Parameters
     ----------
     method, form : str
         One of :func:`targets`.
     claim : Claim
-        By default epsilon 1, and pure wherever the method has a pure price, of 2 rounds, or of 1 where one round gives
-        the largest bound.
+        By default epsilon 1, and pure wherever the method has a pure price, of 2 rounds, or of 1
+        where one round gives the largest bound.
     replicates : int, optional
-        Runs on each table; by default enough to show a factor of two.  Of :data:`ADVERSARIES`, at most the default.
+        Runs on each table; by default enough to show a factor of two.  Of :data:`ADVERSARIES`, at
+        most the default.
     seed : int
+        Of the simulated noise.
     confidence : float
-        Probability that the bound is true.
+        Probability, in [0.5, 1), that the lower bound on epsilon is true.
     quick : bool
         Fewer replicates, if their number is not given.
     colluders : int, optional
-        Of `sums`: sites that tell the adversary all they know; by default as many as the claim allows.
+        Of `sums` only: number of sites that tell the adversary all they know; by default as many as
+        the claim allows.
+
+    Returns
+    -------
+    Verdict
+        The claimed and the proved epsilon, and a lower bound on the true one at the claim's delta.
 
     Raises
     ------
     InvalidInput
-        If there is no such claim, or a number breaks its rule.
+        If there is no such method or form, `confidence` is outside [0.5, 1), or `colluders` is
+        given for anything but `sums`.
 
     Examples
     --------
@@ -176,11 +214,12 @@ def attack(
         replicates = _QUICK if quick else _MORE.get((method, form), _REPLICATES)
     case = worst_cases.make_case(method, form, claim.epsilon, claim.delta, claim.rounds)
     verdict = play(case, replicates, seed=seed, confidence=confidence)
+    # Sampling bounds epsilon from below only; quadrature says what is true of this pair.
     return replace(verdict, exact_epsilon=_exact_epsilon(case, verdict))
 
 
 def _play_game(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
-    """Play a game on what surrounds the methods, or that a package brings; most take no more runs than they have."""
+    """Play an audit of the code around the methods; most allow no more runs than their default."""
     runs, most = asked.replicates or game.runs, game.quick if quick else game.runs
     if asked.replicates is None or not game.more:
         runs = min(runs, most)
@@ -188,7 +227,7 @@ def _play_game(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
 
 
 def _check_claim(method: str, form: str, confidence: float, colluders: int | None) -> None:
-    """InvalidInput if there is no such claim, or a number breaks its rule."""
+    """Raise InvalidInput if there is no such claim, or a number is out of its range."""
     if colluders is not None and method != "sums":
         raise InvalidInput("colluders", colluders, "is for the game of sums", "leave it out")
     if not 0.5 <= confidence < 1.0:
@@ -202,7 +241,10 @@ def _check_claim(method: str, form: str, confidence: float, colluders: int | Non
 
 
 def _exact_epsilon(case: Case, verdict: Verdict) -> float | None:
-    """The exact loss of a method that releases once; None for others, and where no density is known in closed form."""
+    """Return the exact privacy loss of a method that releases once, at the verdict's delta.
+
+    None for methods with more releases, and where no density is known in closed form.
+    """
     if verdict.releases != 1:
         return None
     try:

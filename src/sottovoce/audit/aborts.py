@@ -1,8 +1,11 @@
-"""The game of aborts (docs/explanation/audit.md, `refusals`): extreme vectors that make a site abort, or not.
+"""Audit of aborts (`refusals`): extreme vectors that make a site abort, or not.
 
-A long vector may make a solve fail its certificate, an answer leave its grid, or a margin overflow.  If whether, when
-or how the site aborts depends on its rows, then the abort is an answer without noise.  In sums she is one of three
-sites and adds such numbers to what she sends; the third site is honest.
+The page is docs/explanation/audit.md.
+
+A long vector may make a solve fail its certificate, an answer leave its grid, or a margin
+overflow.  If whether, when or how the site aborts depends on its rows, then the abort is an answer
+without noise.  In sums she is one of three sites and adds such numbers to what she sends; the third
+site is honest.
 """
 
 from __future__ import annotations
@@ -56,9 +59,18 @@ _WHY = (
 class Victim:
     """One method at one site, whose one neighbour is the adversary; of sums, one of three sites.
 
-    With one feature the tables differ in a row and its opposite, or in a row and zeros, by the relation.  With more
-    they differ in a row of equal entries and one of alternating signs, whose products with a long vector overflow
-    apart.  `guard` makes the row guard: tests plant faults there.
+    With one feature the tables differ in a row and its opposite, or in a row and zeros, by the
+    relation. With more they differ in a row of equal entries and one of alternating signs, whose
+    products with a long vector overflow apart.
+
+    Attributes
+    ----------
+    config : RunConfig
+        The run.
+    features : int
+        Columns of a row.
+    guard : callable
+        Makes the row guard: tests plant faults there.
     """
 
     config: RunConfig
@@ -67,7 +79,7 @@ class Victim:
 
     @property
     def sums(self) -> bool:
-        """Whether its method opens sums over sites."""
+        """True if the method opens sums over sites."""
         return REGISTRY[self.config.method].trust.opens_sums
 
     @cached_property
@@ -79,6 +91,7 @@ class Victim:
             others = [other] * (2 if self.sums else 1)
             first, second = (Rows.build([signed_site(*own, row), *others]) for row in (-1.0, instead))
             return first, second
+        # Just inside the unit ball, so that rounding makes no row longer than 1.
         X = np.full((4, self.features), 1.0 / math.sqrt(self.features) / (1.0 + 1e-9))
         turned, y = X.copy(), np.ones(4)
         turned[-1, ::2] *= -1.0
@@ -92,7 +105,7 @@ class Victim:
 
     @cached_property
     def away(self) -> Array:
-        """The direction in which the two rows differ."""
+        """Direction in which the two rows differ."""
         first, second = (rows.signed[0, -1] for rows in self.tables)
         return np.asarray(first - second)
 
@@ -106,7 +119,21 @@ class Victim:
         return ledger.total()
 
     def watch(self, table: int, length: float, noise: Noise) -> Seen:
-        """One run against a vector with all entries equal to `length`."""
+        """Make one run against a vector with all entries equal to `length`.
+
+        Parameters
+        ----------
+        table : int
+            0 or 1.
+        length : float
+            Each entry of every vector that the adversary sends.
+        noise : Noise
+            Noise of the victim.
+
+        Returns
+        -------
+        Seen
+        """
         return self._run(table, length, noise)[0]
 
     def _run(self, table: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
@@ -114,6 +141,7 @@ class Victim:
         facts, net = ready.facts.node(0), _Extreme(np.full(self.features, length))
         guard = self.guard(rows.node(0), facts, noise, book)
         place = Place(facts, net, _WithHonestSite(guard, facts, net, noise) if self.sums else guard, (), self.features)
+        # Overflow is what the adversary provokes; how the run ends is what counts.
         with np.errstate(all="ignore"):
             try:
                 ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
@@ -129,14 +157,23 @@ class Victim:
 
 @dataclass(frozen=True)
 class Seen:
-    """How a run ended, in words, and the last message along the direction in which the rows differ."""
+    """How a run ended.
+
+    Attributes
+    ----------
+    told : str
+        In words, with the numbers of charges and of messages.
+    last : float
+        The last message along the direction in which the rows differ; infinite if there is none, or
+        a message is not finite.
+    """
 
     told: str
     last: float
 
 
 class _Extreme(Net):
-    """A neighbour that answers every message with one vector and adds it to every sum."""
+    """A network whose neighbour answers with one vector, and adds it to every sum."""
 
     def __init__(self, vector: Array) -> None:
         self.degree, self._vector = np.ones(1), vector
@@ -190,7 +227,10 @@ class AbortVerdict(Verdict):
 
 
 def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str, Victim]:
-    """One method for each kind of release between sites, with every kind of abort that a length can provoke."""
+    """Make a victim for each kind of release between sites.
+
+    Together they have every kind of abort that a length can provoke.
+    """
     # Nearly all of the budget goes to the release after her vector: it has little noise, all of it in the objective.
     inside = {"method": "m_admm", "relation": "zero-out", "noise_growth": 20.0}
     gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
@@ -205,6 +245,7 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
     }
     found = {}
     for name, (knobs, features) in known.items():
+        # Methods with a pure price are attacked without a delta.
         least = DELTA if delta is None and REGISTRY[knobs["method"]].needs_delta else delta
         several = 3 if knobs["method"] in _LATE else 2
         common = {"epsilon": epsilon, "delta": least, "rounds": max(several, rounds or 0), "graph": "complete"}
@@ -213,20 +254,31 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
 
 
 def lengths(stand: Victim) -> list[float]:
-    """Lengths to try, found without noise: where behaviour differs between tables, or both sides of a common change."""
+    """Find lengths to try by runs without noise.
+
+    They are where behaviour differs between the tables, or on both sides of a change common to
+    both.
+    """
     silent, found = Silence(()), []
     seen = [tuple(stand.watch(table, length, silent).told for table in (0, 1)) for length in _LENGTHS]
+    # One length that tells the tables apart without noise is enough to play.
     found += [length for length, (first, second) in zip(_LENGTHS, seen, strict=True) if first != second][:1]
     alike = [a == b for a, b in seen]
+    # Both tables change alike between two lengths, so somewhere between they may change apart.
     changes = [k for k in range(1, len(seen)) if alike[k - 1] and alike[k] and seen[k - 1] != seen[k]]
     edges = [_edge(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0]) for k in changes[:_BRACKETS]]
     return found + [length for edge in edges for length in edge]
 
 
 def _edge(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...]:
-    """A length at which the tables behave differently, or two neighbouring lengths between which both change."""
+    """Bisect between two lengths for one at which the tables behave differently.
+
+    If there is none, return two neighbouring lengths between which both change.
+    """
     silent = Silence(())
     for _ in range(_STEPS):
+        # Bisect the logarithm while the bracket is wide; the product of the roots does not
+        # overflow.
         middle = math.sqrt(low) * math.sqrt(high) if high > 2.0 * low else low + 0.5 * (high - low)
         if not low < middle < high:
             break
@@ -247,10 +299,11 @@ def _played(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:
 
 
 def _scores(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
-    """One score for each behaviour to bet on, then the last message, with aborted runs above or below all others.
+    """Score runs by each behaviour to bet on, and by the last message.
 
-    The message matters where noise decides whether a site aborts: aborts may be equally frequent on both tables, and
-    yet the remaining answers be possible on only one of them.
+    Of the last message there are two scores, with aborted runs above or below all others.  The
+    message matters where noise decides whether a site aborts: aborts may be equally frequent on
+    both tables, and yet the remaining answers be possible on only one of them.
     """
     found = [tuple(np.array([float(one.told == told) for one in side]) for side in played) for told in bets]
     for end in (math.inf, -math.inf):
@@ -264,7 +317,7 @@ def _scores(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
 
 @dataclass(frozen=True)
 class Bet:
-    """A score and a test that were chosen on some of the runs."""
+    """A score and a rejection region that were chosen on some of the runs."""
 
     bets: tuple[str, ...]
     which: int
@@ -272,14 +325,42 @@ class Bet:
 
     @classmethod
     def choose(cls, played: Played, delta: float, confidence: float) -> Bet:
-        """The bet with the largest bound in these runs."""
+        """Choose the bet with the largest bound in these runs.
+
+        Parameters
+        ----------
+        played : pair of list of Seen
+            Runs on table 0 and on table 1.
+        delta : float
+            Delta of the claim.
+        confidence : float
+            Confidence of the verdict.
+
+        Returns
+        -------
+        Bet
+        """
         bets = tuple(sorted({one.told for side in played for one in side}))
         tests = [choose_test(scores, delta, confidence) for scores in _scores(played, bets)]
         which = max(range(len(tests)), key=lambda k: tests[k].bound)
         return cls(bets, which, tests[which])
 
     def bound(self, played: Played, delta: float, confidence: float) -> float:
-        """The bet's lower bound on epsilon from other runs."""
+        """Return the lower bound on epsilon that this bet gives on other runs.
+
+        Parameters
+        ----------
+        played : pair of list of Seen
+            Runs on table 0 and on table 1 that did not choose the bet.
+        delta : float
+            Delta of the claim.
+        confidence : float
+            Probability that the bound is true, at least.
+
+        Returns
+        -------
+        float
+        """
         return self.test.verdict(_scores(played, self.bets)[self.which], delta, confidence)
 
     @property
@@ -289,14 +370,17 @@ class Bet:
 
 
 def halves(played: Played) -> tuple[Played, Played]:
-    """Runs that choose a bet, and runs that bound it."""
+    """Split runs into those that choose a bet, and those that bound epsilon by it."""
     half = len(played[0]) // 2
     return (played[0][:half], played[1][:half]), (played[0][half:], played[1][half:])
 
 
 @dataclass(frozen=True)
 class _Look:
-    """The bound from a few runs at one length; `mixed` if noise decides how a run ends."""
+    """A first bound from few runs at one length.
+
+    `mixed` is true if noise decides how a run ends.
+    """
 
     bound: float
     claimed: float
@@ -308,7 +392,7 @@ class _Look:
 
 
 def _first_looks(stands: Mapping[str, Victim], noise: NoiseAt, confidence: float) -> dict[tuple[str, float], _Look]:
-    """A few runs of every method at every promising length."""
+    """Make a few runs of every method at every promising length."""
     looks = dict[tuple[str, float], _Look]()
     for name, stand in stands.items():
         for length in lengths(stand):
@@ -322,9 +406,20 @@ def _first_looks(stands: Mapping[str, Victim], noise: NoiseAt, confidence: float
 def play(
     asked: Options = DEFAULT, stands: Mapping[str, Victim] | None = None, *, released: bool = True
 ) -> AbortVerdict:
-    """Search for a method and length that tell the tables apart, and play them (:func:`sottovoce.audit.attack`).
+    """Search for a method and a length of vectors that tell the tables apart, and play them.
 
-    With `released` it is also played with noise of the operating system: a quarter of the runs, and at least 80.
+    Parameters
+    ----------
+    asked : Options
+        As :func:`sottovoce.audit.attack` passes them.
+    stands : mapping of str to Victim, optional
+        Sites to attack; by default one for each kind of release.
+    released : bool
+        Also play with noise of the operating system: a quarter of the runs, and at least 80.
+
+    Returns
+    -------
+    AbortVerdict
     """
     if stands is None:
         stands = _stands(1.0 if asked.epsilon is None else asked.epsilon, asked.delta, asked.rounds)
@@ -334,6 +429,7 @@ def play(
         return lambda table, run: KeyedNoise(2 * asked.seed + table, [first + run], [0], ())
 
     looks = _first_looks(stands, keyed(0), confidence)
+    # Two games: the pair that looks worst, and the worst one where noise decides how a run ends.
     certain = max(looks, key=lambda one: looks[one].over, default=(next(iter(stands)), 1.0))
     noisy = [one for one, look in looks.items() if look.mixed]
     by_noise = max(noisy, key=lambda one: looks[one].over, default=certain)
@@ -341,11 +437,13 @@ def play(
     if released:
         few = max(_FEWEST, replicates // 4)  # slow, and what she bets on seldom depends on the noise
         games.append((certain, "noise of the operating system", lambda table, run: SystemNoise(), few))
+    # The worst of several games is reported, so each gets an equal share of the error.
     each = 1.0 - (1.0 - confidence) / len(games)
     verdicts = []
     for (name, length), source, noise, runs in games:
         played = _played(stands[name], length, runs, noise)
         verdicts.append(_verdict(stands[name], f"{name}, {source}", length, played, confidence, each))
+    # Rounded, so that the last digits of a bound do not decide which game is reported.
     best = max(verdicts, key=lambda one: round(one.lower_bound - one.claimed_epsilon, 3))
     channels = {f"{name} at {at:.6g}": look.bound for (name, at), look in looks.items() if look.over > 0.0}
     return replace(best, channels=channels)

@@ -1,7 +1,9 @@
-"""The game of answers (docs/explanation/audit.md): bounded sums and recipes at worst pairs, local and in sums.
+"""Audit of answers: bounded sums and recipes at worst-case pairs, under local trust and in sums.
 
-Rows have three entries, the last a constant, and the tables differ in one row of the smallest of three sites.  A single
-release is Gaussian, so the epsilon of its pair is also known exactly.
+The page is docs/explanation/audit.md.
+
+Rows have three entries, the last a constant, and the tables differ in one row of the smallest of
+three sites.  A single release is Gaussian, so the epsilon of its pair is also known exactly.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ LOGISTIC = Logistic()
 
 @dataclass(frozen=True)
 class Given(Once):
-    """Items of a list at a public point."""
+    """A recipe that asks a list of items at a public point."""
 
     asks: tuple[Item, ...] = field(kw_only=True)
     where: Array = field(kw_only=True)
@@ -98,7 +100,7 @@ class Given(Once):
 
 @dataclass(frozen=True)
 class RecipeCase(Case):
-    """Two tables, and the recipe that is asked about them."""
+    """A pair of neighbouring tables, and the recipe that is asked about them."""
 
     before: RecipeCase | None = None
     """Releases about other rows: the claim for both is the larger price, as a row is in one of them only."""
@@ -106,7 +108,21 @@ class RecipeCase(Case):
 
 @dataclass(frozen=True)
 class Pair:
-    """A sum at a public point, and the two values of the row that differs, with the number to predict of each."""
+    """A sum at a public point, and the two values of the row in which the tables differ.
+
+    Attributes
+    ----------
+    what : callable
+        Makes the sum at a point.
+    at : array (d,)
+        The public point.
+    rows : pair of array (d,)
+        Signed row on table 0 and on table 1.
+    numbers : pair of float, optional
+        Number to predict of each, for sums of residuals.
+    long : bool
+        True if rows may be longer than the norm bound of 1.
+    """
 
     what: Callable[[Array], Bounded]
     at: Array
@@ -117,6 +133,7 @@ class Pair:
 
 def _row(*x: float, norm: float = 1.0) -> Array:
     a = np.array(x)
+    # Just inside the norm bound, so that rounding makes no row longer.
     return np.asarray(norm * a / (np.linalg.norm(a) * (1.0 + 1e-12)))
 
 
@@ -129,7 +146,10 @@ _ACROSS = (_row(1, 1, 0), _row(1, -1, 0))  # moments differ off the diagonal
 
 
 def _corrections(at: Array) -> Corrections:
-    """Of which two rows add opposite parts: one half, or its opposite, in the place within their cells."""
+    """Make corrections of scores to which two rows add opposite parts.
+
+    Each adds one half, or its opposite, in the place within its cell.
+    """
     one, edges = np.ones((1, 1)), np.array([-10.0, 0.0, 10.0])
     curves = Curves(
         level=one, slope=one, base=one, shift=one, reach=one, worth=np.zeros((1, 1, 4)),
@@ -176,7 +196,22 @@ TRUSTS = ("nobody", "sum")
 
 
 def tables(pair: Pair, victims: int = 1, constant: float = 0.5) -> tuple[Rows, Rows]:
-    """Tables that differ in the first row of each of the first `victims` sites; all others are signed constants."""
+    """Build tables that differ in the first row of each of the first `victims` sites.
+
+    Parameters
+    ----------
+    pair : Pair
+        Values of that row.
+    victims : int
+        Number of sites that hold it.
+    constant : float
+        Last entry of all other signed rows, whose other entries are 0.
+
+    Returns
+    -------
+    pair of Rows
+        At sites of :data:`SITES` rows.
+    """
 
     def one(table: int) -> Rows:
         signed = np.zeros((len(SITES), max(SITES), D))
@@ -193,7 +228,23 @@ def tables(pair: Pair, victims: int = 1, constant: float = 0.5) -> tuple[Rows, R
 
 
 def release(name: str, pair: Pair, config: RunConfig, victims: int = 1) -> RecipeCase:
-    """One release that spends the whole budget."""
+    """Make the case of one release that spends the whole budget.
+
+    Parameters
+    ----------
+    name : str
+        Of the release, for the report.
+    pair : Pair
+        The sum, and the row that moves it furthest.
+    config : RunConfig
+        Budget and trust.
+    victims : int
+        Number of sites at which a person has that row.
+
+    Returns
+    -------
+    RecipeCase
+    """
     loss: Loss = LOGISTIC if pair.numbers is None else HuberResidual(1.0)
     return RecipeCase(
         replace(config, sites_per_row=victims), tables(pair, victims), 0, f"{name}: the row that moves it furthest",
@@ -202,7 +253,7 @@ def release(name: str, pair: Pair, config: RunConfig, victims: int = 1) -> Recip
 
 
 def recipes(config: RunConfig) -> dict[str, RecipeCase]:
-    """Whole recipes, at points that follow from earlier answers."""
+    """Make cases of whole recipes, at points that follow from earlier answers."""
     naming, why = of_columns(["x0", "x1"], 1.0), "a row whose answer is replaced by its opposite"
     flipped = Pair(Gradient, _ZERO, (_row(1, 0, 1), _row(1, 0, -1)))
     numbers = Pair(Products, _ZERO, (_row(0, 0, 1),) * 2, (1.0, -1.0))
@@ -221,8 +272,12 @@ def recipes(config: RunConfig) -> dict[str, RecipeCase]:
 
 
 def held_out(config: RunConfig, trained: bool = False) -> RecipeCase:
-    """A gradient of training rows, then scores of held-out rows; `trained` plants the fault that they overlap."""
+    """Make the case of a gradient of training rows, followed by scores of held-out rows.
+
+    With `trained` the fault is planted that both read the row that differs.
+    """
     rows = PAIRS["gradient"].rows
+    # Correctly the training rows are alike on both tables; the fault lets them differ, too.
     training = replace(PAIRS["gradient"], rows=rows if trained else rows[:1] * 2)
     return replace(
         release("scores", replace(PAIRS["scores"], rows=rows), config), before=release("gradient", training, config),
@@ -231,11 +286,13 @@ def held_out(config: RunConfig, trained: bool = False) -> RecipeCase:
 
 
 def centred(config: RunConfig) -> RecipeCase:
-    """The mean of rows, and a training on rows that are moved by it: a row and its opposite, of almost no constant.
+    """Make the case of a mean of rows, followed by a training on rows centred by it.
 
-    Such a row is as long as a row may be, before and after it is moved, so both releases change by all that they may.
-    All others have the other label: were they moved by a mean that tells more, their gradients would add to it.  The
-    mean has more of the squared shift than any run gives it, so that one which is not charged shows.
+    The tables differ in a row and its opposite, of almost no constant.  Such a row is as long as a
+    row may be, before and after it is moved, so both releases change by all that they may. All
+    others have the other label: were they moved by a mean that tells more, their gradients would
+    add to it.  The mean has more of the squared shift than any run gives it, so that one which is
+    not charged shows.
     """
     whole, share = gaussian_mu(float(np.max(config.epsilon)), config.delta or 0.0), 0.75
     mean = Centring((D - 1,), 0.5, 2.0, whole * math.sqrt(share), share)
@@ -248,7 +305,18 @@ def centred(config: RunConfig) -> RecipeCase:
 
 
 def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, RecipeCase]:
-    """Every release, every recipe, training with held-out rows and with centred ones, by name and trust."""
+    """Make all cases: releases, recipes, and training with held-out rows and with centred ones.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        Of the claims; by default 1 and :data:`DELTA`.
+
+    Returns
+    -------
+    dict of str to RecipeCase
+        By name; names of sums over sites end in ", summed".
+    """
     found: dict[str, RecipeCase] = {}
     for trust in TRUSTS:
         config = RunConfig(
@@ -267,7 +335,7 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
 
 
 def shift(case: RecipeCase, seen: Transcripts) -> float:
-    """Shift over sigma between the tables of a case of one release."""
+    """Return shift over sigma (mu of GDP) between the tables of a case of one release."""
     if seen.opened:
         middles, deviation = honest_sums(seen.opened[0], case.tables, seen.facts, case.solve, case.known)
         return float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
@@ -279,7 +347,24 @@ def shift(case: RecipeCase, seen: Transcripts) -> float:
 
 
 def play_one(case: RecipeCase, replicates: int = RUNS, *, seed: int = 0, confidence: float = 0.95) -> Verdict:
-    """Play one case, as :func:`sottovoce.audit.game.play` does; a single release gets its exact epsilon."""
+    """Play one case; single releases also get their exact epsilon.
+
+    Parameters
+    ----------
+    case : RecipeCase
+    replicates : int
+        Runs on each table.
+    seed : int
+        Of the simulated noise.
+    confidence : float
+        Probability that the bound is true, at least.
+
+    Returns
+    -------
+    Verdict
+        ``exact_epsilon`` is that of a Gaussian release with the shift over sigma of the pair; None
+        for recipes of several releases.
+    """
     parts = (case,) if case.before is None else (case.before, case)
     seen = [
         (watch(one, 0, replicates, seed + k), watch(one, 1, replicates, seed + k + 1000)) for k, one in enumerate(parts)
@@ -290,6 +375,7 @@ def play_one(case: RecipeCase, replicates: int = RUNS, *, seed: int = 0, confide
         found = [Attack("likelihood ratio", (scores[0][0] + scores[1][0], scores[0][1] + scores[1][1]), 0)]
     exact = None
     if all(one.method is not None and len(one.method.items) == 1 for one in parts):
+        # Gaussian releases compose exactly: their shifts over sigma add in squares.
         mu = math.hypot(*(shift(one, pair[0]) for one, pair in zip(parts, seen, strict=True)))
         exact = gaussian_epsilon(case.config.delta or 0.0, mu)
     said = verdict(case, [one for pair in seen for one in pair], found, confidence)
@@ -297,9 +383,20 @@ def play_one(case: RecipeCase, replicates: int = RUNS, *, seed: int = 0, confide
 
 
 def play(asked: Options = DEFAULT, stands: Mapping[str, RecipeCase] | None = None) -> WorstVerdict:
-    """Play every game, and return the verdict that is worst for its claim (:func:`sottovoce.audit.attack`).
+    """Play every case, and return the verdict that is worst for its claim.
 
     `rounds` has no meaning here: a recipe has a fixed number of releases.
+
+    Parameters
+    ----------
+    asked : Options
+        As :func:`sottovoce.audit.attack` passes them.
+    stands : mapping of str to RecipeCase, optional
+        The cases to play; by default :func:`cases`.
+
+    Returns
+    -------
+    WorstVerdict
     """
     stands, runs = cases(asked.epsilon, asked.delta) if stands is None else stands, asked.replicates or RUNS
 

@@ -1,7 +1,10 @@
-"""The game of capped gradients (docs/explanation/audit.md): every method with the cap, where its sensitivity is tight.
+"""Audit of gradient clipping: every method that clips, where its sensitivity is tight.
 
-All rows are capped, and the row that changes changes its norm too.  So a cap that is left out, depends on other rows,
-or rests on norms that are too small moves the sum of gradients by more than the ``2 c`` that is priced.
+The page is docs/explanation/audit.md, `capped`.
+
+All rows are capped, and the row that changes changes its norm too.  So a cap that is left out,
+depends on other rows, or rests on norms that are too small moves the sum of gradients by more than
+the ``2 c`` that is priced.
 """
 
 from __future__ import annotations
@@ -25,7 +28,22 @@ WHY = "Huber's linear piece, all rows capped: a row of norm 1 becomes one of nor
 
 
 def cases(epsilon: float | None = None, delta: float | None = None, rounds: int | None = None) -> dict[str, Case]:
-    """The worst pair of every method that has the cap, by the method's name."""
+    """Make the worst case of every method that clips gradients.
+
+    Parameters
+    ----------
+    epsilon : float, optional
+        Claimed epsilon, by default 1.
+    delta : float, optional
+        Claimed delta, by default that of the worst case of the method.
+    rounds : int, optional
+        Rounds of a run; by default that of the worst case of the method.
+
+    Returns
+    -------
+    dict of str to Case
+        By method.
+    """
     own = [SHORT] * 5 + [-SHORT] * 2  # not all on one side: answers lie inside the ball to which they are projected
     other = [1.0, -1.0] * 2
     found, knob = {}, dict[str, Any](max_grad_norm=CAP)
@@ -34,13 +52,29 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
             case = make_case(name, "corrected", epsilon, delta, rounds)
             config = case.config.but(**knob)
             sites = len(case.tables[0].n)
+            # Table 0 of the one pair and table 1 of the other: the row changes its label and its
+            # norm.
             pair = (tables(own, other, LONG, sites)[0], tables(own, other, SHORT, sites)[1])
             found[name] = replace(case, config=config, tables=pair, why=WHY)
     return found
 
 
 def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> Verdict:
-    """Play every game, and return the verdict that is worst for its claim (:func:`sottovoce.audit.attack`)."""
+    """Play the game of every method that clips gradients, and return the worst verdict.
+
+    The verdict is that of the game that is worst for its claim.
+
+    Parameters
+    ----------
+    asked : Options
+        As :func:`sottovoce.audit.attack` passes them.
+    stands : mapping of str to Case, optional
+        The cases to play; by default :func:`cases`.
+
+    Returns
+    -------
+    Verdict
+    """
     stands = cases(asked.epsilon, asked.delta, asked.rounds) if stands is None else stands
 
     def one(case: Case, each: float) -> Verdict:

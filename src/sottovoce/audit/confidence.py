@@ -1,8 +1,9 @@
 """Lower bounds on epsilon from right and wrong guesses, at a stated confidence.
 
-An (epsilon, delta) claim says ``P1(S) <= e^epsilon P0(S) + delta`` for every set S of transcripts.  An attack is a
-score; S is a half-line of scores.  Which half-line is decided on one half of the replicates, and its two probabilities
-are bounded on the other half (Clopper and Pearson 1934), each at half of the error that the confidence leaves.
+An (epsilon, delta) claim says ``P1(S) <= e^epsilon P0(S) + delta`` for every set S of
+transcripts.  An attack is a score; S is a half-line of scores.  Which half-line is decided on one
+half of the replicates, and its two probabilities are bounded on the other half (Clopper and Pearson
+1934), each at half of the error that the confidence leaves.
 """
 
 from __future__ import annotations
@@ -17,14 +18,44 @@ from ..util.typing import Array, ArrayLike
 
 
 def least_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
-    """Lower confidence limit of a probability, false with probability `error` (Clopper and Pearson)."""
+    """Return the one-sided lower confidence limit of a binomial probability (Clopper and Pearson).
+
+    Parameters
+    ----------
+    hits : array_like of int
+        Number of successes.
+    trials : array_like of int
+        Number of independent trials, at least `hits`; broadcast against it.
+    error : float
+        Probability, in (0, 1), that the limit exceeds the true probability, at most.
+
+    Returns
+    -------
+    array
+        Limits in the broadcast shape; 0 where nothing succeeded.
+    """
     hits, trials = np.asarray(hits, dtype=float), np.asarray(trials, dtype=float)
     with np.errstate(invalid="ignore"):
         return np.where(hits > 0, betaincinv(hits, trials - hits + 1.0, error), 0.0)
 
 
 def most_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
-    """Upper confidence limit of a probability, false with probability `error`."""
+    """Return the one-sided upper confidence limit of a binomial probability (Clopper and Pearson).
+
+    Parameters
+    ----------
+    hits : array_like of int
+        Number of successes.
+    trials : array_like of int
+        Number of independent trials, at least `hits`; broadcast against it.
+    error : float
+        Probability, in (0, 1), that the limit is below the true probability, at most.
+
+    Returns
+    -------
+    array
+        Limits in the broadcast shape; 1 where every trial succeeded.
+    """
     hits, trials = np.asarray(hits, dtype=float), np.asarray(trials, dtype=float)
     with np.errstate(invalid="ignore"):
         return np.where(hits < trials, betaincinv(hits + 1.0, trials - hits, 1.0 - error), 1.0)
@@ -33,8 +64,38 @@ def most_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
 def epsilon_bound(
     true: ArrayLike, positives: ArrayLike, false: ArrayLike, negatives: ArrayLike, delta: float, confidence: float
 ) -> Array:
-    """Lower bound on ``ln((P1(S) - delta) / P0(S))``, for `true` of `positives` and `false` of `negatives` in S."""
+    """Return a lower confidence bound on epsilon, ``ln((P1(S) - delta) / P0(S))``, from counts.
+
+    Parameters
+    ----------
+    true : array_like of int
+        Runs on one table whose transcript is in the set S, of `positives` runs.
+    positives : array_like of int
+        Runs on that table, on which S is claimed to be the more likely.
+    false : array_like of int
+        Runs on the other table whose transcript is in S, of `negatives` runs.
+    negatives : array_like of int
+        Runs on the other table.
+    delta : float
+        Delta of the claim.
+    confidence : float
+        Probability that the bound is true, at least; each of the two probabilities gets half of the
+        remaining error.
+
+    Returns
+    -------
+    array
+        Bounds in the broadcast shape, at least 0.
+
+    Examples
+    --------
+    >>> from sottovoce.audit import epsilon_bound
+    >>> round(float(epsilon_bound(900, 1000, 100, 1000, delta=0.0, confidence=0.95)), 2)
+    1.99
+    """
     error = 0.5 * (1.0 - confidence)
+    # The numerator is bounded from below and the denominator from above, so the ratio is bounded
+    # from below (docs/explanation/audit.md, "The game").
     over = least_probability(true, positives, error) - delta
     with np.errstate(divide="ignore", invalid="ignore"):
         bound = np.log(over) - np.log(most_probability(false, negatives, error))
@@ -43,7 +104,7 @@ def epsilon_bound(
 
 @dataclass(frozen=True)
 class Test:
-    """The half-line ``sign * score >= threshold`` as the set S, more likely on table `table`."""
+    """A rejection region ``sign * score >= threshold``, the set S, more likely on table `table`."""
 
     __test__ = False  # not a test of pytest
     sign: float
@@ -52,26 +113,61 @@ class Test:
     bound: float
 
     def verdict(self, scores: tuple[Array, Array], delta: float, confidence: float) -> float:
-        """The bound from fresh scores of both tables."""
+        """Return the lower bound on epsilon that this region gives on fresh scores.
+
+        Parameters
+        ----------
+        scores : pair of array (m,)
+            Scores of the runs on table 0 and on table 1; none of them may have chosen this test.
+        delta : float
+            Delta of the claim.
+        confidence : float
+            Probability that the bound is true, at least.
+
+        Returns
+        -------
+        float
+        """
         hits = [int(np.sum(self.sign * x >= self.threshold)) for x in scores]
         a, b = self.table, 1 - self.table
         return float(epsilon_bound(hits[a], len(scores[a]), hits[b], len(scores[b]), delta, confidence))
 
 
 def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) -> Test:
-    """The half-line with the largest bound, over all thresholds, both signs and both tables.
+    """Choose the rejection region with the largest lower bound on epsilon.
 
-    The choice asks for more confidence, so that the best of thousands of thresholds is not merely the luckiest.
-    InvalidInput if replicates are too few to see anything.
+    All thresholds, both signs and both tables compete.
+
+    Parameters
+    ----------
+    scores : pair of array (m,)
+        Scores of the runs on table 0 and on table 1; the verdict must use other runs.
+    delta : float
+        Delta of the claim.
+    confidence : float
+        Confidence of the verdict; the choice uses a higher one.
+
+    Returns
+    -------
+    Test
+        Its `bound` is the one of the choice, which is optimistic.
+
+    Raises
+    ------
+    InvalidInput
+        If a table has fewer than 20 scores.
     """
     sizes = [len(x) for x in scores]
     if min(sizes) < 20:
         raise InvalidInput("replicates", min(sizes), "an audit needs at least 40 a table", "use --replicates 2000")
+    # With more confidence, the best of thousands of thresholds is not merely the luckiest.
     careful = 1.0 - (1.0 - confidence) / 50.0
     best = Test(1.0, np.inf, 1, -1.0)
     for sign in (1.0, -1.0):
         sides = [np.sort(sign * x) for x in scores]
         cuts = np.unique(np.concatenate(sides))
+        # Keep the 1,000 largest thresholds, and 3,000 spread evenly by rank: the set that needs all
+        # of epsilon may be rare, so the tail is not thinned.
         if len(cuts) > 4000:
             cuts = cuts[
                 np.unique(

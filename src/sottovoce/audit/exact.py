@@ -1,8 +1,8 @@
 """Exact checks by quadrature: a single release's densities on both tables, on a grid of answers.
 
-With one or two features the density of an answer is known in closed form up to a factor (the noise's density, mapped
-through the optimality condition).  So the privacy loss of a pair and its hockey-stick divergence follow without
-sampling, and no proved epsilon may be below them.
+With one or two features the density of an answer is known in closed form up to a factor (the
+noise's density, mapped through the optimality condition).  So the privacy loss of a pair and its
+hockey-stick divergence follow without sampling, and no proved epsilon may be below them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Exact:
 
     @property
     def epsilon(self) -> float:
-        """The largest privacy loss where either density is above e^-60 of its peak."""
+        """Largest privacy loss where either density is above e^-60 of its peak."""
         p, q = self.logs
         where = np.maximum(p - p.max(), q - q.max()) > -60.0
         return float(np.abs(p - q)[where].max())
 
     def delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence, of the worse direction."""
+        """Return the hockey-stick divergence at `epsilon`, of the worse direction."""
         p, q = self.logs
 
         def one(a: Array, b: Array) -> float:
@@ -48,7 +48,7 @@ class Exact:
         return max(one(p, q), one(q, p))
 
     def epsilon_at(self, delta: float) -> float:
-        """The epsilon at which the divergence is `delta`."""
+        """Return the smallest epsilon at which the divergence is at most `delta`."""
         if delta <= 0:
             return self.epsilon
         if self.delta(0.0) <= delta:
@@ -57,7 +57,17 @@ class Exact:
 
 
 def densities(case: Case, seed: int = 0) -> Exact:
-    """Densities of the victim's first release on both tables of a case.
+    """Return the densities of the victim's first release on both tables of a case.
+
+    Parameters
+    ----------
+    case : Case
+    seed : int
+        Of the runs that show where answers lie.
+
+    Returns
+    -------
+    Exact
 
     Raises
     ------
@@ -75,6 +85,7 @@ def densities(case: Case, seed: int = 0) -> Exact:
     answers = np.concatenate([of_node(one.asked[0][1], tables[0].i, len(facts.n))[:, 0] for one in seen])
     if answers.shape[1] != d:
         raise InvalidInput("method", case.config.method, "its answer is more than a model", "use a game")
+    # A few simulated answers place the grid, around their median.
     centre, spread = np.median(answers, axis=0), np.abs(answers - np.median(answers, axis=0)).mean(axis=0) + 1e-300
     axes = [c + s * _SPAN[d] * np.linspace(-1.0, 1.0, _POINTS[d]) for c, s in zip(centre, spread, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 1, d)
@@ -92,7 +103,10 @@ def densities(case: Case, seed: int = 0) -> Exact:
 
 
 def _of_sum(case: Case, seen: Transcripts) -> Exact:
-    """Densities of the first sum less the colluders' shares, a Gaussian, along the line on which the tables differ."""
+    """Return the densities of the first sum, less the shares of colluding sites.
+
+    It is Gaussian, so only the line matters on which the tables differ.
+    """
     middles, deviation = honest_sums(seen.opened[0], case.tables, seen.facts, case.solve, case.known)
     apart = float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
     x = apart / 2 + (_SPAN[1] + apart) * np.linspace(-1.0, 1.0, _POINTS[1])
@@ -101,7 +115,10 @@ def _of_sum(case: Case, seen: Transcripts) -> Exact:
 
 
 def _first(query: Query) -> Query:
-    """The query with its public vectors of round 1 once: they are the same at every point of the grid."""
+    """Return the query with its public vectors of round 1 only once.
+
+    They are the same at every point of the grid.
+    """
     found = {f.name: getattr(query, f.name) for f in fields(query)}  # type: ignore[arg-type]
     once = {name: value[:1] for name, value in found.items() if isinstance(value, np.ndarray) and value.ndim == 3}
     return replace(query, **once)  # type: ignore[type-var]

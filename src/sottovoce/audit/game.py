@@ -1,8 +1,11 @@
-"""The distinguishing game: which of two neighbouring tables did a site hold (docs/explanation/audit.md)?
+"""The distinguishing game: which of two neighbouring tables did a site hold?
 
-The real row guard, queries, noise and engine run on both tables, thousands of replicates at once.  The adversary sees
-all messages and the configuration, and of sums the totals and all that the colluding sites, the last ones, know.  One
-half of the replicates chooses a score and a threshold, and the other half gives the bound.
+The page is docs/explanation/audit.md.
+
+The real row guard, queries, noise and engine run on both tables, thousands of replicates at
+once.  The adversary sees all messages and the configuration, and of sums the totals and all that
+the colluding sites, the last ones, know.  One half of the replicates chooses a score and a
+threshold, and the other half gives the bound.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ BookOf = Callable[[Ledger], Book]
 
 @dataclass(frozen=True)
 class Options:
-    """How a game is played (:func:`sottovoce.audit.attack`); every game has defaults of its own for None."""
+    """Settings of an audit (:func:`sottovoce.audit.attack`); None stands for its own default."""
 
     epsilon: float | None = None
     delta: float | None = None
@@ -66,7 +69,7 @@ DEFAULT = Options()
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim under attack: epsilon and delta of so many rounds; None for what is usual of its method or game."""
+    """The privacy claim under attack; None stands for the default of the method or audit."""
 
     epsilon: float | None = None
     delta: float | None = None
@@ -82,6 +85,10 @@ class Case:
 
     Attributes
     ----------
+    config : RunConfig
+        The run; its seed and number of replicates are replaced.
+    tables : pair of Rows
+        Table 0 and table 1.
     victim : int
         The site whose row differs.
     why : str
@@ -89,11 +96,13 @@ class Case:
     algorithm : callable, optional
         Sets hyperparameters that a configuration does not have.
     solver : callable ``(rows, facts, table)``, optional
-        A solver that errs in the worst direction that its certificate allows, for printed forms that allow any.
+        A solver that errs in the worst direction that its certificate allows, for printed forms
+        that allow any.
     noise, book : callable, optional
         Planted faults, for tests of the audit: another source of noise, another ledger.
     colluders : int, optional
-        Sites of a sum that tell the adversary all they know; by default as many as the claim allows.
+        Sites of a sum that tell the adversary all they know; by default as many as the claim
+        allows.
     method, loss : optional
         A recipe to run in place of the configuration's method, and the loss of its rows.
     centring : Centring, optional
@@ -119,11 +128,28 @@ class Case:
         return self.config.colluders if self.colluders is None else self.colluders
 
     def solve(self, rows: Rows, facts: Facts, table: int) -> Solver:
-        """The solver of a table, at its sites and for the adversary."""
+        """Make the solver of a table, for its sites and for the adversary.
+
+        Parameters
+        ----------
+        rows : Rows
+            Rows of one node or of all.
+        facts : Facts
+            Public facts of the same nodes.
+        table : int
+            0 or 1: a solver that errs on purpose errs in opposite directions.
+
+        Returns
+        -------
+        Solver
+        """
         return make_solver(rows, facts) if self.solver is None else self.solver(rows, facts, table)
 
     def moved(self, move: Move | None) -> Case:
-        """The case for an adversary who knows the map of every replicate: she moves rows as their proofs say."""
+        """Return the case for an adversary who knows the public map of rows of every replicate.
+
+        Her likelihoods are then of rows moved as their proofs say; None moves nothing.
+        """
         if move is None:
             return self
 
@@ -161,11 +187,11 @@ class Notes:
         self.rows: tuple[Event, ...] = ()
 
     def charge(self, event: Event) -> None:
-        """Record it."""
+        """Record the event."""
         self.rows = (*self.rows, event)
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
-        """Record it, then draw."""
+        """Record the event, then draw."""
         self.charge(event)
         return draw()
 
@@ -174,7 +200,7 @@ class Notes:
         return [event.to_dict() for event in self.rows]
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Not possible."""
+        """Raise LedgerError: a game has no checkpoints."""
         raise LedgerError("ledger: a game has no checkpoints")
 
 
@@ -205,10 +231,22 @@ class OpenNet(DenseNet):
 
 @dataclass(frozen=True)
 class Transcripts:
-    """What was seen of one table: queries with answers, messages (replicates, entries), and the ledger's totals.
+    """Everything that was seen of runs on one table.
 
-    Messages of sums are the totals and the colluding sites' shares.  After the first release, of the mean, rows are
-    moved by `move`.
+    Attributes
+    ----------
+    asked : list of (Query, array)
+        Queries with their answers.
+    messages : array (replicates, entries)
+        All messages; of sums the totals and the colluding sites' shares.
+    facts : Facts
+        Public facts of the run.
+    claimed, proved : float
+        Epsilon as the form claims it, and as the accountant proves it for the charges.
+    opened : list of OpenedSum
+        Attempts at sums, without the colluding sites' shares.
+    move : Move, optional
+        The map by which rows are moved after the first release, of the mean.
     """
 
     asked: list[tuple[Query, Array]]
@@ -221,7 +259,22 @@ class Transcripts:
 
 
 def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
-    """Run on one table, and keep all that leaves its sites."""
+    """Run a case on one of its tables, and record everything that leaves the sites.
+
+    Parameters
+    ----------
+    case : Case
+    table : int
+        0 or 1, of the case's tables.
+    replicates : int
+        Independent runs, all at once.
+    seed : int
+        Of the simulated noise.
+
+    Returns
+    -------
+    Transcripts
+    """
     config = replace(case.config, seed=seed, replicates=replicates)
     rows = case.tables[table]
     named(config, None, rows.d)  # an audit starts at zero
@@ -241,14 +294,35 @@ def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
 
 
 def transcripts(case: Case, seen: Recorder, net: OpenNet, own: Ledger, charged: Sequence[Event]) -> Transcripts:
-    """What left the sites of a run, and the price of all that was `charged`, by the rules of its ledger."""
+    """Collect what left the sites of a run, and price everything that was charged.
+
+    Parameters
+    ----------
+    case : Case
+    seen : Recorder
+        Queries and sums with their answers.
+    net : OpenNet
+        Messages and shares that were sent.
+    own : Ledger
+        The run's ledger, whose accountant and delta set the price.
+    charged : sequence of Event
+        What the book recorded; a planted fault may have left some out of `own`.
+
+    Returns
+    -------
+    Transcripts
+        ``proved`` is the accountant's total; ``claimed`` is the same, or the paper's claim for a
+        printed form.
+    """
     spent = Ledger(own.accountant, math.inf, own.delta, own.sites_per_row)
+    # Price what was charged, not what the run's own ledger holds: a planted book may differ.
     for event in charged:
         spent.charge(event)
     proved, claim = spent.total(), spent.claimed()
     claimed = proved if case.config.form == "corrected" or claim is None else claim
     replicates, nodes = len((seen.asked or seen.opened)[0][1]), len(seen.facts.n)
     sent = [np.broadcast_to(x, (replicates, nodes, x.shape[-1])).reshape(replicates, -1) for x in net.sent]
+    # The adversary knows the colluding sites' shares, and those of the honest ones as a sum.
     opened, honest = [], nodes - case.known
     for (query, answer), share in zip(seen.opened, net.shares, strict=True):
         opened.append(OpenedSum(query, share[:, :honest].sum(axis=1, keepdims=True)))
@@ -273,7 +347,8 @@ class Verdict:
     releases : int
         Answers of the victim that were seen.
     exact_epsilon : float or None
-        The smallest epsilon that is true for this pair at `delta`, by quadrature, if the run makes one release.
+        The smallest epsilon that is true for this pair at `delta`, by quadrature, if the run makes
+        one release.
     """
 
     method: str
@@ -292,21 +367,21 @@ class Verdict:
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is false, at the confidence."""
+        """True if the claim is refuted at the confidence: the lower bound is above it."""
         return self.lower_bound > self.claimed_epsilon
 
     @property
     def refuted_exactly(self) -> bool:
-        """Whether the claim is false by quadrature."""
+        """True if the claim is refuted by quadrature: the exact epsilon is above it."""
         return self.exact_epsilon is not None and self.exact_epsilon > self.claimed_epsilon * (1.0 + 1e-6)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return all fields as plain data, with both refutations."""
         return {**vars(self), "refuted": self.refuted, "refuted_exactly": self.refuted_exactly}
 
 
 def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
-    """Candidates for the victim's rows, or for all rows if a curator holds them."""
+    """Return both candidates for the victim's rows, or for all rows if a curator pools them."""
     curator = len(facts.n) != len(case.tables[0].n)
 
     def one(table: int) -> Candidate:
@@ -317,7 +392,10 @@ def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
 
 
 class Attack(NamedTuple):
-    """Scores of all replicates on both tables; those before `learned` were used to make the score."""
+    """Scores of all replicates on both tables.
+
+    The first `learned` of each table were used to make the score.
+    """
 
     name: str
     scores: Scores
@@ -325,10 +403,11 @@ class Attack(NamedTuple):
 
 
 def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
-    """The likelihood ratio of all releases."""
+    """Score all replicates by the log likelihood ratio of all releases."""
 
     def ratio(transcripts: Transcripts) -> Array:
         facts, opened, asked = transcripts.facts, transcripts.opened, transcripts.asked
+        # With centring the first release is the mean, of rows that are not moved yet.
         mean, after = (0 if transcripts.move is None else 1), case.moved(transcripts.move)
         if not opened:
             return score(asked[:mean], candidates(case, facts)) + score(asked[mean:], candidates(after, facts))
@@ -342,7 +421,10 @@ def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
 
 
 def discriminant(known: Sequence[Array]) -> Array:
-    """Fisher's linear discriminant of two samples (m, d): their mean difference over their covariance within, (d,)."""
+    """Return Fisher's linear discriminant of two samples (m, d), a vector (d,).
+
+    It is the difference of the means, multiplied by the inverse of the pooled covariance.
+    """
     within = np.mean([np.cov(x, rowvar=False, bias=True).reshape(x.shape[1], -1) for x in known], axis=0)
     ridge = 1e-9 * (1e-6 + float(np.trace(within)) / len(within))  # entries may be copies of each other, or constant
     return np.asarray(
@@ -351,11 +433,15 @@ def discriminant(known: Sequence[Array]) -> Array:
 
 
 def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
-    """All attacks; a score that is learned is learned on the first quarter of the replicates."""
+    """Score all replicates by every attack of the game.
+
+    The linear discriminant and the nearest transcript are learned on the first quarter of them.
+    """
     quarter = len(seen[0].messages) // 4
     found = [likelihood(case, seen)]
     messages = [one.messages for one in seen]
     spread = np.concatenate([m[:quarter] for m in messages]).std(axis=0)
+    # A constant message has no scale to divide by.
     kept = spread > 0
     if kept.any():
         x = [m[:, kept] / spread[kept] for m in messages]
@@ -363,6 +449,7 @@ def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
         found.append(Attack("linear discriminant", (x[0] @ line, x[1] @ line), quarter))
         trees = [spatial.cKDTree(m[:quarter]) for m in x]
 
+        # Noise that repeats puts a transcript close to one that was seen before.
         def nearer(m: Array) -> Array:
             far = [np.log(tree.query(m)[0] + 1e-12) for tree in trees]
             return np.asarray(far[0] - far[1])
@@ -372,26 +459,61 @@ def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
 
 
 def play(case: Case, replicates: int = 20_000, *, seed: int = 0, confidence: float = 0.95) -> Verdict:
-    """Play the game and bound epsilon from below, by `replicates` runs on each table."""
+    """Play the distinguishing game on a case, and bound epsilon from below.
+
+    Parameters
+    ----------
+    case : Case
+    replicates : int
+        Runs on each table.
+    seed : int
+        Of the simulated noise.
+    confidence : float
+        Probability that the bound is true, at least.
+
+    Returns
+    -------
+    Verdict
+
+    Raises
+    ------
+    InvalidInput
+        If replicates are too few to see anything.
+    """
+    # Seeds differ, so that the noise of the two tables is independent.
     seen = (watch(case, 0, replicates, 2 * seed + 1), watch(case, 1, replicates, 2 * seed + 2))
     return verdict(case, seen, attacks(case, seen), confidence)
 
 
 def verdict(case: Case, seen: Sequence[Transcripts], found: Sequence[Attack], confidence: float) -> Verdict:
-    """Choose among the attacks `found` on one half of the replicates, and bound epsilon on the other half.
+    """Choose the best attack on one half of the replicates, and bound epsilon on the other half.
 
-    `seen` has as many transcripts of either table; the claim is their largest.
+    Parameters
+    ----------
+    case : Case
+    seen : sequence of Transcripts
+        As many of table 0 as of table 1; the claim under attack is the largest of theirs.
+    found : sequence of Attack
+        Candidate attacks, with the scores of all replicates.
+    confidence : float
+        Probability that the bound is true, at least.
+
+    Returns
+    -------
+    Verdict
     """
     replicates, delta = len(found[0].scores[0]), case.config.delta or 0.0
     chosen: tuple[Test, Attack] | None = None
     half = replicates // 2
     for attack in found:
+        # Replicates on which a score was learned would flatter it, so they do not choose.
         known = (attack.scores[0][attack.learned : half], attack.scores[1][attack.learned : half])
         test = choose_test(known, delta, confidence)
         if chosen is None or test.bound > chosen[0].bound:
             chosen = test, attack
     assert chosen is not None
     test, attack = chosen
+    # Fresh replicates: nothing that chose the score or its threshold enters the bound.
     bound = test.verdict((attack.scores[0][half:], attack.scores[1][half:]), delta, confidence)
     return Verdict(
         method=case.config.method, form=case.config.form,

@@ -1,9 +1,10 @@
 """Membership inference and attribute inference on real rows, by a neighbour who sees all messages.
 
-A small site holds rows of Adult, and the neighbour knows all of them but one.  *Membership*: the site holds a target
-row or another row, both known, and the neighbour says which.  *Attribute*: the neighbour knows the target row but for
-one attribute, and names its likeliest value.  Scores are likelihoods of all messages, the most powerful test.  Real
-rows are seldom worst cases, so this does not bound what an attack can do.
+A small site holds rows of Adult, and the neighbour knows all of them but one.  *Membership*: the
+site holds a target row or another row, both known, and the neighbour says which.  *Attribute*: the
+neighbour knows the target row but for one attribute, and names its likeliest value.  Scores are
+likelihoods of all messages, the most powerful test.  Real rows are seldom worst cases, so this does
+not bound what an attack can do.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _EXACT = 1e6  # rate of noise in place of none: rows that fit to rounding win ov
 
 @dataclass(frozen=True)
 class _Stage:
-    """Rows of all sites; the last row of the victim's is a placeholder."""
+    """Rows of all sites, with the targets of the attacks.
+
+    The last row of the victim is a placeholder.
+    """
 
     rows: Rows
     target: Array  # signed rows that the victim may hold  (T, d)
@@ -52,7 +56,7 @@ class _Stage:
     prior: dict[str, Array]  # shares in the population, which the neighbour knows  (V,)
 
     def holding(self, row: Array) -> Rows:
-        """All sites, with `row` as the victim's last."""
+        """Return the rows of all sites, with `row` as the victim's last."""
         signed = self.rows.signed.copy()
         signed[VICTIM, ROWS - 1] = row
         return replace(self.rows, signed=signed)
@@ -87,7 +91,10 @@ def _stage(targets: int, seed: int) -> _Stage:
 
 
 def _with_density(query: Query) -> Query:
-    """An exact minimiser as one with next to no noise, so that its likelihood asks for rows that explain it."""
+    """Give an exact minimiser next to no noise, so that it has a density.
+
+    Its likelihood then asks for rows that explain it.
+    """
     law = SphericalLaw(np.array(_EXACT), polish=False)
     if isinstance(query, NoisyMinimiser) and query.alpha is None:
         return PerturbedObjective(np.asarray(query.linear), np.asarray(query.curvature), query.start, law, query.source)
@@ -97,7 +104,10 @@ def _with_density(query: Query) -> Query:
 
 
 def _likelihood(seen: Transcripts, rows: Rows) -> Array:
-    """Log likelihood of the victim's releases if the sites held `rows`, (R,), up to a constant."""
+    """Return the log likelihood of the victim's releases if the sites held `rows`, (R,).
+
+    It is known up to a constant.
+    """
     candidate, total = Candidate(rows, seen.facts, VICTIM), np.zeros(len(seen.messages))
     for query, answers in seen.asked:
         density = candidate.log_density(candidate.cut(_with_density(query)), of_node(answers, VICTIM, SITES))
@@ -139,7 +149,22 @@ def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
 
 
 def curve(inside: Array, outside: Array, weights: Array) -> tuple[Array, Array]:
-    """False and true positive rates at every threshold, (B, G), for B weightings of the targets."""
+    """Return ROC curves: the rates at every threshold, for several weightings of the targets.
+
+    Parameters
+    ----------
+    inside : array (T, R)
+        Scores of T targets in R runs, where the site holds the target.
+    outside : array (T, R)
+        Scores where it does not.
+    weights : array (B, T)
+        Weight of every target, in each of B curves.
+
+    Returns
+    -------
+    false, true : array (B, G)
+        False and true positive rates at the G thresholds, from the highest score down, 0 first.
+    """
     scores = np.concatenate([inside.ravel(), outside.ravel()])
     values, group = np.unique(-scores, return_inverse=True)
     here, there = np.split(group, [inside.size])
@@ -154,26 +179,42 @@ def curve(inside: Array, outside: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def area(fpr: Array, tpr: Array) -> Array:
-    """Area under each ROC curve."""
+    """Return the area under each ROC curve, (B,), by trapezoids."""
     return np.asarray(np.sum(np.diff(fpr, axis=1) * 0.5 * (tpr[:, 1:] + tpr[:, :-1]), axis=1))
 
 
 def reach(fpr: Array, tpr: Array, most: float) -> Array:
-    """Largest true positive rate at a false positive rate of at most `most`."""
+    """Return the largest true positive rate at a bounded false positive rate.
+
+    Parameters
+    ----------
+    fpr, tpr : array (B, G)
+        ROC curves.
+    most : float
+        Bound on the false positive rate, in [0, 1].
+
+    Returns
+    -------
+    array (B,)
+    """
     return np.asarray(np.where(fpr <= most + 1e-12, tpr, 0.0).max(axis=1))
 
 
 def _interval(value: float, resampled: Array, targets: int) -> list[float]:
-    """Bootstrap percentiles over targets; where all targets agree, Clopper and Pearson's lower limit."""
+    """Return bootstrap percentiles over targets.
+
+    Where all targets agree the lower end is Clopper and Pearson's limit.
+    """
     error = 0.5 * (1.0 - CONFIDENCE)
     low, high = np.quantile(resampled, [error, 1.0 - error])
     if min(value, low) > 1.0 - 1e-9:
+        # Resampling a sample without errors never shows one, so its percentile says too much.
         low = least_probability(targets, targets, error)
     return [float(low), float(high)]
 
 
 def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
-    """Both attacks on a ring of five sites of Adult rows.
+    """Measure membership and attribute inference on a ring of five sites of Adult rows.
 
     Parameters
     ----------
@@ -185,12 +226,14 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``setting``; ``membership``, per method and claim the ROC curve, its area and rates, with 95% intervals over
-        targets; ``printed_beside_corrected``, areas of both forms and the interval of their difference;
-        ``attributes``, per column the base rate, and the accuracy per method and claim.
+        ``setting``; ``membership``, per method and claim the ROC curve, its area and rates, with
+        95% intervals over targets; ``printed_beside_corrected``, areas of both forms and the
+        interval of their difference; ``attributes``, per column the base rate, and the accuracy per
+        method and claim.
     """
     targets, replicates = (QUICK_TARGETS, QUICK_REPLICATES) if quick else (TARGETS, REPLICATES)
     stage, rng = _stage(targets, seed), np.random.default_rng([seed, 1])
+    # The bootstrap is over targets, not runs: runs on one target share its row.
     resampled = rng.multinomial(targets, np.full(targets, 1 / targets), RESAMPLES)
     weights = np.concatenate([np.ones((1, targets)), resampled])
     membership: list[dict[str, Any]] = []
@@ -233,7 +276,7 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
 
 
 def _rates(fpr: Array, tpr: Array, targets: int) -> dict[str, Any]:
-    """The curve's area and rates with their intervals, and the curve itself."""
+    """Return a ROC curve with its area and rates, and their intervals."""
     found: dict[str, Any] = {}
     for what, x in (
         ("auc", area(fpr, tpr)),
@@ -246,7 +289,7 @@ def _rates(fpr: Array, tpr: Array, targets: int) -> dict[str, Any]:
 
 
 def _attribute(column: str, stage: _Stage, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What is known of an attribute before the attack, and how often each method told it."""
+    """Return the base rate of an attribute, and how often each method revealed it."""
     values, prior, truth = list(ATTRIBUTES[column]), stage.prior[column], stage.truth[column]
     common = int(of_margins(len(prior)).decode(prior[:, None])[0])
     return {
@@ -260,7 +303,7 @@ def _attribute(column: str, stage: _Stage, rows: list[dict[str, Any]]) -> dict[s
 
 
 def _printed_beside_corrected(areas: dict[tuple[str, str, float], Array], targets: int) -> list[dict[str, Any]]:
-    """Areas of printed forms beside those of the corrected ones, and the interval of their difference."""
+    """Return areas of printed and corrected forms, and intervals of their difference."""
     beside = []
     for method, form, epsilon in areas:
         if form != "printed":

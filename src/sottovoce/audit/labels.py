@@ -1,7 +1,10 @@
-"""The game of a rare label (docs/explanation/audit.md, `labels`): is it in anything but a release's noisy coefficients?
+"""Audit of a rare label (`labels`): is it in anything but a release's noisy coefficients?
 
-The adversary sees all that a fit without a seed leaves behind, but for the values of the coefficients, which the other
-games attack.  If any of it differs between the tables, it is an answer without noise.
+The page is docs/explanation/audit.md.
+
+The adversary sees all that a fit without a seed leaves behind, but for the values of the
+coefficients, which the other games attack.  If any of it differs between the tables, it is an
+answer without noise.
 """
 
 from __future__ import annotations
@@ -41,14 +44,31 @@ class Estimator(Protocol):
     """Interface of an estimator in this game."""
 
     def fit(self, X: Array, y: Any, groups: Any = None) -> Any:
-        """Release a model."""
+        """Release a model.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            Features.
+        y : array (n,)
+            Labels.
+        groups : array (n,), optional
+            The site of each row.
+
+        Returns
+        -------
+        self
+        """
 
 
 class Factory(Protocol):
-    """Makes an estimator with a total of `epsilon`; `classes` are left out if None."""
+    """A function that makes an estimator with a total budget of `epsilon`.
+
+    It passes `classes` on unless they are None.
+    """
 
     def __call__(self, epsilon: float, classes: Sequence[str] | None) -> Estimator:
-        """A new estimator."""
+        """Make a new estimator."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +81,7 @@ class Stand:
     declares: bool = False  # `make` takes classes
 
     def declared(self) -> dict[str, Sequence[str] | None]:
-        """Declarations of classes to try, by name."""
+        """Return declarations of classes to try, by name."""
         if not self.declares:
             return {"classes not declared": None}
         return {
@@ -71,7 +91,22 @@ class Stand:
         }
 
     def watch(self, table: int, epsilon: float, classes: Sequence[str] | None) -> Seen:
-        """One release."""
+        """Fit once, and collect everything that the fit leaves behind.
+
+        Parameters
+        ----------
+        table : int
+            0 for a common label of the last row, 1 for the rare one.
+        epsilon : float
+            Budget of the release.
+        classes : sequence of str or None
+            Declared classes; None declares none.
+
+        Returns
+        -------
+        Seen
+            Attributes, errors, warnings and the ledger's state, as text.
+        """
         y = [self.common[k % len(self.common)] for k in range(_ROWS)]
         groups = None
         if self.sites:
@@ -99,7 +134,7 @@ class Stand:
 
 
 def outputs(model: Any) -> dict[str, str]:
-    """Attributes of a fitted estimator as text; of coefficients only the shape."""
+    """Return the attributes of a fitted estimator as text; of coefficients only the shapes."""
     parameters = set(inspect.signature(type(model).__init__).parameters)
     found = {}
     for name, value in vars(model).items():
@@ -159,14 +194,28 @@ class LabelVerdict(Verdict):
 
 @dataclass(frozen=True)
 class _Tried:
-    """An estimator by its name, and a declaration of classes."""
+    """An estimator, by its name, with a declaration of classes."""
 
     name: str
     how: str
     classes: Sequence[str] | None
 
     def releases(self, stands: Mapping[str, Stand], epsilon: float, runs: int) -> Played:
-        """What so many releases of each table leave behind."""
+        """Make releases of both tables, and collect what they leave behind.
+
+        Parameters
+        ----------
+        stands : mapping of str to Stand
+            Where the estimator is found by its name.
+        epsilon : float
+            Budget of each release.
+        runs : int
+            Number of releases of each table.
+
+        Returns
+        -------
+        pair of list of Seen
+        """
         stand = stands[self.name]
         first, second = ([stand.watch(table, epsilon, self.classes) for _ in range(runs)] for table in (0, 1))
         return first, second
@@ -175,7 +224,10 @@ class _Tried:
 def _first_look(
     tried: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: float
 ) -> tuple[list[_Tried], list[_Tried]]:
-    """Those of which no output occurs on both tables, and those that release a model at all."""
+    """Return what needs no more than a look, and what releases a model at all.
+
+    The first list is of those of which no output occurs on both tables.
+    """
     apart, released = list[_Tried](), list[_Tried]()
     for one in tried:
         first, second = ({seen.told for seen in side} for side in one.releases(stands, epsilon, _LOOK))
@@ -187,7 +239,10 @@ def _first_look(
 
 
 def _strongest(games: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: float, asked: Options) -> LabelVerdict:
-    """The verdict of several games with the largest bound; all bounds hold together with the confidence asked for."""
+    """Return the verdict with the largest bound among several games.
+
+    All bounds together hold at the requested confidence.
+    """
     each, runs = 1.0 - (1.0 - asked.confidence) / len(games), asked.replicates or RUNS
     found = []
     for one in games:
@@ -197,7 +252,18 @@ def _strongest(games: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: fl
 
 
 def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) -> LabelVerdict:
-    """Look for an output that differs between the tables, and bet on it (:func:`sottovoce.audit.attack`).
+    """Look for an output that differs between the tables, and bet on it.
+
+    Parameters
+    ----------
+    asked : Options
+        As :func:`sottovoce.audit.attack` passes them.
+    stands : mapping of str to Stand, optional
+        Estimators with tables; by default those of :mod:`sottovoce.estimators`.
+
+    Returns
+    -------
+    LabelVerdict
 
     Raises
     ------
@@ -222,7 +288,10 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
 
 
 def _verdict(key: tuple[str, str], played: Played, delta: float, confidence: float, each: float) -> LabelVerdict:
-    """The verdict of one game, without its claim; all bounds together hold at `confidence`, each alone at `each`."""
+    """Return the verdict of one game, without its claim.
+
+    All bounds together hold at `confidence`, each alone at `each`.
+    """
     known, fresh = halves(played)
     bet = Bet.choose(known, delta, confidence)
     return LabelVerdict(

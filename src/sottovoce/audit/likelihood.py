@@ -1,9 +1,12 @@
-"""Likelihood ratios of a site's releases, the best score (Neyman and Pearson): docs/explanation/audit.md, "The game".
+"""Likelihood ratios of a site's releases, the most powerful score (Neyman and Pearson).
 
-Each query computes its density at the *stated* noise, :meth:`sottovoce.queries.Query.log_density`; so a fault of the
-drawn noise does not change the score.  A query without a density (a pass over minibatches, a redrawn gate) gets the
-best linear score: the position of its answer along the line between the two noise-free answers.  Of a sum over sites
-the score is that of the honest sites' shares, since the adversary knows what the colluding sites added.
+The page is docs/explanation/audit.md, "The game".
+
+Each query computes its density at the *stated* noise, :meth:`sottovoce.queries.Query.log_density`;
+so a fault of the drawn noise does not change the score.  A query without a density (a pass over
+minibatches, a redrawn gate) gets the best linear score: the position of its answer along the line
+between the two noise-free answers.  Of a sum over sites the score is that of the honest sites'
+shares, since the adversary knows what the colluding sites added.
 """
 
 from __future__ import annotations
@@ -27,19 +30,49 @@ T = TypeVar("T")
 
 
 class Silence(KeyedNoise):
-    """No Gaussian or spherical noise."""
+    """A source of noise that draws zeros in place of Gaussian and spherical noise."""
 
     def __init__(self, lead: tuple[int, ...] = (1, 1)) -> None:
         super().__init__(0, [0], [0], lead)
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        """Return zeros in place of standard normals.
+
+        Parameters
+        ----------
+        d : int
+            Entries of a vector.
+        release, use : int
+            As for :meth:`sottovoce.privacy.noise.Noise.gaussian`; they have no effect.
+
+        Returns
+        -------
+        array (..., d)
+        """
         return np.zeros((*self._lead, d))
 
     spherical = gaussian
 
 
 def of_node(x: T, i: int, nodes: int) -> T:
-    """Node `i`'s part of a query or a law: node axes cut down to length one, but of fields that are marked `whole`."""
+    """Restrict a query, a law or an array to one node.
+
+    Node axes, the last but one, are cut to length one, recursively in tuples and dataclasses.
+    Fields that are marked `whole` stay as they are.
+
+    Parameters
+    ----------
+    x : array (..., N, d), tuple, dataclass or other
+        Anything else is returned as it is.
+    i : int
+        The node, from 0 on.
+    nodes : int
+        N: an array without such an axis is not cut.
+
+    Returns
+    -------
+    same type as `x`
+    """
     if isinstance(x, np.ndarray):
         return x[..., i : i + 1, :] if x.ndim >= 2 and x.shape[-2] == nodes else x  # type: ignore[return-value]
     if isinstance(x, tuple):
@@ -52,7 +85,19 @@ def of_node(x: T, i: int, nodes: int) -> T:
 
 @dataclass
 class Candidate:
-    """Candidate rows of node `i`."""
+    """Candidate rows of node `i`, whose likelihood the adversary computes.
+
+    Attributes
+    ----------
+    rows : Rows
+        Rows of all nodes, of which those of node `i` are used.
+    facts : Facts
+        Public facts of all nodes.
+    i : int
+        The node.
+    solver : callable ``(rows, facts)``
+        Makes the solver of its local problems.
+    """
 
     rows: Rows
     facts: Facts
@@ -66,24 +111,34 @@ class Candidate:
         self._all = len(self.facts.n)
 
     def cut(self, query: Query) -> Query:
-        """The query as this node was asked it."""
+        """Return the query as this node was asked it."""
         return of_node(query, self.i, self._all)
 
     def silent(self, query: Query) -> Array:
-        """The noise-free answer, (R, 1, d).  Call it once a round: some queries keep a secret."""
+        """Return the noise-free answer, (R, 1, d).
+
+        Call it once a round: some queries keep a secret.
+        """
         return query.answer(self._supposed.vault, self._supposed.facts, 1)
 
     def is_sharp(self, query: Query, answers: Array) -> bool:
-        """Whether :meth:`log_density` is exact."""
+        """Return True if :meth:`log_density` is exact."""
         return query.has_exact_density(self._supposed, answers)
 
     def log_density(self, query: Query, answer: Array) -> Array | None:
-        """Log density of a release, (R,), up to a constant that does not depend on rows; None if unknown."""
+        """Return the log density of a release, (R,), up to a constant.
+
+        The constant does not depend on the rows.  None if the density is unknown.
+        """
         return query.log_density(self._supposed, answer)
 
 
 def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candidate]) -> Array:
-    """Log likelihood ratio of the second candidate to the first over all rounds, (R,)."""
+    """Return the log likelihood ratio of the second candidate to the first, (R,), over all rounds.
+
+    A query without a density adds a linear score in its place: the position of its answer along the
+    line between the two noise-free answers.
+    """
     total: Array | float = 0.0
     for whole, answers in asked:
         query = candidates[0].cut(whole)
@@ -93,6 +148,8 @@ def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candida
             total = total + second - first
             continue
         a, b = (np.broadcast_to(one.silent(query), answer.shape) for one in candidates)
+        # No density: project the answer on the line between the noise-free answers, in units of
+        # their distance, zero in the middle.
         line = b - a
         size = np.linalg.norm(line, axis=-1, keepdims=True)
         along = np.sum((answer - 0.5 * (a + b)) * line, axis=-1, keepdims=True)
@@ -102,7 +159,7 @@ def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candida
 
 @dataclass(frozen=True)
 class OpenedSum:
-    """An attempt at a sum, without the colluding sites' shares."""
+    """An attempt at a sum over sites, without the shares of the colluding sites."""
 
     query: Sum
     honest: IntArray
@@ -116,7 +173,28 @@ Solvers = Callable[[Rows, Facts, int], Solver]
 def honest_sums(
     one: OpenedSum, tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int
 ) -> tuple[tuple[IntArray, IntArray], float]:
-    """Honest sites' exact sums on both tables, (R, 1, d), and their noise's deviation; the last `known` collude."""
+    """Return the honest sites' exact sums on both tables, and the deviation of their noise.
+
+    Parameters
+    ----------
+    one : OpenedSum
+        The attempt at a sum.
+    tables : pair of Rows
+        Table 0 and table 1.
+    facts : Facts
+        Public facts of all sites.
+    solvers : callable
+        Makes the solver of a table.
+    known : int
+        Number of colluding sites: the last ones.
+
+    Returns
+    -------
+    sums : pair of array of int (R, 1, d)
+        In steps of the grid.
+    deviation : float
+        Standard deviation of an entry of the honest sites' noise, in steps of the grid.
+    """
     attempt, honest = one.query.attempt(facts, Among.all(facts)), facts.n_nodes - known
 
     def exact(table: int) -> IntArray:
@@ -127,10 +205,31 @@ def honest_sums(
 
 
 def score_sums(opened: list[OpenedSum], tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int) -> Array:
-    """Log likelihood ratio of the second table to the first over all attempts, (R,)."""
+    """Return the log likelihood ratio of the second table to the first, (R,), over all sums.
+
+    Parameters
+    ----------
+    opened : list of OpenedSum
+        All attempts at sums of a run.
+    tables : pair of Rows
+        Table 0 and table 1.
+    facts : Facts
+        Public facts of all sites.
+    solvers : callable
+        Makes the solver of a table.
+    known : int
+        Number of colluding sites: the last ones.
+
+    Returns
+    -------
+    array (R,)
+    """
     total: Array | float = 0.0
     for one in opened:
         exact, deviation = honest_sums(one, tables, facts, solvers, known)
+        # The noise of the honest shares is Gaussian about either exact sum, with the same
+        # deviation.
         first, second = (np.sum((one.honest - x).astype(float) ** 2, axis=(-2, -1)) for x in exact)
         total = total + (first - second) / (2.0 * deviation**2)
+    # As in `score`: the last digits of simulated noise depend on what it was added to.
     return np.asarray(np.round(total, 9))

@@ -1,20 +1,26 @@
-"""Audits of one run, by many canary rows (Steinke, Nasr and Jagielski 2023): docs/explanation/audit_one_run.md.
+"""Audits of one run, by many canary rows (Steinke, Nasr and Jagielski 2023).
 
-*Theorem.*  Let M be (epsilon, delta)-private with respect to each of m fair independent coins, of which the auditor
-guesses r from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 + e^epsilon))`` and ``f(k) = P[W >= k]``,
+The page is docs/explanation/audit_one_run.md.
+
+*Theorem.*  Let M be (epsilon, delta)-private with respect to each of m fair independent coins, of
+which the auditor guesses r from M's answer.  With ``W ~ Binomial(r, e^epsilon / (1 + e^epsilon))``
+and ``f(k) = P[W >= k]``,
 
     P[at least v guesses are right]  <=  f(v) + 2 m delta max_{1 <= i <= m} (f(v - i) - f(v)) / i.
 
-At delta 0: given the answer and the coins before it, a coin's odds are at most e^epsilon, since only one input of M
-differs between its sides; so right guesses are dominated by independent ones of that probability.  The delta term is
-from the paper: an unlikely failure may reveal i coins, but only with a probability of at most about ``2 m delta / i``.
-r is one of :data:`FRACTIONS` of m: picked by the scores it would depend on the answer, over which that term averages.
+At delta 0: given the answer and the coins before it, a coin's odds are at most e^epsilon, since
+only one input of M differs between its sides; so right guesses are dominated by independent ones of
+that probability.  The delta term is from the paper: an unlikely failure may reveal i coins, but
+only with a probability of at most about ``2 m delta / i``. r is one of :data:`FRACTIONS` of m:
+picked by the scores it would depend on the answer, over which that term averages.
 
-*Score.*  Let s = +-1 be the coins' signs.  The noise that a release would hold if every canary were halfway between its
-values is to first order ``R s + noise``: the columns of R are half the differences of the canaries' gradients, through
-the solve where noise sits on its answer (:meth:`sottovoce.queries.Query.leaning`).  Rounds add up in
-``t = sum R' Cov^-1 residual`` and ``M = sum R' Cov^-1 R``; canary i's log odds, all others taken as Gaussian, are
-``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  If the stated noise is wrong, guesses are worse, and the bound stays true.
+*Score.*  Let s = +-1 be the coins' signs.  The noise that a release would hold if every canary were
+halfway between its values is to first order ``R s + noise``: the columns of R are half the
+differences of the canaries' gradients, through the solve where noise sits on its answer
+(:meth:`sottovoce.queries.Query.leaning`).  Rounds add up in
+``t = sum R' Cov^-1 residual`` and ``M = sum R' Cov^-1 R``; canary i's log odds, all others taken as
+Gaussian, are ``2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii``.  If the stated noise is wrong, guesses are
+worse, and the bound stays true.
 """
 
 from __future__ import annotations
@@ -50,21 +56,47 @@ _FLOOR = 1e-6  # standard deviation, sum scale, of a release without noise
 
 
 def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0) -> float:
-    """The theorem's bound for m `canaries`, r `guesses` and v `right` ones, if a run is (epsilon, delta)-private.
+    """Return the bound of the theorem above on the probability of so many right guesses.
 
-    It grows with epsilon wherever ``2 m delta`` is at most the maximising i of the theorem, 1 for instance: it is then
-    the least concave majorant of ``i -> f(v - i)`` at ``2 m delta``, and each ``f`` grows.
+    It holds if the run is (epsilon, delta)-private.  It grows with epsilon wherever ``2 m delta``
+    is at most the maximising i of the theorem, 1 for instance: it is then the least concave
+    majorant of ``i -> f(v - i)`` at ``2 m delta``, and each ``f`` grows.
+
+    Parameters
+    ----------
+    canaries : int
+        Number of coins, m.
+    guesses : int
+        Number of coins that were guessed, r.
+    right : int
+        Number of right guesses, v.
+    epsilon : float
+        Claimed epsilon, at least 0.
+    delta : float
+        Claimed delta, in [0, 1].
+
+    Returns
+    -------
+    float
+        In [0, 1].
 
     Raises
     ------
     InvalidInput
         Unless ``0 <= right <= guesses <= canaries``, epsilon >= 0 and delta is inside [0, 1].
+
+    Examples
+    --------
+    >>> from sottovoce.audit.one_run import p_value
+    >>> p_value(canaries=100, guesses=20, right=18, epsilon=1.0) > 0.05
+    True
     """
     if not 0 <= right <= guesses <= canaries:
         raise InvalidInput("right", right, f"must be from 0 to guesses={guesses} <= canaries={canaries}", "count again")
     if not (epsilon >= 0.0 and 0.0 <= delta <= 1.0):
         raise InvalidInput("epsilon, delta", (epsilon, delta), "must be >= 0, and inside [0, 1]", "use (1, 1e-5)")
     q = expit(epsilon)
+    # f(v), the tail of Binomial(r, e^epsilon / (1 + e^epsilon)).
     tail = float(stats.binom.sf(right - 1, guesses, q))
     if delta == 0.0 or right == 0:
         return min(tail, 1.0)
@@ -74,7 +106,27 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
 
 
 def least_epsilon(canaries: int, guesses: int, right: int, delta: float = 0.0, confidence: float = 0.95) -> float:
-    """Lower bound on epsilon at `delta`, true with probability `confidence`: the epsilon at that p-value, or 0."""
+    """Return a lower confidence bound on epsilon at `delta`, from the number of right guesses.
+
+    Parameters
+    ----------
+    canaries : int
+        Number of coins, m.
+    guesses : int
+        Number of coins that were guessed, r.
+    right : int
+        Number of right guesses, v.
+    delta : float
+        Claimed delta, in [0, 1].
+    confidence : float
+        Probability that the bound is true, at least.
+
+    Returns
+    -------
+    float
+        The epsilon at which :func:`p_value` is ``1 - confidence``; 0 if even epsilon 0 explains the
+        guesses.
+    """
     error = 1.0 - confidence
 
     def over(epsilon: float) -> float:
@@ -85,12 +137,16 @@ def least_epsilon(canaries: int, guesses: int, right: int, delta: float = 0.0, c
     high = 1.0
     while over(high) < 0.0:
         high *= 2.0
+    # Below the root by more than its tolerance, so that it stays a lower bound.
     return max(float(optimize.brentq(over, 0.0, high, xtol=1e-10)) - 1e-9, 0.0)
 
 
 @dataclass(frozen=True)
 class Count:
-    """The best of several numbers of guesses; the lower bound on epsilon allows for the choice."""
+    """The best of several numbers of guesses.
+
+    The lower bound on epsilon allows for the choice among them.
+    """
 
     lower_bound: float
     guesses: int
@@ -98,10 +154,29 @@ class Count:
 
 
 def best_count(scores: Array, coins: BoolArray, delta: float = 0.0, confidence: float = 0.95) -> Count:
-    """Guess coins (m,) by the signs of the largest scores (m,), and bound epsilon by the best of :data:`FRACTIONS`."""
+    """Guess coins by the signs of the largest scores, and bound epsilon by the best count.
+
+    Parameters
+    ----------
+    scores : array (m,)
+        Log odds of every coin.
+    coins : array of bool (m,)
+        The coins as they fell.
+    delta : float
+        Claimed delta.
+    confidence : float
+        Probability that the bound is true, at least; each of :data:`FRACTIONS` gets an equal share
+        of the remaining error.
+
+    Returns
+    -------
+    Count
+    """
     m = len(coins)
     order = np.argsort(-np.abs(scores), kind="stable")
     hits = np.cumsum((scores[order] >= 0) == coins[order])
+    # Bonferroni over the numbers of guesses, which are fixed fractions of m: a number picked by the
+    # scores would depend on the answer.
     careful = 1.0 - (1.0 - confidence) / len(FRACTIONS)
     tries = [max(m // k, 1) for k in FRACTIONS]
     found = [Count(least_epsilon(m, r, int(hits[r - 1]), delta, careful), r, int(hits[r - 1])) for r in tries]
@@ -119,7 +194,7 @@ class Planted:
     coins: list[BoolArray]  # (m_i,)
 
     def pooled(self) -> Planted:
-        """The same for a curator who holds all rows."""
+        """Return the same tables for a curator who holds all rows."""
         starts = np.cumsum([0, *(len(x) for x in self.others)])
         where = np.concatenate([w + start for w, start in zip(self.where, starts, strict=False)])
         both = (np.concatenate([v[0] for v in self.values]), np.concatenate([v[1] for v in self.values]))
@@ -134,7 +209,9 @@ def plant(
     seed: int = 0,
     apart: int = 1,
 ) -> Planted:
-    """Append canaries to sites: rows on the unit sphere, orthogonal as far as a site's features allow.
+    """Append canary rows to sites.
+
+    They are on the unit sphere, and orthogonal as far as a site's features allow.
 
     Parameters
     ----------
@@ -143,7 +220,8 @@ def plant(
     canaries : int
         In total, dealt evenly.
     relation : str
-        Under replace-one a coin chooses between a row and its opposite, else between a row and zeros.
+        Under replace-one a coin chooses between a row and its opposite, else between a row and
+        zeros.
     sites : sequence of int, optional
         None for all.
     apart : int
@@ -161,7 +239,10 @@ def plant(
             spare = np.empty((0, d))
         while len(spare) < counts[i]:
             q, r = np.linalg.qr(rng.standard_normal((d, d)))
+            # With these signs Q is uniform over the orthogonal matrices; its rows stay just inside
+            # the unit ball.
             spare = np.concatenate([spare, (q * np.sign(np.diag(r))).T * (1.0 - 1e-9)])
+        # Orthogonal rows have orthogonal gradients, so canaries do not blur each other's scores.
         true, spare = spare[: counts[i]], spare[counts[i] :]
         false = -true if relation == "replace-one" else np.zeros_like(true)
         coin = rng.random(counts[i]) < 0.5
@@ -195,16 +276,35 @@ class _Reader:
         self.sums, self.count = float((self.facts.n / self.facts.C)[0, 0]), m
 
     def scores(self) -> Array:
-        """Log odds of every canary's coin."""
+        """Return the log odds of every canary's coin."""
+        # Log odds of each coin, all others taken as Gaussian: 2 [(M + I)^-1 t]_i / [(M + I)^-1]_ii.
         inverse = np.linalg.inv(self._M + np.eye(len(self._t)))
         return np.asarray(2.0 * (inverse @ self._t) / np.diag(inverse))
 
     def _loss(self, rows: Array) -> Loss:
-        """The loss of these rows, whose cap depends on their norms."""
+        """Return the loss of these rows, whose clipping depends on their norms."""
         return self.facts.loss.at(lambda: np.linalg.norm(rows, axis=1))
 
     def gradients(self, w: Array, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
-        """In sum scale: the gradient with canaries halfway, (d,), and half-differences of the canaries, (d, m)."""
+        """Compute the sum of gradients with every canary halfway between its values.
+
+        Parameters
+        ----------
+        w : array (d,)
+            The point.
+        part : int
+            Number of the minibatch: rows ``part``, ``part + parts`` and so on.
+        parts : int
+            Number of minibatches.
+
+        Returns
+        -------
+        middle : array (d,)
+            The sum of gradients.
+        lean : array (d, m)
+            Half the difference that each canary's coin makes; zero for canaries of other
+            minibatches.
+        """
         own = self.others[part::parts]
         false, true = (self._loss(v).derivative(v @ w)[:, None] * v for v in self.values)
         here = (self.where % parts == part)[:, None]
@@ -212,7 +312,21 @@ class _Reader:
         return middle, (0.5 * (true - false) * here).T
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
-        """The Hessian in sum scale, (d, d), with both values of a canary counted by half."""
+        """Compute the sum of Hessians, in which both values of a canary count by half.
+
+        Parameters
+        ----------
+        w : array (d,)
+            The point.
+        part : int
+            Number of the minibatch: rows ``part``, ``part + parts`` and so on.
+        parts : int
+            Number of minibatches.
+
+        Returns
+        -------
+        array (d, d)
+        """
         own = self.others[part::parts]
         total = own.T @ (self._loss(own).curvature(own @ w)[:, None] * own)
         for v in self.values:
@@ -231,12 +345,13 @@ class _Reader:
             weighted = np.asarray(np.linalg.solve(covariance + _FLOOR**2 * np.eye(len(lean)), lean), dtype=float)
         else:
             weighted = lean / max(float(covariance), _FLOOR**2)
+        # Rounds add up: t = sum R' Cov^-1 residual, M = sum R' Cov^-1 R.
         self._t += weighted.T @ said.residual
         self._M += weighted.T @ lean
 
 
 def scores(planted: Planted, seen: Transcripts) -> Array:
-    """Log odds of every coin, sites in order, from all that was sent."""
+    """Return the log odds of every coin, sites in order, from all that was sent."""
     nodes = len(seen.facts.n)
     if nodes != len(planted.others):
         planted = planted.pooled()
@@ -272,22 +387,28 @@ def play_once(
     noise: NoiseOf | None = None,
     book: BookOf | None = None,
 ) -> OneRunVerdict:
-    """Make one run on rows with canaries among them, guess their coins, and bound epsilon from below.
+    """Make one run on rows with canaries, guess their coins, and bound epsilon from below.
 
     Parameters
     ----------
     config : RunConfig
         With a finite epsilon; its seed and replicates are not used.
     parts : sequence of (X, y)
-        Every site's rows.
+        Every site's rows: X (n_i, d), y (n_i,) in {-1, +1}.
     canaries : int, optional
         By default as many as are orthogonal at their site: one a feature and a site.
     sites : sequence of int, optional
         Which sites get some; None for all.
     seed : int
         Of canaries, coins and noise.
+    confidence : float
+        Probability, in [0.5, 1), that the bound is true, at least.
     noise, book : callable, optional
         Planted faults, as in :class:`sottovoce.audit.game.Case`.
+
+    Returns
+    -------
+    OneRunVerdict
 
     Raises
     ------
@@ -304,13 +425,14 @@ def play_once(
     planted = plant(parts, canaries, config.relation, sites, seed, nodes if pooled else 1)
     what = "with one label or the other" if config.relation == "replace-one" else "there or not"
     why = f"{canaries} rows at random in orthogonal systems of {d}, each {what}"
+    # Both tables of the case are the one table of this run.
     case = Case(config, (planted.rows, planted.rows), 0, why, noise=noise, book=book)
     seen = watch(case, 0, 1, seed)
     return _verdict(config, planted, seen, why, confidence)
 
 
 def _verdict(config: RunConfig, planted: Planted, seen: Transcripts, why: str, confidence: float) -> OneRunVerdict:
-    """The bound from the coins that are guessed best."""
+    """Bound epsilon by the coins that are guessed best."""
     delta = config.delta or 0.0
     coins = np.concatenate(planted.coins)
     count = best_count(scores(planted, seen), coins, delta, confidence)
@@ -334,7 +456,7 @@ def _verdict(config: RunConfig, planted: Planted, seen: Transcripts, why: str, c
 
 
 def _check_one_run(config: RunConfig, confidence: float) -> None:
-    """InvalidInput for a run in which no canaries can be looked for."""
+    """Raise InvalidInput for a run in which canaries cannot be looked for."""
     if not 0.5 <= confidence < 1.0:
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
     cls = REGISTRY[config.method]
@@ -354,7 +476,8 @@ class CanaryRun:
     Parameters
     ----------
     data : str
-        A data set (:func:`sottovoce.data.load`); its training rows are dealt to the sites at random.
+        A data set (:func:`sottovoce.data.load`); its training rows are dealt to the sites at
+        random.
     canaries : int
         How many rows are planted.
     nodes : int, optional
@@ -382,12 +505,30 @@ def attack_once(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> OneRunVerdict:
-    """Try to refute a claim by one run on real rows; parameters are those of :func:`sottovoce.audit.attack`, and `run`.
+    """Try to refute a privacy claim by a single run on real rows with canaries among them.
+
+    Parameters
+    ----------
+    method, form : str
+        One of :func:`sottovoce.audit.targets` that is a method.
+    claim : Claim
+        By default epsilon 1; delta 1e-5 where the method needs one; 2 rounds, or 1 for a method
+        that releases once.
+    run : CanaryRun
+        Data, sites and canaries.
+    seed : int
+        Of the partition, canaries, coins and noise.
+    confidence : float
+        Probability, in [0.5, 1), that the bound is true, at least.
+
+    Returns
+    -------
+    OneRunVerdict
 
     Raises
     ------
     InvalidInput
-        As :func:`play_once`.
+        For an unknown method, and as :func:`play_once`.
     """
     cls = find_method(method)
     if cls is None or not cls.private:

@@ -1,7 +1,10 @@
-"""The game of people (docs/explanation/audit.md): all rows of a person differ, at pairs where what is stated is tight.
+"""Audit of user-level privacy (`people`): all rows of a person differ, where proofs are tight.
 
-Neighbouring tables differ in one person of one site, who has several rows on one of them and another number on the
-other.  If a person's rows were not bounded together, they would move sums by as many times more as they are.
+The page is docs/explanation/audit.md.
+
+Neighbouring tables differ in one person of one site, who has several rows on one of them and
+another number on the other.  If a person's rows were not bounded together, they would move sums by
+as many times more as they are.
 """
 
 from __future__ import annotations
@@ -33,7 +36,22 @@ WHY = "all rows of a person with several rows, who pull one way; the other perso
 
 
 def tables(own: Sequence[float], other: Sequence[float], sites: int) -> tuple[Rows, Rows]:
-    """Sites of one feature; site 0 holds people `own` with one row, and one with `ROWS` or with two of the opposite."""
+    """Build two tables of one feature that differ in all rows of one person of site 0.
+
+    Parameters
+    ----------
+    own : sequence of float
+        Rows of the other people of site 0, one each, as ``y x``.
+    other : sequence of float
+        Rows of every other site, as ``y x``, one a person.
+    sites : int
+        Number of sites.
+
+    Returns
+    -------
+    pair of Rows
+        The person has `ROWS` rows on table 0, and two opposite ones on table 1.
+    """
     others = [signed_site(*other)] * (sites - 1)
 
     def one(row: float, many: int) -> Rows:
@@ -45,7 +63,22 @@ def tables(own: Sequence[float], other: Sequence[float], sites: int) -> tuple[Ro
 
 
 def cases(epsilon: float | None = None, delta: float | None = None, rounds: int | None = None) -> dict[str, Case]:
-    """The worst pairs of methods with each kind of release that is proved for people, of answers, and of a survey."""
+    """Make the worst cases of every kind of release that is proved for people.
+
+    Parameters
+    ----------
+    epsilon : float, optional
+        Claimed epsilon, by default 1.
+    delta : float, optional
+        Claimed delta, by default :data:`DELTA` where a release is Gaussian.
+    rounds : int, optional
+        Rounds of a run; by default that of the worst case of the method.
+
+    Returns
+    -------
+    dict of str to Case
+        By method or answer, and one for a survey.
+    """
     own, found = [1.0, -1.0, 1.0], dict[str, Case]()
     for name in METHODS:
         gaussian = REGISTRY[name].needs_delta
@@ -59,7 +92,10 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
 
 
 def _pair(name: str) -> tuple[Rows, Rows]:
-    """The tables of an answer's worst pair, in which the row that differs is a person's, `ROWS` times or twice."""
+    """Return the tables of an answer's worst pair, made into a pair of people.
+
+    The row that differs is a person's: `ROWS` times on one table, twice on the other.
+    """
 
     def one(rows: Rows, many: int) -> Rows:
         counts = rows.n[:, 0].astype(int)
@@ -74,7 +110,7 @@ def _pair(name: str) -> tuple[Rows, Rows]:
 
 
 def _survey(config: RunConfig) -> Case:
-    """Cells of two columns, in which the person's rows all lie in the first, or in the second."""
+    """Make a case of two columns; all rows of the person lie in the first cell, or the second."""
     recipe = Survey(cells=(2, 2), grids=b"")
 
     def one(cell: float, many: int) -> Rows:
@@ -87,7 +123,19 @@ def _survey(config: RunConfig) -> Case:
 
 
 def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> Verdict:
-    """Play every game, and return the verdict that is worst for its claim (:func:`sottovoce.audit.attack`)."""
+    """Play the games of people with several rows, and return the verdict worst for its claim.
+
+    Parameters
+    ----------
+    asked : Options
+        As :func:`sottovoce.audit.attack` passes them.
+    stands : mapping of str to Case, optional
+        The cases to play; by default :func:`cases`.
+
+    Returns
+    -------
+    Verdict
+    """
     stands = cases(asked.epsilon, asked.delta, asked.rounds) if stands is None else stands
     return play_all(
         "people", stands, asked.confidence,

@@ -1,8 +1,11 @@
-"""The game of rare levels (docs/audit.md, `rare`): does a survey show a level, or a range, that few rows have?
+"""Audit of rare levels (`rare`): does a survey show a level, or a range, that few rows have?
 
-A survey says that no level and no run of cells with at most `rare` rows is shown, but for a stated rate of errors.
-Here every level but one has exactly that many rows, which nearly reaches the stated rate, and all that a survey tells
-is looked at.  The tables differ in one of these rows, and what is shown must not tell them apart.
+The page is docs/explanation/audit.md.
+
+A survey says that no level and no run of cells with at most `rare` rows is shown, but for a stated
+rate of errors. Here every level but one has exactly that many rows, which nearly reaches the stated
+rate, and all that a survey tells is looked at.  The tables differ in one of these rows, and what is
+shown must not tell them apart.
 """
 
 from __future__ import annotations
@@ -29,7 +32,19 @@ FAR = 2.0**12
 
 @dataclass(frozen=True)
 class Stand:
-    """A schema, the columns of either table, and whether what a survey tells of them shows the few rows."""
+    """A schema and two tables, with a test of whether a survey of them shows the few rows.
+
+    Attributes
+    ----------
+    schema : Schema
+        Declares the columns.
+    tables : pair of dict
+        Columns of table 0 and of table 1.
+    shows : callable
+        Takes the surveyed columns; True if a rare level or range is shown.
+    config : RunConfig
+        Budget and trust.
+    """
 
     schema: Schema
     tables: tuple[dict[str, Any], dict[str, Any]]
@@ -50,7 +65,7 @@ class RareVerdict(Verdict):
 
     @property
     def refuted(self) -> bool:
-        """Whether the rate, or epsilon, is larger than stated."""
+        """True if the rate of surveys that show rare rows, or epsilon, is larger than stated."""
         return self.rate_bound > self.stated or super().refuted
 
 
@@ -84,7 +99,17 @@ def _ranges(config: RunConfig) -> Stand:
 
 
 def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, Stand]:
-    """Levels and ranges, by whom people trust."""
+    """Make surveys of rare levels and of rare ranges, for each trust.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        Of the survey; by default 1 and :data:`DELTA`.
+
+    Returns
+    -------
+    dict of str to Stand
+    """
     found = dict[str, Stand]()
     for trust in ("nobody", "sum"):
         config = RunConfig("auto", epsilon or 1.0, delta or DELTA, trust=trust)
@@ -93,8 +118,21 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
 
 
 def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) -> RareVerdict:
-    """Play every game, and return the one with the highest rate (:func:`sottovoce.audit.attack`)."""
+    """Play every game, and return the verdict with the highest rate of surveys that show rare rows.
+
+    Parameters
+    ----------
+    asked : Options
+        As :func:`sottovoce.audit.attack` passes them.
+    stands : mapping of str to Stand, optional
+        What is surveyed; by default :func:`cases`.
+
+    Returns
+    -------
+    RareVerdict
+    """
     stands = cases(asked.epsilon, asked.delta) if stands is None else stands
+    # Each game gets an equal share of the error, so that all bounds hold together.
     each = 1.0 - (1.0 - asked.confidence) / len(stands)
     runs = asked.replicates or RUNS
     found = [_verdict(name, stand, runs, asked.seed, each) for name, stand in stands.items()]
@@ -112,6 +150,7 @@ def _verdict(name: str, stand: Stand, runs: int, seed: int, confidence: float) -
     assert expected is not None
     said, half = expected.statement, runs // 2
     delta, hits = said.delta, int(sum(side.sum() for side in sides))
+    # One half of the runs chooses the test, and the other half bounds epsilon.
     test = choose_test((sides[0][:half], sides[1][:half]), delta, confidence)
     return RareVerdict(
         method="rare", form="corrected", claimed_epsilon=said.epsilon, proved_epsilon=said.epsilon,

@@ -1,4 +1,4 @@
-"""The audit as a self-contained page: claimed and audited epsilon, and inference attacks on real rows."""
+"""The audit as a self-contained page: claimed and audited epsilon, and inference attacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
-    """Numbers of claims and of refuted claims, by form, and of those that quadrature alone refutes."""
+    """Count claims and refuted claims by form, and those that quadrature alone refutes."""
     all_ = list(verdicts)
     ours = [one for one in all_ if one.form == "corrected"]
     theirs = [one for one in all_ if one.form != "corrected"]
@@ -31,7 +31,7 @@ def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
 
 
 def headline(verdicts: Iterable[Verdict]) -> str:
-    """The counts in one sentence."""
+    """Return the counts in one sentence."""
     n = counts(verdicts)
     more = f"; {n['exact_only']} more by exact quadrature alone" if n["exact_only"] else ""
     return (
@@ -41,6 +41,7 @@ def headline(verdicts: Iterable[Verdict]) -> str:
 
 
 def _floor(x: float) -> str:
+    # A lower bound is rounded down.
     return f"{math.floor(1000.0 * x + 1e-9) / 1000.0:.3f}"
 
 
@@ -53,7 +54,7 @@ def _total(epsilon: float) -> str:
 
 
 def _at(epsilon: float) -> str:
-    """Place on the axis of epsilon, in percent."""
+    """Return the place on the logarithmic axis of epsilon, in percent."""
     inside = min(max(epsilon, _LEAST), _MOST)
     return f"{100.0 * math.log(inside / _LEAST) / math.log(_MOST / _LEAST):.2f}%"
 
@@ -133,6 +134,8 @@ class Panel(NamedTuple):
 
 
 def _panel(those: Sequence[dict[str, Any]], epsilon: float) -> Panel:
+    # A pure claim bounds the curve by tpr <= e^epsilon fpr and by its mirror image; both lines meet
+    # at this false positive rate.
     knee = 1.0 / (1.0 + math.exp(epsilon))
     curves = [Curve(_name(one), _style(one), path([0.0, *one["fpr"]], [0.0, *one["tpr"]])) for one in those]
     return Panel(f"{epsilon:g}", path([0.0, knee, 1.0], [0.0, 1.0 - knee, 1.0]), curves)
@@ -246,7 +249,7 @@ def _guess_row(one: dict[str, Any], base_rate: float) -> GuessRow:
 
 
 def _gain(those: Sequence[dict[str, Any]]) -> str:
-    """How much better than the base rate an attribute is guessed under corrected forms, at most."""
+    """Say by how much, at most, corrected forms let an attribute be guessed above the base rate."""
     gains = [
         (one["accuracy"] - column["base_rate"], column["attribute"], one)
         for column in those
@@ -309,7 +312,21 @@ def _claim_line(one: Verdict) -> ClaimLine:
 
 
 def page(verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -> str:
-    """The page as text; parameters as for :func:`write`."""
+    """Render the page of an audit as HTML.
+
+    Parameters
+    ----------
+    verdicts : sequence of Verdict
+        Of :func:`sottovoce.audit.attack`, one a claim.
+    inference : dict
+        Of :func:`sottovoce.audit.inference_attacks.measure`.
+    command : str
+        The command that makes the page, as it would be typed.
+
+    Returns
+    -------
+    str
+    """
     setting = inference["setting"]
     return render(
         "audit.html",
@@ -335,10 +352,12 @@ def page(verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -
 
 
 def write(path: str | Path, verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -> None:
-    """Write the page.
+    """Write the page of an audit to a file.
 
     Parameters
     ----------
+    path : str or Path
+        The file, which is replaced.
     verdicts : sequence of Verdict
         Of :func:`sottovoce.audit.attack`, one a claim.
     inference : dict

@@ -24,8 +24,23 @@ def play_all(
 ) -> WorstVerdict:
     """Play every game, and return the verdict that is worst for its claim.
 
-    The `confidence` is that no bound of any game is false: each game gets an equal share of the error.
+    Parameters
+    ----------
+    method : str
+        Name of the audit, which the verdict bears.
+    stands : mapping of str to Case
+        The games, by name.
+    confidence : float
+        Probability that no bound of any game is false: each gets an equal share of the error.
+    play : callable ``(case, confidence)``
+        Plays one game.
+
+    Returns
+    -------
+    WorstVerdict
+        The worst verdict, and the bounds of all games.
     """
+    # Bonferroni: the worst of several bounds is chosen after all were seen.
     each = 1.0 - (1.0 - confidence) / len(stands)
     found = {name: play(case, each) for name, case in stands.items()}
     name = max(found, key=lambda one: _over(found[one]))
@@ -35,7 +50,10 @@ def play_all(
 
 
 def _over(verdict: Verdict) -> tuple[bool, float, float]:
-    """How bad a verdict is for its claim, to a thousandth; among equals the bound decides."""
+    """Return a key that sorts verdicts by how bad they are for their claims.
+
+    The ratio to the claim is rounded to a thousandth, so that the bound decides among equals.
+    """
     shown = max(verdict.lower_bound, verdict.exact_epsilon or 0.0)
     found = verdict.refuted or verdict.refuted_exactly
     return found, round(shown / verdict.claimed_epsilon, 3), verdict.lower_bound

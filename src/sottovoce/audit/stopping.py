@@ -1,13 +1,15 @@
-"""The game of optional stopping (docs/explanation/audit.md, `stopping`): is epsilon true whenever an analyst stops?
+"""Audit of optional stopping (`stopping`): is epsilon true whenever an analyst stops?
 
-She follows the privacy loss of the releases so far, and the ledger quotes an epsilon after each.  If quotes hold
-whenever she stops, then at that release, on the table that she favours,
+The page is docs/explanation/audit.md.
+
+She follows the privacy loss of the releases so far, and the ledger quotes an epsilon after
+each.  If quotes hold whenever she stops, then at that release, on the table that she favours,
 
     E[(1 - e^(quote - loss))_+]  <=  delta.
 
-Gaussian losses grow by independent normal steps, so her best rule and the largest left side follow by backward
-induction on a grid of losses.  The game plays that rule against real releases and real ledgers, with a coin of that
-probability.
+Gaussian losses grow by independent normal steps, so her best rule and the largest left side follow
+by backward induction on a grid of losses.  The game plays that rule against real releases and real
+ledgers, with a coin of that probability.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ OpensLedger = Callable[[float, float], AbstractContextManager[Quoting]]
 
 
 def in_memory(notion: str) -> OpensLedger:
-    """Ledgers in memory."""
+    """Return a function that opens ledgers in memory, of this accountant."""
 
     def opened(epsilon: float, delta: float) -> AbstractContextManager[Quoting]:
         return nullcontext(Ledger(notion, epsilon, delta))
@@ -80,7 +82,7 @@ def in_memory(notion: str) -> OpensLedger:
 
 
 def on_disk(notion: str) -> OpensLedger:
-    """Ledgers on disk."""
+    """Return a function that opens durable ledgers in a temporary folder, of this accountant."""
 
     @contextmanager
     def opened(epsilon: float, delta: float) -> Iterator[Quoting]:
@@ -103,8 +105,9 @@ LEDGERS: dict[str, OpensLedger] = {
 class StoppingVerdict(Verdict):
     """The verdict on optional stopping.
 
-    ``claimed_epsilon`` and ``proved_epsilon`` are the last quote.  ``lower_bound`` and ``exact_epsilon`` add the amount
-    by which every quote would have to be raised to hold whenever she stops, negative if there is room to spare.
+    ``claimed_epsilon`` and ``proved_epsilon`` are the last quote.  ``lower_bound`` and
+    ``exact_epsilon`` add the amount by which every quote would have to be raised to hold whenever
+    she stops, negative if there is room to spare.
     """
 
     realised_delta: float = 0.0
@@ -117,14 +120,17 @@ class StoppingVerdict(Verdict):
 
 @dataclass(frozen=True)
 class Rule:
-    """Stop at the first release whose loss reaches its bar; ``delta`` is what this rule reaches."""
+    """A rule that stops at the first release whose loss reaches its bar.
+
+    ``delta`` is the value of the left side above, at this rule.
+    """
 
     delta: float
     bars: Array
 
 
 def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
-    """Her best rule against these quotes, by backward induction.
+    """Find the adversary's best stopping rule against a ledger's quotes, by backward induction.
 
     Parameters
     ----------
@@ -134,10 +140,16 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
         Shift over sigma of each release, whose loss is ``N(shift^2 / 2, shift^2)``.
     points : int
         Grid points for a deviation of the smallest release.
+
+    Returns
+    -------
+    Rule
+        Bars (T,) on the cumulative loss, infinite where it never pays to stop.
     """
     drift = np.cumsum(shifts**2) / 2.0
     step = float(shifts.min()) / points
     reach = int(_WIDTH * math.sqrt(2.0 * drift[-1]) / step)
+    # Relative to the drift every step has mean zero, so one symmetric grid serves all releases.
     x = np.arange(-reach, reach + 1) * step  # the loss less its drift
 
     def taken(t: int) -> Array:
@@ -145,12 +157,15 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
 
     def averaged(values: Array, shift: float) -> Array:
         near = int(_WIDTH * shift / step)
+        # The next loss adds a normal step, so its expectation is a convolution on the grid.
         weights = _density(np.arange(-near, near + 1) * (step / shift))
         return np.maximum(signal.fftconvolve(values, weights / weights.sum(), mode="same"), 0.0)
 
     last = len(quotes) - 1
     value, bars = taken(last), np.full(len(quotes), np.inf)
     bars[last] = quotes[last]
+    # Backward induction: she stops where stopping now is worth at least the expectation of going
+    # on, and can win anything.
     for t in range(last - 1, -1, -1):
         now, later = taken(t), averaged(value, float(shifts[t + 1]))
         stops = np.flatnonzero((now >= later) & (now > 0.0))
@@ -161,12 +176,27 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
 
 
 def _density(x: ArrayLike) -> Array:
-    """Of the standard normal."""
+    """Density of the standard normal."""
     return np.asarray(np.exp(-np.square(x) / 2.0) / math.sqrt(2.0 * math.pi))
 
 
 def needed(quotes: Array, shifts: Array, delta: float) -> float:
-    """What to add to every quote so that her best rule reaches exactly `delta`."""
+    """Return what every quote must be raised by so that the best rule reaches exactly `delta`.
+
+    Parameters
+    ----------
+    quotes : array (T,)
+        Epsilon as quoted after each release.
+    shifts : array (T,)
+        Shift over sigma of each release.
+    delta : float
+        Delta of the ledger.
+
+    Returns
+    -------
+    float
+        Negative if quotes have room to spare; at least minus the largest quote.
+    """
 
     def over(more: float) -> float:
         return best_rule(quotes + more, shifts).delta - delta
@@ -181,7 +211,18 @@ def needed(quotes: Array, shifts: Array, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Game:
-    """Releases of sizes that were fixed beforehand, the ledger's quotes, and her best rule."""
+    """Releases of sizes fixed beforehand, the ledger's quotes, and the best stopping rule.
+
+    Attributes
+    ----------
+    queries : tuple of NoisyGradient
+        One for each release.
+    quotes : array (T,)
+        Epsilon as quoted after each release.
+    shifts : array (T,)
+        Shift over sigma of each release.
+    rule : Rule
+    """
 
     queries: tuple[NoisyGradient, ...]
     quotes: Array
@@ -190,7 +231,7 @@ class Game:
 
 
 class _Watched(Notes):
-    """Charges a ledger, and keeps its quotes."""
+    """A book that charges a ledger, and keeps what it quotes after each charge."""
 
     def __init__(self, ledger: Quoting) -> None:
         super().__init__()
@@ -216,7 +257,7 @@ def _candidates() -> tuple[Candidate, Candidate]:
 
 
 def _shift(query: NoisyGradient) -> float:
-    """Shift over sigma, by the query's own code."""
+    """Return shift over sigma (mu of Gaussian differential privacy), by the query's own code."""
     event = query.event(_FACTS)
     assert isinstance(event, GaussianMechanism)
     first, second = (one.silent(query) for one in _candidates())
@@ -224,7 +265,23 @@ def _shift(query: NoisyGradient) -> float:
 
 
 def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) -> Game:
-    """Spend the budget of a new ledger in releases that grow by a constant factor, and find her best rule."""
+    """Spend the budget of a new ledger in releases that grow by a constant factor.
+
+    The best stopping rule against its quotes is found, too.
+
+    Parameters
+    ----------
+    opened : callable
+        Opens the ledger.
+    epsilon, delta : float
+        Budget of the ledger.
+    releases : int
+        Number of releases, T.
+
+    Returns
+    -------
+    Game
+    """
     spent = np.geomspace(1.0, _SPAN, releases)
     sizes = np.sqrt(np.diff(spent / spent[-1], prepend=0.0))
     with opened(epsilon, delta) as ledger:
@@ -233,6 +290,7 @@ def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) ->
         def fits(alpha: float) -> bool:
             return bool(np.all(ledger.accountant.total([_release(alpha).event(_FACTS)], delta) <= epsilon))
 
+        # Scale all releases together until the accountant prices them at the whole budget.
         while fits(high):
             low, high = high, 2.0 * high
         while high - low > 1e-9 * high:
@@ -247,7 +305,27 @@ def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) ->
 
 
 def losses(game: Game, opened: OpensLedger, epsilon: float, delta: float, runs: int, seed: int) -> tuple[Array, Array]:
-    """Losses after each release of a real row guard, (T, runs), on the table that she favours, and the quotes, (T,)."""
+    """Make the releases of a game through a real row guard, and follow the privacy loss.
+
+    Parameters
+    ----------
+    game : Game
+    opened : callable
+        Opens a new ledger, which is charged.
+    epsilon, delta : float
+        Budget of the ledger.
+    runs : int
+        Number of runs, all at once.
+    seed : int
+        Of the simulated noise.
+
+    Returns
+    -------
+    followed : array (T, runs)
+        Cumulative losses, on the table that the adversary favours.
+    quotes : array (T,)
+        Epsilon as the ledger quotes it after each release.
+    """
     candidates, total, found = _candidates(), np.zeros(runs), []
     with opened(epsilon, delta) as ledger:
         book = _Watched(ledger)
@@ -257,25 +335,54 @@ def losses(game: Game, opened: OpensLedger, epsilon: float, delta: float, runs: 
             first, second = (one.log_density(query, answer) for one in candidates)
             assert first is not None and second is not None
             total = total + second - first
+            # As in `likelihood.score`: the last digits of simulated noise depend on what it was
+            # added to.
             found.append(np.round(total, 9))
     return np.array(found), np.array(book.quotes)
 
 
 def ahead(game: Game, followed: Array, quotes: Array, coins: Array) -> Array:
-    """For every run, by how much all quotes could be raised with the coin still showing heads.
+    """Return for every run by how much all quotes could be raised with the coin showing heads.
 
     The coin shows heads with probability ``(1 - e^(quote - loss))_+`` where she stopped.
+
+    Parameters
+    ----------
+    game : Game
+    followed : array (T, runs)
+        Cumulative losses.
+    quotes : array (T,)
+        Epsilon as quoted after each release.
+    coins : array (runs,)
+        Uniform numbers in [0, 1); heads if below that probability.
+
+    Returns
+    -------
+    array (runs,)
+        Positive where the coin shows heads.
     """
     stopped = followed >= game.rule.bars[:, None]
+    # After the last release there is nothing more to wait for.
     stopped[-1] = True
     at = np.argmax(stopped, axis=0)
     return np.asarray(followed[at, np.arange(len(at))] - quotes[at] + np.log1p(-coins))
 
 
 def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) -> StoppingVerdict:
-    """Find the ledger whose quotes fail most under optional stopping, and play it (:func:`sottovoce.audit.attack`).
+    """Find the ledger whose quotes fail most under optional stopping, and play it.
 
     The budget is by default 2 at :data:`DELTA`, in :data:`RELEASES` or `rounds` releases.
+
+    Parameters
+    ----------
+    asked : Options
+        As :func:`sottovoce.audit.attack` passes them.
+    stands : mapping of str to callable
+        Functions that open a new ledger, by name.
+
+    Returns
+    -------
+    StoppingVerdict
 
     Raises
     ------
@@ -289,11 +396,13 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     if delta < _LEAST:
         rule = f"must be at least {_LEAST:g}: what a rule lets through is known to some 1e-16"
         raise InvalidInput("delta", delta, rule, "use 1e-3")
+    # Which ledger is worst is decided by induction, without runs, so the choice costs no error.
     games = {name: prepare(opened, epsilon, delta, asked.rounds or RELEASES) for name, opened in stands.items()}
     name = max(games, key=lambda one: round(games[one].rule.delta / delta, 6))
     game = games[name]
     followed, quotes = losses(game, stands[name], epsilon, delta, replicates, seed)
     coins = np.random.default_rng([seed, 1]).random(replicates)
+    # Raising all quotes by a margin leaves heads only in the runs whose margin is as large.
     margins, hits = np.sort(ahead(game, followed, quotes, coins))[::-1], np.arange(1, replicates + 1)
     sure = least_probability(hits, replicates, 1.0 - confidence) > delta  # more heads than the claim allows
     last = float(quotes[-1])

@@ -1,7 +1,10 @@
-"""The game of sums over sites (docs/explanation/audit.md): the adversary sees totals and all that some sites know.
+"""Audit of secure aggregation (`sums`): the adversary sees totals and all that some sites know.
 
-She subtracts the shares of the colluding sites.  With as many colluders as the claim allows it must stand; with one
-more it must fall, as noise is no larger than needed.  A person with rows at two sites moves one sum twice: played too.
+The page is docs/explanation/audit.md.
+
+She subtracts the shares of the colluding sites.  With as many colluders as the claim allows it must
+stand; with one more it must fall, as noise is no larger than needed.  A person with rows at two
+sites moves one sum twice: played too.
 """
 
 from __future__ import annotations
@@ -27,7 +30,19 @@ TWICE = ", two sites"
 
 
 def tables(victims: int, sites: int) -> tuple[Rows, Rows]:
-    """Tables that differ in one row of each of the first `victims` sites."""
+    """Build two tables of one feature that differ in one row of each of the first `victims` sites.
+
+    Parameters
+    ----------
+    victims : int
+        Sites with the row, which table 1 holds negated.
+    sites : int
+        Number of sites.
+
+    Returns
+    -------
+    pair of Rows
+    """
     first, second = (
         Rows.build([signed_site(*OWN, row)] * victims + [signed_site(*OTHER)] * (sites - victims))
         for row in (1.0, -1.0)
@@ -36,7 +51,22 @@ def tables(victims: int, sites: int) -> tuple[Rows, Rows]:
 
 
 def cases(epsilon: float | None = None, delta: float | None = None, rounds: int | None = None) -> dict[str, Case]:
-    """The worst pair of every method of sums, by its name, and that of a person with two rows."""
+    """Make the worst case of every method of sums, for one row and for a person with two rows.
+
+    Parameters
+    ----------
+    epsilon : float, optional
+        Claimed epsilon, by default 1.
+    delta : float, optional
+        Claimed delta, by default :data:`DELTA`.
+    rounds : int, optional
+        Rounds of a run; by default 2.
+
+    Returns
+    -------
+    dict of str to Case
+        By method; names that end in :data:`TWICE` are of a person with rows at two sites.
+    """
     found = {}
     for name, cls in REGISTRY.items():
         if cls.trust.opens_sums:
@@ -50,7 +80,18 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
 
 
 def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> Verdict:
-    """Play every game, and return the verdict that is worst for its claim (:func:`sottovoce.audit.attack`).
+    """Play the game of every method of sums, and return the verdict that is worst for its claim.
+
+    Parameters
+    ----------
+    asked : Options
+        As :func:`sottovoce.audit.attack` passes them.
+    stands : mapping of str to Case, optional
+        The cases to play; by default :func:`cases`.
+
+    Returns
+    -------
+    Verdict
 
     Raises
     ------

@@ -1,7 +1,10 @@
-"""Worst-case pairs of tables: where a proof is tight or a claim fails (docs/explanation/audit.md, "The pairs").
+"""Worst-case pairs of tables: where a proof is tight or a claim fails.
 
-Most pairs share one idea: one feature, the Huber loss, and a penalty so strong that all rows stay on the loss's linear
-piece.  A row and its opposite then change the sum of gradients by exactly 2, the most possible, in every round.
+The page is docs/explanation/audit.md, "The pairs".
+
+Most pairs share one idea: one feature, the Huber loss, and a penalty so strong that all rows stay
+on the loss's linear piece.  A row and its opposite then change the sum of gradients by exactly 2,
+the most possible, in every round.
 """
 
 from __future__ import annotations
@@ -27,35 +30,72 @@ LINEAR = "one feature, Huber's linear piece, a row and its opposite: gradients c
 
 
 def signed_site(*signed: float) -> tuple[Array, Array]:
-    """X and y of a site of one feature, from ``y x``."""
+    """Return X, (n, 1), and y, (n,), of a site of one feature, from the numbers ``y x``."""
     a = np.array(signed)
     return np.abs(a)[:, None], np.where(a >= 0, 1.0, -1.0)
 
 
 def tables(own: list[float], other: list[float], row: float, sites: int = 2) -> tuple[Rows, Rows]:
-    """Sites of one feature; site 0 holds `own` and `row`, or `own` and ``-row``, and all others hold `other`."""
+    """Build two tables of one feature that differ in one row, which one table holds negated.
+
+    Parameters
+    ----------
+    own : list of float
+        Other rows of site 0, as ``y x``.
+    other : list of float
+        Rows of every other site, as ``y x``.
+    row : float
+        Last row of site 0 on table 0, as ``y x``; ``-row`` on table 1.
+    sites : int
+        Number of sites.
+
+    Returns
+    -------
+    pair of Rows
+        Table 0 and table 1.
+    """
     others = [signed_site(*other)] * (sites - 1)
     first, second = (Rows.build([signed_site(*own, last), *others]) for last in (row, -row))
     return first, second
 
 
 def _stiff(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
-    """Options with K = STIFF at a site of n rows, one neighbour and C = 1."""
+    """Return options that give n rows the curvature STIFF, with one neighbour and C = 1."""
     edge = REGISTRY[method].curvature == "edge"
     return {"eta": STIFF / n / (2.0 if edge else 1.0), "rho": rho, "loss": "huber:0.5", "graph": "complete"}
 
 
 def regulariser_for(method: str, form: str) -> dict[str, Any]:
-    """Options of a run within its theorem: 004's printed forms presume a regulariser, which few rows make large.
+    """Return options of a run within its theorem: 004's printed forms presume a regulariser.
 
-    Next to `STIFF` it is nothing.  On real rows it moves the model, but not what an audit reads: the gradient's
-    residual, in which noise and the row are as they were.
+    Few rows make it large, but next to `STIFF` it is nothing.  On real rows it moves the model, but
+    not what an audit reads: the gradient's residual, in which noise and the row are as they were.
     """
     return {"rho": 2000.0} if form == "printed" and issubclass(REGISTRY[method], PPADMM) else {}
 
 
 def linear(method: str, form: str, epsilon: float, delta: float | None, rounds: int, **knobs: Any) -> Case:
-    """The common pair; of a sum at three sites, one of which colludes: two could not hide."""
+    """Make the common worst case: one feature, on the linear piece of the Huber loss.
+
+    Of a sum over sites there are three, one of which colludes: two could not hide.
+
+    Parameters
+    ----------
+    method, form : str
+        The claim under attack.
+    epsilon : float
+        Total budget of the run.
+    delta : float or None
+        Delta of the budget; None for a pure one.
+    rounds : int
+        Rounds of the run.
+    **knobs
+        Options of the run that replace those of this case.
+
+    Returns
+    -------
+    Case
+    """
     own, other = [1.0, -1.0, 1.0], [1.0, -1.0, 1.0, -1.0]
     config = RunConfig.from_dict(
         {
@@ -72,13 +112,49 @@ def linear(method: str, form: str, epsilon: float, delta: float | None, rounds: 
 
 
 def gated(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
-    """A release in every round, as printed in all but one (004 has c < T), behind a bar that all gradients pass."""
+    """Make the worst case of a sparse-vector gate: a bar that every gradient passes.
+
+    As corrected there is a release in every round; as printed in all but one (004 has c < T).
+
+    Parameters
+    ----------
+    method, form : str
+        The claim under attack.
+    epsilon : float
+        Total budget of the run.
+    delta : float or None
+        Delta of the budget; None for a pure one.
+    rounds : int
+        Rounds of the run.
+
+    Returns
+    -------
+    Case
+    """
     releases = rounds if form == "corrected" else max(1, rounds - 1)
     return linear(method, form, epsilon, delta, rounds, positives=releases, threshold=-1e6)
 
 
 def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
-    """A pass of two parts, whose last step does not depend on where it started: only its own noise hides the row."""
+    """Make the worst case of a pass over two minibatches, hidden by the last noise only.
+
+    The last step does not depend on where it started.
+
+    Parameters
+    ----------
+    method, form : str
+        The claim under attack.
+    epsilon : float
+        Total budget of the run.
+    delta : float or None
+        Delta of the budget; None for a pure one.
+    rounds : int
+        Rounds of the run.
+
+    Returns
+    -------
+    Case
+    """
     case = linear(method, form, epsilon, delta, rounds, batches=2, eta=100.0, rho=200.0)  # step times mu is 1
     return replace(
         case, why=f"{LINEAR}; the row is in the last part, and the regulariser wipes out the noise before it"
@@ -86,7 +162,26 @@ def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: 
 
 
 def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
-    """Where 003's Algorithm 3 fails: the other row has curvature exactly where the derivatives still differ by 2."""
+    """Make the worst case of 003's Algorithm 3: curvature differs where derivatives differ by 2.
+
+    The minimiser lies where the Huber loss bends: one row has curvature there, its opposite has
+    none, and their derivatives still differ by 2.
+
+    Parameters
+    ----------
+    method, form : str
+        The claim under attack.
+    epsilon : float
+        Total budget of the run.
+    delta : float or None
+        Delta of the budget; None for a pure one.
+    rounds : int
+        Rounds of the run.
+
+    Returns
+    -------
+    Case
+    """
     K = 2.0 / epsilon  # c1 = 1 at h = 1/2
     rest = 1.0 - 0.5 * K  # the others' derivatives: without noise the minimiser is at the linear piece's edge, w = 1/2
     own = [rest] if abs(rest) <= 1.0 else [np.sign(rest)] * int(abs(rest))
@@ -99,18 +194,48 @@ def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: i
 
 
 class Contrary(Solver):
-    """Errs by its whole tolerance at site 0, in the direction that tells the tables apart, with a true certificate."""
+    """A solver that errs by its whole tolerance, in the direction that tells the tables apart.
+
+    It errs at site 0 only, and its certificate is true.
+    """
 
     side: Array
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
+        """Minimise, then move the answer of site 0 as far as the certificate allows.
+
+        Parameters
+        ----------
+        linear, q, start, tol
+            As for :meth:`sottovoce.solvers.local.Solver.minimise`.
+
+        Returns
+        -------
+        Solution
+        """
+        # Solve almost exactly, then spend the whole tolerance: ||grad|| <= tol * C moves the
+        # minimiser by tol * C / q, the most where the data term is linear.
         exact = super().minimise(linear, q, start, 1e-10)
         away = self.side * np.asarray(tol) * self._rows.C * (1.0 - 1e-6) / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
         return replace(exact, w=exact.w + away)
 
 
 def contrary(rows: Rows, facts: Facts, table: int) -> Solver:
-    """Solver that errs upwards on table 0, whose row pulls its minimiser up, and downwards on table 1."""
+    """Make a solver that errs upwards on table 0, whose row pulls its minimiser up, else downwards.
+
+    Parameters
+    ----------
+    rows : Rows
+        Rows of the sites.
+    facts : Facts
+        Public facts of the same sites.
+    table : int
+        0 or 1.
+
+    Returns
+    -------
+    Contrary
+    """
     solver = Contrary(rows, facts.loss, facts.C)
     solver.side = np.zeros((len(rows.n), 1))
     solver.side[0] = 1.0 - 2.0 * table
@@ -118,10 +243,27 @@ def contrary(rows: Rows, facts: Facts, table: int) -> Solver:
 
 
 def plausible(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
-    """004's Theorem 3.3 where rho_2 is 4/5 of rho and the solver may err by 16 C / n: shift and variance are exact.
+    """Make the worst case of 004's Theorem 3.3: an uneven split and a coarse solver.
 
-    With tolerance ``tau C / n`` and rho_2 = s rho the true shift over sigma, squared and halved, is about
-    ``2 (1 + tau)^2 / (2.08 / (1 - s) + tau^2 / (2 s))`` times the rho that is charged.
+    rho_2 is 4/5 of rho, and the solver errs by 16 C / n.  With tolerance ``tau C / n`` and
+    rho_2 = s rho the true shift over sigma, squared and halved, is about
+    ``2 (1 + tau)^2 / (2.08 / (1 - s) + tau^2 / (2 s))`` times the rho that is charged: shift and
+    variance are exact.
+
+    Parameters
+    ----------
+    method, form : str
+        The claim under attack.
+    epsilon : float
+        Total budget of the run.
+    delta : float or None
+        Delta of the budget; None for a pure one.
+    rounds : int
+        Rounds of the run.
+
+    Returns
+    -------
+    Case
     """
     case = linear(method, form, epsilon, delta, rounds)
     n = float(case.tables[0].n[0, 0])
@@ -135,7 +277,25 @@ def plausible(method: str, form: str, epsilon: float, delta: float | None, round
 
 
 def last_step(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
-    """001's last step starts from an exact minimiser that was never sent; a weak regulariser lets a row move it far."""
+    """Make the worst case of 001's last step, which starts from an exact minimiser never sent.
+
+    A weak regulariser lets a row move that minimiser far.
+
+    Parameters
+    ----------
+    method, form : str
+        The claim under attack.
+    epsilon : float
+        Total budget of the run.
+    delta : float or None
+        Delta of the budget; None for a pure one.
+    rounds : int
+        Rounds of the run.
+
+    Returns
+    -------
+    Case
+    """
     return linear(method, form, epsilon, delta, rounds, rho=0.5)
 
 
@@ -164,15 +324,23 @@ def make_case(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> Case:
-    """The worst pair that we know for a method.
+    """Make the worst known pair of tables and run for a method.
 
     Parameters
     ----------
     method, form : str
-    epsilon, delta : float, optional
-        Of the run; by default 1, and pure wherever the method has a pure price.
+        The claim under attack.
+    epsilon : float, optional
+        Total budget of the run; by default 1, with exceptions in `EPSILONS`.
+    delta : float, optional
+        Delta of the budget; by default none wherever the method has a pure price.
     rounds : int, optional
-        By default 2, and 1 for methods that release once.
+        By default 2, and 1 for methods that release once or where one round gives the largest
+        bound.
+
+    Returns
+    -------
+    Case
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The command line: ``sottovoce train``, ``plan``, ``predict`` and the others of ``sottovoce --help``."""
+"""The command line: ``sottovoce train``, ``plan``, ``predict`` and the others."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ _LOOKS = {
 
 
 class Commands(click.Group):
-    """Knows the names and lines of :data:`COMMANDS` and of other packages' commands; imports one when it is called."""
+    """A group that knows commands by name and help line, and imports one when it is called.
+
+    They are those of :data:`COMMANDS` and of other packages.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, commands={name: click.Command(name, help=line) for name, line in COMMANDS.items()})
@@ -96,7 +99,7 @@ class Commands(click.Group):
         return sorted({*COMMANDS, *plugins.installed(plugins.COMMANDS)})
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, to the last line on the screen; where that fails, say where the result is."""
+        """Run the command to the end; if printing fails, say where the result is stored."""
         try:
             done = super().invoke(ctx)
             if sys.stdout is not None:
@@ -135,7 +138,10 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; errors are one line on standard error.  Exit codes: :data:`sottovoce.errors.EXITS`."""
+    """Run the command line; errors are one line on standard error.
+
+    Exit codes: :data:`sottovoce.errors.EXITS`.
+    """
     _fit_encodings()
     try:
         cli.main(args=list(arguments) if arguments is not None else None, prog_name="sottovoce", standalone_mode=False)
@@ -160,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _where_stored(ctx: click.Context) -> str | None:
-    """The sentence that says where the result is, if it is stored."""
+    """Return the sentence that says where the result is, if it is stored."""
     stored = ctx.meta.get(STORED)
     return None if stored is None else f"the result was stored before it was shown: {stored}"
 
@@ -179,7 +185,7 @@ def _say(line: str) -> None:
 
 
 def _give_up_output() -> None:
-    """Let standard output go nowhere from now on."""
+    """Redirect standard output to nowhere from now on."""
     if sys.stdout is None:
         return
     with suppress(OSError, ValueError):  # it is no file here
@@ -187,7 +193,7 @@ def _give_up_output() -> None:
 
 
 def _reader_left() -> bool:
-    """Whether standard output is a pipe whose reader has left."""
+    """Return True if standard output is a pipe whose reader has left."""
     if sys.stdout is None:
         return False
     try:
@@ -201,8 +207,8 @@ def _reader_left() -> bool:
 def _fit_encodings() -> None:
     """Let standard output and error write every text, whatever their encoding.
 
-    A console of Windows, or a file to which output goes there, has a code page that lacks most of Unicode's characters,
-    and what cannot be printed may have been paid for.
+    A console of Windows, or a file to which output goes there, has a code page that lacks most of
+    Unicode's characters, and what cannot be printed may have been paid for.
     """
     codecs.register_error(_REPLACED, _replaced)
     for stream in (sys.stdout, sys.stderr):
@@ -211,7 +217,7 @@ def _fit_encodings() -> None:
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """What to write for characters that an encoding lacks: others that look alike, or their numbers."""
+    """Return look-alikes or numbers for characters that an encoding lacks."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
@@ -219,6 +225,6 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def _number(character: str) -> str:
-    """A character as JSON, TOML and Python write its number."""
+    """Return a character's number as JSON, TOML and Python write it."""
     code = ord(character)
     return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"

@@ -32,6 +32,7 @@ _NAMES = {
 
 
 def _head(what: str, done: Inferred | Fitted, console: Console) -> None:
+    """Print the data, sizes and privacy statement of a run."""
     sizes = done.sizes.astype(int)
     size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
     console.print(
@@ -42,7 +43,17 @@ def _head(what: str, done: Inferred | Fitted, console: Console) -> None:
 
 
 def render_inferred(done: Inferred, console: Console, saved: Path | None) -> None:
-    """Print a run with inference."""
+    """Print an inference for people.
+
+    Parameters
+    ----------
+    done : Inferred
+        The run.
+    console : Console
+        Where it is printed.
+    saved : Path or None
+        Where the run is stored; None if nowhere.
+    """
     _head("inference", done, console)
     if done.evaluation is not None:
         render_evaluation(done.evaluation, console)
@@ -84,12 +95,21 @@ def show_coefficients(plain: dict[str, Any], console: Console) -> None:
 
 
 def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True) -> None:
-    """Print an evaluation of two classes."""
+    """Print an evaluation of two classes.
+
+    Parameters
+    ----------
+    found : Evaluation
+    console : Console
+        Where it is printed.
+    exact : bool
+        Also print quality without noise, which is for the holder of the rows only.
+    """
     render_quality(found.to_dict() | ({} if exact else {"exact": {}}), console)
 
 
 def render_quality(found: dict[str, Any], console: Console) -> None:
-    """The same from plain data; ``exact`` is shown if there is any."""
+    """Print an evaluation of two classes from plain data, with ``exact`` if there is any."""
     console.print(privacy(Statement.from_dict(found["privacy"]).words, HELD))
     names, every = ["all held-out rows", *found["by"]], [found, *found["by"].values()]
     console.print(_quality_table(found, names, every))
@@ -101,7 +121,10 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
 
 
 def _quality_table(found: dict[str, Any], names: Sequence[str], every: Sequence[dict[str, Any]]) -> Listing:
-    """A line for each measure; a column for all rows, and one for each group of rows."""
+    """Make a table with a line for each measure.
+
+    It has a column for all rows, and one for each group of rows.
+    """
     many = len(every) > 1  # then intervals stand below their numbers
     table = Listing(padding=(0, 1 if many else 2, 0, 0))
     table.add_column("held-out rows")
@@ -124,7 +147,7 @@ def _quality_table(found: dict[str, Any], names: Sequence[str], every: Sequence[
 
 
 def estimate_text(found: dict[str, Any], below: bool = False) -> str:
-    """A number with its interval, or the word that it was refused."""
+    """Format an estimate with its 95% interval, or say that it was refused."""
     if found["value"] is None:
         return "[dim]refused[/]"
     low, high = f"{found['low']:.3f}", f"{found['high']:.3f}"
@@ -144,13 +167,31 @@ def _calibration(cells: Sequence[dict[str, Any]]) -> Table:
 
 
 def render_any(found: Any, console: Console, *, exact: bool = True) -> None:
-    """Print an evaluation, whatever the label is."""
+    """Print an evaluation of two classes, of several classes or of a number.
+
+    Parameters
+    ----------
+    found : Evaluation, ClassEvaluation or NumberEvaluation
+    console : Console
+        Where it is printed.
+    exact : bool
+        Also print quality without noise, which is for the holder of the rows only.
+    """
     kinds: dict[type, Callable[..., None]] = {ClassEvaluation: render_classes, NumberEvaluation: render_errors}
     kinds.get(type(found), render_evaluation)(found, console, exact=exact)
 
 
 def render_classes(found: ClassEvaluation, console: Console, *, exact: bool = True) -> None:
-    """Print an evaluation of several classes."""
+    """Print an evaluation of several classes.
+
+    Parameters
+    ----------
+    found : ClassEvaluation
+    console : Console
+        Where it is printed.
+    exact : bool
+        Also print recalls without noise, which are for the holder of the rows only.
+    """
     console.print(privacy(found.statement.words, HELD))
     heads = ["<held-out rows", ">share", ">found (recall)", ">answers right (precision)"]
     table = listing(*heads, *([">[dim]recall, exact, for\nthe holder[/]"] if exact else []))
@@ -168,7 +209,17 @@ def render_classes(found: ClassEvaluation, console: Console, *, exact: bool = Tr
 
 
 def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
-    """Print a least squares fit."""
+    """Print a least squares fit for people.
+
+    Parameters
+    ----------
+    done : Fitted
+        The run.
+    console : Console
+        Where it is printed.
+    saved : Path or None
+        Where the run is stored; None if nowhere.
+    """
     unit = done.task.unit
     _head("least squares", done, console)
     if done.evaluation is not None:
@@ -211,7 +262,16 @@ def _coefficients(done: Fitted) -> Table:
 
 
 def render_errors(found: NumberEvaluation, console: Console, *, exact: bool = True) -> None:
-    """Print an evaluation of a number."""
+    """Print an evaluation of a predicted number.
+
+    Parameters
+    ----------
+    found : NumberEvaluation
+    console : Console
+        Where it is printed.
+    exact : bool
+        Also print errors without noise, which are for the holder of the rows only.
+    """
     console.print(privacy(found.statement.words, HELD))
     table = listing("<held-out rows", ">with its 95% interval", ">[dim]exact, for the holder[/]" if exact else ">")
     for name, estimate in found.errors.estimates.items():

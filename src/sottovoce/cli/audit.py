@@ -108,7 +108,7 @@ def audit(
 
 
 def _check_way(method: str, one_run: bool, of_the_other_way: dict[str, Any]) -> None:
-    """Refuse options that only games have with ``--one-run``, and those that only it has without."""
+    """Refuse options of games with ``--one-run``, and its own options without it."""
     for name, value in of_the_other_way.items():
         if value is not None:
             raise click.BadParameter("does not go with --one-run" if one_run else "needs --one-run", param_hint=name)
@@ -126,7 +126,7 @@ def _check_games(method: str, replicates: int | None, colluders: int | None) -> 
 
 
 def _check_claim(form: str | None, epsilon: float | None) -> None:
-    """Refuse a form that no claim has, and an epsilon that claims nothing."""
+    """Refuse an unknown form, and an epsilon that claims nothing."""
     if form not in (None, *FORMS):
         raise InvalidInput("form", form, "must be corrected, printed or listed", "leave it out for `all`")
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
@@ -142,7 +142,7 @@ def _games(found: WorstVerdict) -> Table:
 
 
 def _step(console: Console, report: str | None, about: str) -> AbstractContextManager[Any]:
-    """Progress of a long command; plain lines if there is no terminal."""
+    """Show the progress of a long command; plain lines if there is no terminal."""
     if console.is_terminal:
         return console.status(about)
     if report is not None:
@@ -176,7 +176,7 @@ def _render(found: list[Verdict], confidence: float) -> None:
 
 
 def _played(one: Verdict, at: str) -> list[str]:
-    """What was played, and on which tables; `at` names the delta."""
+    """Say what was played, and on which tables; `at` names the delta."""
     if isinstance(one, OneRunVerdict):
         right = f"{one.right} of {one.guesses} guesses right, {one.canaries} canaries"
         return [f"one run of {one.rounds} rounds{at}: {right}", f"the canaries: {one.why}"]

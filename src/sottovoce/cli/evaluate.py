@@ -110,24 +110,27 @@ def evaluate(
 
 
 def _threshold(given: float | None, saved: SavedModel, schema: Schema) -> float:
-    """The probability from which on a row is called positive: as given, else the run's own, else the usual one."""
+    """Return the probability from which on a row is called positive.
+
+    As given, else the run's own, else the usual one.
+    """
     if given is None and isinstance(schema.task, TwoClasses):
         given = saved.threshold
     return Held.threshold if given is None else given
 
 
 def _one_unit_each(table: Table, schema: Schema) -> Table:
-    """The table with one row of each person, where a person may have several."""
+    """Keep one row of each person, where a person may have several."""
     people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
     return Table(table.name, columns_of(table, rows_read(table.n_rows, people)))
 
 
 def _commands(record: dict[str, Any]) -> str:
-    """The command of the run, if its record has it, and this one."""
+    """Return the command of the run, if its record has it, and this one."""
     return "\n".join(filter(None, (record.get("command"), typed())))
 
 
 def _notes(where: IntArray | None) -> list[str]:
-    """How many rows name no site that the model knows, as a sentence; for their holder alone."""
+    """Say how many rows name no site that the model knows, for their holder alone."""
     others = None if where is None else unknown(where)
     return [] if others is None else [f"{others[:1].upper()}{others[1:]}."]

@@ -93,6 +93,10 @@ def admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: tuple[st
 
 
 def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[str, str]) -> None:
+    """Check all requests, sign them, and write the certificates: all of them, or none.
+
+    Names are compared without case, as some file systems do.
+    """
     authority = Authority.read(folder)
     place = folder / "renewal" if renew else folder
     taken = {path.name.lower() for path in place.iterdir()} if place.is_dir() else set()  # as some file systems do
@@ -110,6 +114,7 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
             raise InvalidInput("request", str(path), rule, remedy)
         taken.add(f"{name}.crt".lower())
         signed.append((path, name, certificate, "" if joined else fingerprint(request)))
+    # Certificates are written only once every request is checked, and all or none.
     with together(place) as made:
         for _, name, certificate, _ in signed:
             write_new(place / f"{name}.crt", certificate)
@@ -239,14 +244,17 @@ def _check_seconds(patience: float | None, greeting: float | None, linger: float
 
 
 def _admit_new(folder: Path, answers: tuple[Path, ...], codes: tuple[str, ...]) -> None:
-    """Admit the sites of these answers that have no certificate yet; after a restart none is left."""
+    """Admit the sites of these answers that have no certificate yet.
+
+    After a restart none is left.
+    """
     waiting = tuple(path for path in answers if not (folder / f"{Answer.read(path).member.name}.crt").exists())
     if waiting:
         _admit(folder, waiting, False, codes_of(codes))
 
 
 def _stop_on_signals() -> threading.Event:
-    """An event that Ctrl-C and SIGTERM set."""
+    """Return an event that Ctrl-C and SIGTERM set."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -1,4 +1,4 @@
-"""``sottovoce hub invite`` and ``site join``: a file to each site, a file back, and a short code by telephone."""
+"""``sottovoce hub invite`` and ``site join``: files to and from sites, and a code by telephone."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _address(folder: Path, host: str | None) -> str:
 
 
 def codes_of(given: tuple[str, ...]) -> dict[str, str]:
-    """The option ``--code NAME=CODE``, given once a site."""
+    """Parse the option ``--code NAME=CODE``, which is given once a site."""
     found = {}
     for one in given:
         name, equals, code = one.partition("=")
@@ -113,9 +113,25 @@ def codes_of(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def check_answer(folder: Path, path: Path, codes: dict[str, str]) -> Answer:
-    """An answer to one of the invitations in the hub's `folder`, whose code somebody has heard from the site.
+    """Read an answer to an invitation, and check it by the code heard from the site.
 
-    Asks for the code unless `codes` has it; raises :class:`InvalidInput` if the code is another.
+    Parameters
+    ----------
+    folder : Path
+        The hub's folder, with its invitations.
+    path : Path
+        The site's answer.
+    codes : dict of str to str
+        Codes that were typed beforehand, by site; others are asked for.
+
+    Returns
+    -------
+    Answer
+
+    Raises
+    ------
+    InvalidInput
+        If the site was not invited, the answer is to another invitation, or the code is another.
     """
     answer = Answer.read(path)
     name = answer.member.name
@@ -128,7 +144,24 @@ def check_answer(folder: Path, path: Path, codes: dict[str, str]) -> Answer:
 
 
 def heard(question: str, code: str, given: str | None, of: str) -> None:
-    """Raise :class:`InvalidInput` unless somebody types `code`; `given` is typed beforehand."""
+    """Check that somebody types the right code.
+
+    Parameters
+    ----------
+    question : str
+        The prompt.
+    code : str
+        The right code.
+    given : str or None
+        Typed beforehand; None asks, several times.
+    of : str
+        Whose code it is, for the message.
+
+    Raises
+    ------
+    InvalidInput
+        If every code that was typed is another.
+    """
     for _ in range(_TRIES if given is None else 1):
         if same(click.prompt(question, err=True) if given is None else given, code):
             return
@@ -145,7 +178,27 @@ def make(
     invited: Invitation, folder: Path, data: Path | None, schema: Path | None, epsilon: float | None,
     delta: float | None, accountant: str | None,
 ) -> None:  # fmt: skip
-    """Make the folder of an invited site, and say what to do next."""
+    """Make the folder of an invited site, and say what to do next.
+
+    Parameters
+    ----------
+    invited : Invitation
+    folder : Path
+        The new folder.
+    data : Path or None
+        The site's table; refused if missing.
+    schema : Path or None
+        Schema in place of the invitation's.
+    epsilon, delta : float or None
+        Lifetime budget; None takes what the invitation proposes, and delta 0 is pure epsilon.
+    accountant : str or None
+        Of the ledger, for life; None for the default.
+
+    Raises
+    ------
+    InvalidInput
+        If the table, an epsilon or a schema is missing.
+    """
     name = invited.name
     if data is None:
         raise InvalidInput("data", None, "is missing", "give the table of this site: --data rows.csv")
@@ -181,7 +234,7 @@ def make(
 
 
 def tell_more(made: Made) -> None:
-    """What there is to know about a new ledger."""
+    """Print what there is to know about a new ledger."""
     if made.share is not None:
         click.echo(made.share)
     for why in made.unknown:
@@ -189,7 +242,7 @@ def tell_more(made: Made) -> None:
 
 
 def tell(folder: Path, answer: Answer) -> None:
-    """What the site's people have to do."""
+    """Print what the site's people have to do next."""
     name = answer.member.name
     click.echo(
         f"1. send {folder / name}.{ANSWER} to the hub's operator\n"

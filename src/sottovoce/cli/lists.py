@@ -63,13 +63,13 @@ def methods(everything: bool, as_json: bool) -> None:
 
 
 def _of_other_packages() -> list[plugins.EntryPoint]:
-    """Methods of other installed packages that have not been loaded; listing them loads none."""
+    """Return methods of other installed packages that are not loaded, without loading any."""
     brought = plugins.installed(plugins.METHODS)
     return [entries[0] for name, entries in brought.items() if name not in REGISTRY]
 
 
 def _trusts(name: str) -> dict[str, dict[str, str]]:
-    """A method's trusts, each with the name of the pair in records and what it releases."""
+    """Return a method's trusts, with the name in records and the releases of each."""
     pairs = {trust: REGISTRY[pair] for trust, pair in trusts_of(name).items()}
     return {
         trust: {"name": cls.name, "releases": cls.releases, "noise": cls.noise_law, "good for": cls.good_for}

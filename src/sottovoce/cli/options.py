@@ -26,6 +26,21 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
     name = "number[,number...]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse one number, or a list of numbers separated by commas.
+
+        Parameters
+        ----------
+        value : str or other
+            As typed, or as a file gives it; what is no text is returned as it is.
+        param : click.Parameter or None
+            For the message.
+        ctx : click.Context or None
+            For the message.
+
+        Returns
+        -------
+        float, or tuple of float if there are several
+        """
         if not isinstance(value, str):
             return value
         try:
@@ -44,12 +59,29 @@ FILE, FOLDER = click.Path(dir_okay=False, path_type=Path), click.Path(file_okay=
 
 
 def say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Option:
-    """An option with its help."""
+    """Make an option with its help.
+
+    Parameters
+    ----------
+    flag : str
+        As it is typed.
+    about : str
+        The help; a default of `more` is shown behind it.
+    name : str, optional
+        Name of the function's parameter; by default from the flag.
+    **more
+        As for :func:`click.option`.
+
+    Returns
+    -------
+    callable
+        A decorator of commands.
+    """
     return click.option(flag, *([name] if name else []), help=about, show_default="default" in more, **more)
 
 
 def takes(options: Iterable[Option]) -> Option:
-    """A decorator that gives a command these options, in this order."""
+    """Return a decorator that gives a command these options, in this order."""
 
     def decorate(command: Any) -> Any:
         for option in reversed(list(options)):
@@ -71,7 +103,10 @@ def holder_too(**more: Any) -> Option:
 
 
 def method_of_run() -> Option:
-    """``--method``, for commands that read a run: files make nobody load a package, but a user may."""
+    """Make ``--method``, for commands that read a run.
+
+    Files never make anybody load a package, but a user may.
+    """
     about = "Method of the run, where another installed package brings it: it is loaded only if it is typed here."
     return say("--method", about, metavar="NAME", expose_value=False, callback=_load_method)
 
@@ -85,10 +120,27 @@ def _load_method(ctx: click.Context, param: click.Parameter, name: str | None) -
 def run_config(
     knobs: dict[str, Any], *, seed: int | None, ledger: DurableLedger | None = None, priced: bool = False
 ) -> RunConfig:
-    """The run that parameters ask for, with the budget that they leave out.
+    """Make the run that parameters ask for, with the default budget where they give none.
 
-    With a `ledger` of pure epsilon there is no delta.  If `priced`, a given noise leaves epsilon to be told, instead of
-    making it a budget to stop at.
+    Parameters
+    ----------
+    knobs : dict
+        Parameters of click; None where epsilon or delta is left out.
+    seed : int or None
+        None draws noise from the operating system.
+    ledger : DurableLedger, optional
+        The ledger that is charged; with one of pure epsilon there is no default delta.
+    priced : bool
+        A given noise leaves epsilon to be told, instead of making it a budget to stop at.
+
+    Returns
+    -------
+    RunConfig
+
+    Raises
+    ------
+    InvalidInput
+        If delta is outside (0, 1), or given together with `pure`.
     """
     options = dict(knobs)
     pure, delta, method = options.pop("pure"), options["delta"], options["method"]
@@ -106,15 +158,16 @@ def run_config(
 
 
 def left_open() -> tuple[str, ...]:
-    """The knobs that the command line did not give, for ``--method auto`` to choose."""
+    """Return the knobs that the command line did not give, for ``--method auto`` to choose."""
     context = click.get_current_context()
     return tuple(knob for knob in KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT)
 
 
 def typed() -> str:
-    """The command as it was typed, without defaults, with the seed, and with the last part only of each path.
+    """Return the command as it was typed, without defaults and with the seed.
 
-    What a file of a run gave is written out, as if it had been typed.
+    Of each path the last part alone is kept.  What a file of a run gave is written out, as if it
+    had been typed.
     """
     context = click.get_current_context()
     words = ["sottovoce", context.info_name or ""]
@@ -128,7 +181,7 @@ def typed() -> str:
 
 
 def _words_of(param: click.Parameter, value: Any) -> list[str]:
-    """One parameter, as it is typed."""
+    """Return the words of one parameter, as it is typed."""
     texts = [_text_of(param, each) for each in value] if param.multiple else [_text_of(param, value)]
     if isinstance(param, click.Argument):
         return texts
@@ -141,13 +194,13 @@ def _words_of(param: click.Parameter, value: Any) -> list[str]:
 
 
 def _text_of(param: click.Parameter, value: Any) -> str:
-    """A value, without the folders of a path."""
+    """Return a value as text, without the folders of a path."""
     is_path = isinstance(param, click.Argument) or isinstance(param.type, click.Path) or param.name == "data"
     return Path(str(value)).name if is_path else text_of(value)
 
 
 def text_of(value: Any) -> str:
-    """A value as one types it."""
+    """Return a value as one types it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):

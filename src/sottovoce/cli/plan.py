@@ -60,14 +60,15 @@ Examples:
 
 @dataclass(frozen=True)
 class Sites:
-    """Whom a plan is for.
+    """The sites that a plan is for.
 
     Parameters
     ----------
     members : tuple of Member
         The sites of an agreed plan; none if only sizes are known.
     sizes : array (N,)
-        Rows of every site that the run is priced for: those that are not held out; people where they are the unit.
+        Rows of every site that the run is priced for: those that are not held out; people where
+        they are the unit.
     features : int
         Columns of an encoded row.
     schema : Schema or None
@@ -81,7 +82,7 @@ class Sites:
 
     @property
     def encoded(self) -> Schema | None:
-        """The schema, if rows have its features."""
+        """The schema, if encoded rows have its number of features; else None."""
         fits = self.schema is not None and self.schema.n_features == self.features
         return self.schema if fits else None
 
@@ -101,6 +102,7 @@ def plan(**parameters: Any) -> None:
         expected_shares(schema, options.expect_share)  # before anything is written
     check_outputs(options, schema)
     sites = sites_of(options, members, schema)
+    # A plan with a seed would be a demonstration, whose noise anybody can repeat.
     seed = RunConfig().seed if options.write is None else None
     config = run_config(options.run, seed=seed, priced=True)
     if options.inference and options.write is None:
@@ -113,20 +115,60 @@ def plan(**parameters: Any) -> None:
 
 
 def forecast(options: PlanOptions, config: RunConfig, sizes: Array, schema: Schema) -> dict[str, Any]:
-    """What an inference over sites of these sizes costs, and which standard errors to expect of it."""
+    """Forecast the price and the standard errors of an inference over sites of these sizes.
+
+    Parameters
+    ----------
+    options : PlanOptions
+        What the command line and its file ask for.
+    config : RunConfig
+        The run.
+    sizes : array (N,)
+        Rows of every site.
+    schema : Schema
+        Public facts of the tables.
+
+    Returns
+    -------
+    dict
+        Plain data.
+    """
     from ..answers.forecast import without_sites  # only this needs recipes
 
     return without_sites(schema, config, sizes, options.site_constants, options.assumed, options.life)
 
 
 def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple[RunConfig, Sites]:
-    """The run and its sites in the schema's unit, without the rows that are held out."""
+    """Return the run and its sites without held-out rows, in the schema's unit of privacy.
+
+    Where the schema declares people with several rows, sizes are numbers of people.
+
+    Parameters
+    ----------
+    options : PlanOptions
+        What the command line and its file ask for.
+    config : RunConfig
+        The run as typed.
+    sites : Sites
+        The sites that it is priced for.
+
+    Returns
+    -------
+    config : RunConfig
+    sites : Sites
+
+    Raises
+    ------
+    InvalidInput
+        If an inference is asked for together with a knob of a method.
+    """
     asks = options.asks
     if sites.schema is not None and sites.schema.person is not None:  # then sizes are numbers of people
         config = replace(config, rows_per_person=sites.schema.person.rows)
     if asks is None:
         return config, sites
     trained = [float(member.rows - asks.held(member.rows)) for member in sites.members]
+    # At least one knob of a method was typed.
     if options.inference and config.auto and left_open() != KNOBS:
         rule = "inference takes Newton steps of its own"
         raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
@@ -146,7 +188,7 @@ def check_answers(options: PlanOptions) -> None:
 
 
 def members_of(options: PlanOptions) -> tuple[Member, ...]:
-    """The sites that agree on the plan."""
+    """Read the sites that agree on the plan; none if only sizes are given."""
     if bool(options.sites) != (options.write is not None):
         raise InvalidInput("site", None, "--site and --write belong together", "give both, or --sizes alone")
     return tuple(map(Member.read, options.sites))
@@ -168,7 +210,26 @@ def check_outputs(options: PlanOptions, schema: Schema | None) -> None:
 
 
 def sites_of(options: PlanOptions, members: tuple[Member, ...], schema: Schema | None) -> Sites:
-    """Sizes and features, of the members of a plan or as they were typed."""
+    """Return the sites of a plan, from the files of its members or from typed sizes.
+
+    Parameters
+    ----------
+    options : PlanOptions
+        What the command line and its file ask for.
+    members : tuple of Member
+        The sites of an agreed plan; none if only sizes are known.
+    schema : Schema or None
+        Public facts of the tables; needed for an agreed plan.
+
+    Returns
+    -------
+    Sites
+
+    Raises
+    ------
+    InvalidInput
+        If a size, the number of sites or of features is out of range.
+    """
     if options.write is not None:
         assert schema is not None
         rows = np.array([float(member.rows) for member in members])
@@ -192,7 +253,23 @@ def _checked_sizes(sizes: Array) -> Array:
 
 
 def outlined(options: PlanOptions, config: RunConfig, sites: Sites) -> dict[str, Any]:
-    """A plan as plain data; that of sites is also written to its file."""
+    """Outline a plan as plain data, and write the plan of separate sites to its file.
+
+    Parameters
+    ----------
+    options : PlanOptions
+        What the command line and its file ask for.
+    config : RunConfig
+        The run, with its budget.
+    sites : Sites
+        The sites that it is priced for.
+
+    Returns
+    -------
+    dict
+        Privacy, noise and rounds, and, where asked for, dropout, centring, the plan's digest and
+        the choice of a method.
+    """
     decision = decided(options, config, sites)
     choice = None
     if config.auto and not options.inference:
@@ -219,7 +296,21 @@ def outlined(options: PlanOptions, config: RunConfig, sites: Sites) -> dict[str,
 
 
 def decided(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision | None:
-    """Whether rows are centred first; None where that is not asked, or cannot be."""
+    """Decide if rows are centred first; None where that is not asked for, or impossible.
+
+    Parameters
+    ----------
+    options : PlanOptions
+        What the command line and its file ask for.
+    config : RunConfig
+        The run.
+    sites : Sites
+        The sites that it is priced for.
+
+    Returns
+    -------
+    Decision or None
+    """
     one_output = make_loss(config.loss).outputs == 1
     if sites.encoded is None or not options.centre or options.inference or not one_output:
         return None
@@ -227,7 +318,23 @@ def decided(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision |
 
 
 def chosen(options: PlanOptions, config: RunConfig, sites: Sites, decision: Decision | None) -> Choice:
-    """The method and its open knobs, tried on synthetic data like the rows that one expects."""
+    """Choose the method and its open knobs by trials on synthetic data like the expected rows.
+
+    Parameters
+    ----------
+    options : PlanOptions
+        What the command line and its file ask for.
+    config : RunConfig
+        The run.
+    sites : Sites
+        The sites that it is priced for.
+    decision : Decision or None
+        On centring.
+
+    Returns
+    -------
+    Choice
+    """
     likely: Expected | None = None if sites.encoded is None else expected_rows(sites.encoded)
     if options.public is not None:
         likely = public_of(options, config, sites).expected() or likely
@@ -243,12 +350,40 @@ def chosen(options: PlanOptions, config: RunConfig, sites: Sites, decision: Deci
 
 
 def public_of(options: PlanOptions, config: RunConfig, sites: Sites) -> Public:
-    """The public rows that a plan names."""
+    """Load the public rows that a plan names.
+
+    Parameters
+    ----------
+    options : PlanOptions
+        What the command line and its file ask for.
+    config : RunConfig
+        The run.
+    sites : Sites
+        The sites that it is priced for.
+
+    Returns
+    -------
+    Public
+    """
     return Public.of(load(str(options.public), schema=sites.schema, test_share=None), config, len(sites.sizes))
 
 
 def start_at(options: PlanOptions, config: RunConfig, sites: Sites) -> Start | None:
-    """Where the run of an agreed plan starts; None for zero."""
+    """Return the starting point of an agreed plan's run; None for zero.
+
+    Parameters
+    ----------
+    options : PlanOptions
+        What the command line and its file ask for.
+    config : RunConfig
+        The run.
+    sites : Sites
+        The sites that it is priced for.
+
+    Returns
+    -------
+    Start or None
+    """
     if options.write is None:
         return None
     assert sites.schema is not None
@@ -261,7 +396,22 @@ def start_at(options: PlanOptions, config: RunConfig, sites: Sites) -> Start | N
 
 
 def outlook_of(rate: float, config: RunConfig, sites: int) -> dict[str, Any]:
-    """How a run ends that loses each site with this probability a round."""
+    """Compute how a run ends if each site is lost with this probability a round.
+
+    Parameters
+    ----------
+    rate : float
+        Probability that a site is lost in a round.
+    config : RunConfig
+        The run.
+    sites : int
+        Number of sites.
+
+    Returns
+    -------
+    dict
+        Plain data.
+    """
     least, _ = quorum(config, sites)
     graph, method = make_graph(config.graph, sites, config.seed or 0), REGISTRY[config.method]
     return outlook(rate, graph, config.rounds, least=least, summed=least > 0, induced=bool(method.induced))
@@ -275,7 +425,28 @@ def agreed(
     decision: Decision | None,
     start: Start | None,
 ) -> dict[str, Any]:
-    """Write the plan that sites agree on; what to tell about it."""
+    """Make and write the plan that sites agree on, and return what to tell about it.
+
+    Parameters
+    ----------
+    options : PlanOptions
+        What the command line and its file ask for.
+    config : RunConfig
+        The run, with its method.
+    sites : Sites
+        The members of the plan.
+    releases : list of dict
+        Releases of the outline, as plain data; empty for an inference.
+    decision : Decision or None
+        On centring.
+    start : Start or None
+        Where the run starts; None for zero.
+
+    Returns
+    -------
+    dict
+        The outline of the answers, the plan's file, digest and code, and the names of its sites.
+    """
     assert sites.schema is not None and options.run_name is not None and options.write is not None
     made = make_plan(
         Proposal(
@@ -347,7 +518,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
 
 
 def _render_head(outlined: dict[str, Any], stated: Statement, console: Console) -> None:
-    """What would run, and what it would promise."""
+    """Print what would run, and what it would promise."""
     sizes = outlined["n"]
     size = f"{min(sizes):,}"
     if min(sizes) != max(sizes):
@@ -385,7 +556,7 @@ def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
 
 
 def _render_notes(outlined: dict[str, Any], console: Console) -> None:
-    """How the run ends if sites are lost, what it takes of a ledger, and the method's own noise."""
+    """Print how lost sites end the run, what it takes of a ledger, and the method's own noise."""
     if (dropout := outlined.get("dropout")) is not None:
         console.print(
             f"if a site is lost with probability {dropout['rate']:g} a round, {dropout['finishes']:.1%} of runs come "

@@ -34,9 +34,10 @@ _EXPECTED = Assumed()
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What a command line and its file ask ``plan`` for.
+    """Everything that a command line and its file ask ``plan`` for.
 
-    The fields are named as the parameters; `run` has all others, which are of :class:`sottovoce.RunConfig`.
+    The fields are named as the parameters; `run` has all others, which are of
+    :class:`sottovoce.RunConfig`.
     """
 
     sizes: float | tuple[float, ...]
@@ -75,12 +76,12 @@ class PlanOptions:
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> PlanOptions:
-        """The options of click's parameters."""
+        """Make the options of click's parameters."""
         return cls(**split(cls, parameters))
 
     @property
     def assumed(self) -> Assumed:
-        """What a forecast expects of rows that nobody has read."""
+        """Assumptions of a forecast about rows that nobody has read."""
         return Assumed(self.expect_positives, self.expect_correlation, self.expect_residuals, self.expect_share)
 
     @property
@@ -92,7 +93,27 @@ class PlanOptions:
 def asked(
     inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float, by: str | None
 ) -> Asks | None:
-    """Answers that options ask for in addition to training; None without any."""
+    """Return the answers that are asked for in addition to training; None without any.
+
+    Parameters
+    ----------
+    inference : bool
+        Ask for coefficients with intervals.
+    site_constants : bool
+        Of the inference: a constant for each site.
+    evaluation : float or None
+        Epsilon of an evaluation by held-out rows; None for no evaluation.
+    holdout : float
+        Share of rows that is held out, if there is an evaluation.
+    cut : float
+        Probability from which on a row is called positive.
+    by : str or None
+        Column by whose levels the evaluation is also asked.
+
+    Returns
+    -------
+    Asks or None
+    """
     if not inference and evaluation is None:
         return None
     share = 0.0 if evaluation is None else holdout

@@ -96,7 +96,7 @@ def predict(
 
 
 def _check_options(threshold: float | None, interval: float | None) -> None:
-    """Refuse what is no probability, or no level."""
+    """Raise InvalidInput if the threshold is no probability, or the interval no level."""
     if threshold is not None and not 0.0 < threshold < 1.0:
         raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
     if interval is not None and not 0.0 < interval < 1.0:
@@ -116,8 +116,26 @@ def _note_other_sites(saved: SavedModel, where: IntArray | None) -> None:
 
 
 def with_intervals(answers: list[Answer], saved: SavedModel, table: data.Table, level: float) -> list[Answer]:
-    """The same with the ends of an interval: of the probability, or of the mean number."""
+    """Add the ends of an interval to every answer: for the probability, or the mean number.
+
+    Parameters
+    ----------
+    answers : list of dict
+        One for each row.
+    saved : SavedModel
+        A run with inference.
+    table : data.Table
+        The rows as they were read.
+    level : float
+        Of the interval, inside (0, 1).
+
+    Returns
+    -------
+    list of dict
+        With ``low`` and ``high``, None where a coefficient was refused.
+    """
     ends = saved.intervals(table, 1.0 - level)
+    # The logistic function is monotone, so it maps an interval of margins to one of probabilities.
     found = np.round(expit(ends) if saved.trained_by == "logistic" else ends, 6).tolist()
     return [
         answer | {name: None if math.isnan(x) else x for name, x in zip(("low", "high"), pair, strict=True)}
@@ -126,7 +144,28 @@ def with_intervals(answers: list[Answer], saved: SavedModel, table: data.Table, 
 
 
 def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = False) -> list[Answer]:
-    """The answer to every row of margins (n,) or (K, n), with probabilities where the `loss` gives them."""
+    """Return the answer to every row, with probabilities where the loss gives them.
+
+    Parameters
+    ----------
+    schema : data.Schema
+        Names the classes, or the unit of the number.
+    margin : array (n,) or (K, n)
+        Margins of the rows, of K classes if there are several.
+    loss : str
+        The loss of the training.
+    proba : bool
+        Also add the probability of every class.
+
+    Returns
+    -------
+    list of dict
+
+    Raises
+    ------
+    InvalidInput
+        If `proba` is asked of a loss without probabilities.
+    """
     logistic = loss == "logistic" or loss.startswith("softmax")
     if proba and not (logistic and schema.task.names):
         raise InvalidInput("proba", None, f"the loss {loss} gives no probabilities", "leave --proba out")
@@ -143,7 +182,26 @@ def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = 
 
 
 def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | None) -> list[Answer]:
-    """The same, called positive from a probability on; None for as they are."""
+    """Call rows positive from a probability on.
+
+    Parameters
+    ----------
+    answers : list of dict
+        One for each row.
+    schema : data.Schema
+        Names the classes.
+    threshold : float or None
+        Inside (0, 1); None leaves the answers as they are.
+
+    Returns
+    -------
+    list of dict
+
+    Raises
+    ------
+    InvalidInput
+        If answers have no probability, or there are not two classes.
+    """
     if threshold is None:
         return answers
     if not isinstance(schema.task, TwoClasses) or any("probability" not in answer for answer in answers):
@@ -156,7 +214,10 @@ def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | 
 def _called_as_in_the_run(
     answers: list[Answer], saved: SavedModel, schema: data.Schema, margins: Array
 ) -> list[Answer]:
-    """The same, called positive from the run's own threshold on, if it has one; a note says which."""
+    """Call rows positive from the run's own threshold on, if it has one.
+
+    A note on standard error says which.
+    """
     if saved.threshold is None or saved.threshold == 0.5:
         return answers
     click.echo(f"Note: positive from {saved.threshold:g} on, as in the run; --threshold takes another.", err=True)
@@ -164,7 +225,23 @@ def _called_as_in_the_run(
 
 
 def as_in_the_run(answers: list[Answer], schema: data.Schema, margin: Array, threshold: float) -> list[Answer]:
-    """The same, called positive where an evaluation at this threshold does so, whatever the loss."""
+    """Call rows positive where an evaluation at this threshold does so, for any loss.
+
+    Parameters
+    ----------
+    answers : list of dict
+        One for each row.
+    schema : data.Schema
+        Names the classes; nothing changes unless there are two.
+    margin : array (n,)
+        Margins of the rows.
+    threshold : float
+        Probability, inside (0, 1), whose logit the margin must reach.
+
+    Returns
+    -------
+    list of dict
+    """
     names = schema.task.names
     if len(names) != 2:
         return answers
@@ -189,7 +266,10 @@ def _write(answers: list[Answer], out: Path | None, as_json: bool) -> None:
 
 
 def _check_encoding(text: str) -> None:
-    """Refuse to write answers for other programs in an encoding that would change a name; InvalidInput."""
+    """Refuse to write answers in an encoding that would change a name.
+
+    Raises InvalidInput; other programs read the answers.
+    """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     if codecs.lookup(encoding).name == "ascii":  # which click takes for a mistake, and writes UTF-8
         return

@@ -21,7 +21,7 @@ _STYLES |= dict.fromkeys(("Not covered", "Ended early"), "bold yellow")
 
 
 def marked_words(words: Words) -> str:
-    """A privacy statement in words, with its headlines marked."""
+    """Return a privacy statement as marked-up text, with its headlines coloured."""
     lines = []
     for head, rest in words:
         style = _STYLES.get(head, "dim" if head.startswith("Simulation") else "bold green")
@@ -30,14 +30,38 @@ def marked_words(words: Words) -> str:
 
 
 def privacy(words: Words, title: str = "Privacy", more: str = "") -> Panel:
-    """A privacy statement in a frame."""
+    """Make a framed panel of a privacy statement.
+
+    Parameters
+    ----------
+    words : Words
+        The statement, as headlines with their texts.
+    title : str
+        Of the frame.
+    more : str
+        Marked-up text below the statement.
+
+    Returns
+    -------
+    Panel
+    """
     from rich.panel import Panel  # which many commands do not need
 
     return Panel(marked_words(words) + more, title=title, title_align="left")
 
 
 def render(report: Report, console: Console, saved: Path | None) -> None:
-    """Print a report."""
+    """Print the report of a training for people.
+
+    Parameters
+    ----------
+    report : Report
+        The trained model with its scores.
+    console : Console
+        Where it is printed.
+    saved : Path or None
+        Where the run is stored; None if nowhere.
+    """
     config, result, facts, said = report.config.run, report.result, report.result.facts, report.task.wording
     sizes = facts.n[:, 0].astype(int)
     size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
@@ -68,7 +92,17 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
 
 
 def show_notes(notes: Iterable[str], console: Console, saved: Path | None = None) -> None:
-    """Print what a reader should know, and where the run is."""
+    """Print what a reader should know, and where the run is stored.
+
+    Parameters
+    ----------
+    notes : iterable of str
+        One line each.
+    console : Console
+        Where they are printed.
+    saved : Path, optional
+        Where the run is stored; None if nowhere.
+    """
     for note in notes:
         console.print(f"[yellow]note[/] {escape(note)}")
     if saved is not None:
@@ -76,7 +110,10 @@ def show_notes(notes: Iterable[str], console: Console, saved: Path | None = None
 
 
 def _quality(report: Report, bar: int) -> Table:
-    """Qualities of models, with bars whose full length is a model that is always right."""
+    """Make a table of models' qualities, with bars.
+
+    A full bar is a model that is always right.
+    """
     task, errors = report.task, report.test_errors
     said = task.wording
     table = listing(f"<test {said.quality}", f">{escape(said.unit)}", "<")

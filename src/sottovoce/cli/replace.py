@@ -1,4 +1,4 @@
-"""``sottovoce site replace`` and ``accept``: a lost key or ledger, and the signed consent of all other members."""
+"""``sottovoce site replace`` and ``accept``: a lost key or ledger, and the consent of others."""
 
 from __future__ import annotations
 

@@ -51,7 +51,19 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
 
 
 def write(path: Path, plain: dict[str, Any], *, title: str | None = None, holder: bool = False) -> None:
-    """Write the page of a run's record and say where it is, on standard error."""
+    """Write the page of a run's record, and say where it is on standard error.
+
+    Parameters
+    ----------
+    path : Path
+        The page.
+    plain : dict
+        The record, as plain data.
+    title : str, optional
+        Of the page; by default from the label's name.
+    holder : bool
+        Also show numbers without noise, for the holder of the rows only.
+    """
     from ..answers.coefficients import with_sites
 
     files.write("report", path, page(with_sites(plain), title=title, holder=holder))
@@ -59,7 +71,10 @@ def write(path: Path, plain: dict[str, Any], *, title: str | None = None, holder
 
 
 def written(path: Path, plain: dict[str, Any]) -> NotWritten | None:
-    """:func:`write`, after a run that was paid for: an error is returned, to be raised once the run was shown."""
+    """Write the page of a run that was paid for, as :func:`write`.
+
+    An error is returned, to be raised once the run was shown.
+    """
     try:
         write(path, plain)
     except NotWritten as error:
@@ -68,7 +83,7 @@ def written(path: Path, plain: dict[str, Any]) -> NotWritten | None:
 
 
 def document(run: Path) -> dict[str, Any]:
-    """The record in a saved run, or in the JSON object that a command printed."""
+    """Return the record of a saved run, or of a JSON object that a command printed."""
     from ..answers.saved import SavedModel, is_text, refusal_of_model
 
     if not run.is_file():

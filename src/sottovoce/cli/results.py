@@ -1,8 +1,9 @@
-"""Where results are stored before they are shown.
+"""Storage of results before they are shown.
 
-Whatever befalls the screen afterwards, a closed pipe, an encoding, a signal, the result of a run that was paid for is
-in a file: in that of ``--save``, else in a folder beside the ledger, which holds released numbers only.  A run that is
-killed before that is in the ledger, with every release: the same command reads them again, at no further cost.
+Whatever befalls the screen afterwards, a closed pipe, an encoding, a signal, the result of a run
+that was paid for is in a file: in that of ``--save``, else in a folder beside the ledger, which
+holds released numbers only.  A run that is killed before that is in the ledger, with every release:
+the same command reads them again, at no further cost.
 """
 
 from __future__ import annotations
@@ -25,23 +26,40 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 def folder_of(ledger: Path) -> Path:
-    """The folder of results beside a ledger."""
+    """Return the folder of results beside a ledger."""
     return ledger.with_name(f"{ledger.name}.results")
 
 
 def path_of(ledger: Path, run: str, ending: str) -> Path:
-    """The file of a run's result; names that are no plain file names are hashed."""
+    """Return the file of a run's result in the folder beside its ledger.
+
+    Parameters
+    ----------
+    ledger : Path
+        The ledger's file.
+    run : str
+        Name of the run in the ledger; hashed if it is no plain file name.
+    ending : {"npz", "json"}
+        Of the file.
+
+    Returns
+    -------
+    Path
+    """
     name = run if _PLAIN.fullmatch(run) else hashlib.blake2b(run.encode(), digest_size=16).hexdigest()
     return folder_of(ledger) / f"{name}.{ending}"
 
 
 def find(ledger: Path, run: str) -> list[Path]:
-    """The files that hold a run's result."""
+    """Return the existing files that hold a run's result."""
     return [path for path in (path_of(ledger, run, ending) for ending in ENDINGS) if path.is_file()]
 
 
 def check(ledger: Path | None, path: Path | None) -> None:
-    """Refuse, before anything is spent, a ledger beside which no result can be stored, unless `path` takes it."""
+    """Refuse a ledger beside which no result can be stored, before anything is spent.
+
+    A ledger is not refused if `path` takes the result.
+    """
     if ledger is None or path is not None:
         return
     folder = folder_of(ledger)
@@ -67,7 +85,8 @@ def store(
     Returns
     -------
     Path or None
-        Where it is, which need not be `path`: a full disk sends it to the folder of temporary files.
+        Where it is, which need not be `path`: a full disk sends it to the folder of temporary
+        files.
     NotWritten or None
         What to end with once the result was shown.
     """
@@ -97,9 +116,10 @@ def end_with(unwritten: Iterable[NotWritten | None]) -> None:
 
 
 def _set_aside(path: Path, data: bytes) -> None:
-    """Keep another result of that name: a ledger that stood here before may have paid for it.
+    """Keep another result of the same name.
 
-    The copy has a digest in its name.  A folder in which that fails is met again when the new result is written.
+    A ledger that stood here before may have paid for it.  The copy has a digest in its name.  A
+    folder in which that fails is met again when the new result is written.
     """
     with suppress(OSError):
         if path.is_file() and (before := path.read_bytes()) != data:

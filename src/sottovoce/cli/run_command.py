@@ -1,18 +1,20 @@
-"""Commands that hold a run: options in groups, settings without an option of their own, and files of both.
+"""Commands that hold a run: options in groups, settings without an option, and files of both.
 
-``--set NAME=VALUE`` gives one setting, and ``--config FILE`` gives any number of settings and options::
+``--set NAME=VALUE`` gives one setting, and ``--config FILE`` gives any number of settings and
+options::
 
     epsilon = 2.0                       # keys are names of options, without dashes in front
     trust = "sum"
     [set]                               # settings may also stand above, among the options
     loss = "huber:0.5"
 
-A value from a file or from ``--set`` is read as if it had been typed, so it is checked by the same rules.  What is
-typed wins over the file.  What each name means is declared once, in
+A value from a file or from ``--set`` is read as if it had been typed, so it is checked by the same
+rules.  What is typed wins over the file.  What each name means is declared once, in
 :mod:`sottovoce.cli.run_options`.
 
-A file says what to run.  What is spent from a ledger, written or shown to the holder of the rows, whether a run is a
-release, and which package of others is loaded, is typed (:attr:`RunOption.typed_only`).
+A file says what to run.  What is spent from a ledger, written or shown to the holder of the rows,
+whether a run is a release, and which package of others is loaded, is typed
+(:attr:`RunOption.typed_only`).
 """
 
 from __future__ import annotations
@@ -53,9 +55,10 @@ class RunOption(click.Option):
     group : str
         The heading.
     typed_only : bool
-        Whether it must be typed, so that a file with it is refused.
+        True if it must be typed, so that a file with it is refused.
     is_limit : bool
-        Whether it bounds what a row is used for, so that a command without it refuses a file with it.
+        True if it bounds what a row is used for, so that a command without it refuses a file with
+        it.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class RunOption(click.Option):
 
 
 class Setting(RunOption):
-    """A parameter that ``--set NAME=VALUE`` and files give, and no option of its own."""
+    """A parameter for ``--set NAME=VALUE`` and files, without an option of its own."""
 
     def __init__(self, *declarations: Any, **more: Any) -> None:
         super().__init__(*declarations, **more)
@@ -95,6 +98,7 @@ class RunCommand(click.Command):
         """Read ``--config`` and ``--set`` first, as defaults of all that is not typed."""
         if not ctx.resilient_parsing:
             typed = self._typed(ctx, args)
+            # `--help` must print even if the file is missing or wrong.
             if not typed.get("help"):
                 ctx.default_map = self._defaults(ctx, typed)
         return super().parse_args(ctx, args)
@@ -112,19 +116,25 @@ class RunCommand(click.Command):
             formatter.write_text(names)
 
     def settings(self, method: str | None = None) -> list[Setting]:
-        """The settings of a method, or of all: those of no method, and its own knobs."""
+        """Return the settings of a method: those of no method, and its own knobs.
+
+        Without a method, or with an unknown one, return those of all methods.
+        """
         cls = REGISTRY.get(method or "")
         own = KNOBS if cls is None else knobs_of(cls.options)
         found = (param for param in self.params if isinstance(param, Setting))
         return [one for one in found if one.name not in KNOBS or one.name in own]
 
     def by_key(self) -> dict[str, RunOption]:
-        """Parameters by the names that ``--set`` and files give them: those of their options, or their own."""
+        """Return parameters by their names in files and for ``--set``.
+
+        Those are the names of their options, or their own.
+        """
         found = (param for param in self.params if isinstance(param, RunOption) and param.name not in FILES_OF_RUNS)
         return {_key(param): param for param in found}
 
     def _typed(self, ctx: click.Context, args: list[str]) -> dict[str, Any]:
-        """What the command line gives, as it stands there."""
+        """Parse what the command line gives, without defaults or conversions."""
         try:
             return dict(self.make_parser(ctx).parse_args(args=list(args))[0])
         except click.NoSuchOption as error:
@@ -133,7 +143,7 @@ class RunCommand(click.Command):
             raise
 
     def _moved(self, error: click.NoSuchOption) -> InvalidInput | None:
-        """The place of an option that is a setting, or that is spelled like one."""
+        """Return the error for an option that is now a setting, or spelled like one; else None."""
         flag, names = error.option_name, [str(setting.name) for setting in self.settings()]
         name = flag.removeprefix("--").replace("-", "_")
         if flag in _FLAGS and _FLAGS[flag].partition("=")[0] in names:
@@ -145,7 +155,10 @@ class RunCommand(click.Command):
         return None
 
     def _defaults(self, ctx: click.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of files and of ``--set`` by the names of parameters, all of them of the right type."""
+        """Return the values of files and of ``--set`` by the names of parameters.
+
+        All of them have been checked to be of the right type.
+        """
         path = typed.get("config")
         given = {} if path is None else self._from_file(ctx, Path(str(path)))
         texts = typed.get("set_", ())
@@ -160,6 +173,7 @@ class RunCommand(click.Command):
             given.pop("pure", None)
         if "pure" in typed:
             given.pop("delta", None)
+        # `--set` wins over the file; click takes both as defaults, so what is typed wins.
         return given | chosen
 
     def _from_file(self, ctx: click.Context, path: Path) -> dict[str, Any]:
@@ -186,7 +200,7 @@ class RunCommand(click.Command):
     def _from_settings(
         self, ctx: click.Context, texts: Collection[str], typed: Mapping[str, Any], method: str | None
     ) -> dict[str, Any]:
-        """What ``--set`` gives: settings, and options by their names."""
+        """Read settings, and options by their names, from ``--set``."""
         known, found = self.by_key(), dict[str, Any]()
         for text in texts:
             name, equals, value = text.partition("=")
@@ -226,7 +240,7 @@ class RunCommand(click.Command):
 
 
 def given(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
-    """Parameters that were typed, set, or read from a file, with their values."""
+    """Yield parameters that were typed, set, or read from a file, with their values."""
     for param in ctx.command.params:
         source = ctx.get_parameter_source(param.name or "")
         if source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP) and param.name not in FILES_OF_RUNS:
@@ -234,7 +248,7 @@ def given(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
 
 
 def as_file(ctx: click.Context) -> str:
-    """The run that was asked for, as a file for ``--config``."""
+    """Return the run that was asked for, as text of a file for ``--config``."""
     typed = [param for param, _ in given(ctx) if isinstance(param, RunOption) and param.typed_only]
     found = {param: _plain(value) for param, value in given(ctx) if param not in typed}
     options = {_key(param): value for param, value in found.items() if not isinstance(param, Setting)}
@@ -247,7 +261,7 @@ def as_file(ctx: click.Context) -> str:
 
 
 def save_config(path: Path | None) -> None:
-    """Write the run that was asked for, where ``--save-config`` says."""
+    """Write the run that was asked for, to the place that ``--save-config`` names."""
     if path is not None:
         files.write("save_config", path, as_file(click.get_current_context()))
 
@@ -259,12 +273,15 @@ def _plain(value: Any) -> Any:
 
 
 def _key(param: click.Parameter) -> str:
-    """The name of a parameter in files and for ``--set``."""
+    """Return a parameter's name in files and for ``--set``."""
     return param.opts[0].removeprefix("--").replace("-", "_") if param.opts else str(param.name)
 
 
 def _keys_elsewhere(ctx: click.Context) -> dict[str, RunOption]:
-    """What other commands read from a file of a run, by name, so that one file serves a plan and its training."""
+    """Return the options that other commands read from a file of a run, by name.
+
+    One file may so serve a plan and its training.
+    """
     group = None if ctx.parent is None else ctx.parent.command
     if ctx.parent is None or not isinstance(group, click.Group):
         return {}
@@ -277,7 +294,10 @@ def _keys_elsewhere(ctx: click.Context) -> dict[str, RunOption]:
 
 
 def _pass_over(ctx: click.Context, key: str, param: RunOption) -> None:
-    """Say that a name of a file is of another command; InvalidInput if it is a limit that would not be kept."""
+    """Say that a name in a file belongs to another command.
+
+    Raises InvalidInput if it is a limit that would not be kept.
+    """
     if param.is_limit:
         rule = f"is a limit that `{ctx.info_name}` does not keep"
         raise InvalidInput(f"config: {key}", None, rule, "remove it, or write a file for each command")
@@ -285,14 +305,17 @@ def _pass_over(ctx: click.Context, key: str, param: RunOption) -> None:
 
 
 def _check_method_of_file(method: str) -> None:
-    """Refuse the method of another installed package: a file comes from others, and makes nobody load code."""
+    """Refuse a method of another installed package in a file.
+
+    A file comes from others, and must not make this program load code.
+    """
     if method != AUTO and method not in KNOWN and method in offered():
         rule = "is of another package, and a file makes this program load none"
         raise InvalidInput("config: method", method, rule, f"type --method {method}")
 
 
 def _entries(path: Path) -> dict[str, Any]:
-    """The entries of a file, with those of its table ``set`` among the others."""
+    """Read a file of a run; the entries of its table ``set`` join the others."""
     text = files.read_text("config", path)
     try:
         entries = files.from_toml(text)
@@ -308,7 +331,7 @@ def _entries(path: Path) -> dict[str, Any]:
 
 
 def _read(ctx: click.Context, param: click.Option, name: str, value: Any) -> Any:
-    """A value as it would be typed, once it is known to be of the parameter's type."""
+    """Return a value as it would be typed, after checking it against the parameter's type."""
     text = _as_typed(param, name, value)
     try:
         param.type_cast_value(ctx, text)
@@ -319,7 +342,7 @@ def _read(ctx: click.Context, param: click.Option, name: str, value: Any) -> Any
 
 
 def _as_typed(param: click.Option, name: str, value: Any) -> Any:
-    """A value of a file as text, or as several."""
+    """Return a value of a file as text, or as several texts."""
     if not isinstance(value, list):
         return _text_in_file(name, value)
     texts = [_text_in_file(name, each) for each in value]

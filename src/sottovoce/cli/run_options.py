@@ -1,7 +1,10 @@
-"""Options and settings that ``train`` and ``plan`` share, each declared once, in the order of ``--help``.
+"""Options and settings that ``train`` and ``plan`` share, in the order of ``--help``.
 
-Options are what one decides in every run.  The rest are settings, which ``--set NAME=VALUE`` and a file give; a knob
-of a method is a setting by its own declaration (:mod:`sottovoce.algorithms.knobs`).
+Each is declared once.
+
+Options are what one decides in every run.  The rest are settings, which ``--set NAME=VALUE`` and a
+file give; a knob of a method is a setting by its own declaration
+(:mod:`sottovoce.algorithms.knobs`).
 """
 
 from __future__ import annotations
@@ -26,17 +29,53 @@ _KINDS: dict[str, click.ParamType[Any]] = {"float": click.FLOAT, "int": click.IN
 
 
 def option(group: str, flag: str, about: str, **more: Any) -> Option:
-    """An option under a heading of ``--help``."""
+    """Make an option under a heading of ``--help``.
+
+    Parameters
+    ----------
+    group : str
+        The heading.
+    flag : str
+        As it is typed.
+    about : str
+        The help.
+    **more
+        As for :func:`click.option`.
+
+    Returns
+    -------
+    callable
+        A decorator of commands.
+    """
     return say(flag, about, cls=RunOption, group=group, **more)
 
 
 def setting(group: str, name: str, about: str, **more: Any) -> Option:
-    """A parameter without an option; see :class:`sottovoce.cli.run_command.Setting`."""
+    """Make a parameter for ``--set`` and files, without an option of its own.
+
+    See :class:`sottovoce.cli.run_command.Setting`.
+
+    Parameters
+    ----------
+    group : str
+        The heading of ``--help``.
+    name : str
+        As in ``--set NAME=VALUE``.
+    about : str
+        The help.
+    **more
+        As for :func:`click.option`.
+
+    Returns
+    -------
+    callable
+        A decorator of commands.
+    """
     return say(f"--{name}", about, name=name, cls=Setting, group=group, **more)
 
 
 def _knobs() -> list[Option]:
-    """The parameters of single methods."""
+    """Make the parameters of single methods."""
     offered = (knob for knob in KNOBS.values() if knob.offered)
     return [setting(METHOD, one.name, one.about, type=_KINDS[one.kind], default=one.default) for one in offered]
 
@@ -209,7 +248,7 @@ METHOD_OPTIONS: list[Option] = [
 
 
 def starts(table: str) -> list[Option]:
-    """From where a run starts, if not from zero."""
+    """Make the parameters of where a run starts, if not from zero."""
     return [
         setting(
             DATA,
@@ -222,7 +261,7 @@ def starts(table: str) -> list[Option]:
 
 
 def centre() -> Option:
-    """Whether the mean of rows is asked first."""
+    """Make the parameter that asks for the mean of rows first."""
     return setting(
         DATA,
         "centre",
@@ -234,7 +273,7 @@ def centre() -> Option:
 
 
 def by() -> Option:
-    """Whether an evaluation is also asked by groups."""
+    """Make the parameter that asks an evaluation by groups."""
     return setting(ANSWERS, "by", "Of the evaluation: also for every level of this column.")
 
 
@@ -250,7 +289,10 @@ def save_config() -> Option:
 
 
 def split(cls: type, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Click's parameters as the fields of a dataclass; those that it does not name are its `run`."""
+    """Split click's parameters into the fields of a dataclass.
+
+    Those that it does not name are its field `run`.
+    """
     own = {field.name for field in fields(cls)} - {"run"}
     rest = {name: value for name, value in parameters.items() if name not in own and name not in FILES_OF_RUNS}
     return {name: parameters[name] for name in own} | {"run": rest}

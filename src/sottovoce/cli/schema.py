@@ -118,7 +118,7 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
 
 
 def _plain_check(schema: Path, found: Checked, filled: Fill | None, compared: Review | None) -> dict[str, Any]:
-    """What was checked, as plain data."""
+    """Return what was checked, as plain data."""
     fine = found.schema is not None and (compared is None or compared.fine)
     return {
         "schema": str(schema),
@@ -201,7 +201,10 @@ def survey(
 
 
 class _Kept(NamedTuple):
-    """Where a release is kept: its ledger, its name there, and the checkpoint of a run that was cut off."""
+    """Places that keep a release: a ledger, the name in it, and a checkpoint.
+
+    The checkpoint is of a run that was cut off.
+    """
 
     ledger: Path | None
     run_name: str | None
@@ -226,7 +229,7 @@ def _plan_survey(
 def _asked_survey(
     declared: data.Schema, tables: Sequence[Path], run: RunConfig, question: Question, where: _Kept
 ) -> Surveyed:
-    """Read the tables and count in them."""
+    """Read the tables and survey them, at the price that the ledger is charged."""
     from ..answers.surveyed import survey as ask
 
     read = [read_rows(table) for table in tables]
@@ -236,7 +239,10 @@ def _asked_survey(
 
 
 def _tell_survey(found: Surveyed, ledger: Path | None, out: Path | None, as_json: bool) -> None:
-    """Store the result beside its ledger, write the proposed schema, and print both; what is lost is told last."""
+    """Store the result beside its ledger, write the proposed schema, and print both.
+
+    Errors of files that could not be written come last.
+    """
     told = found.to_dict() | {"toml": found.toml, "out": None if out is None else str(out)}
     said = found.statement.ledger
     text = json_text(told, indent=1) + "\n"
@@ -324,7 +330,7 @@ def show_review(found: Review) -> None:
 
 
 def _counts_table(found: Review) -> Table:
-    """What was counted in each column, and where."""
+    """Make a table of what was counted in each column, and where."""
     table = listing("<column", ">rows", ">share", "<what", overflow="fold")
     for one in found.counts:
         detail = f" ({one.detail})" if one.detail else ""
@@ -336,7 +342,7 @@ def _counts_table(found: Review) -> Table:
 
 
 def in_words(one: ColumnCounts) -> str:
-    """The counts of a label, of sites, of people or of weights, in one line."""
+    """Return the counts of a label, of sites, of people or of weights, in one line."""
     counts = one.counts
     if one.role == "site":
         return _sites_in_words(counts)
@@ -368,12 +374,12 @@ def _people_in_words(counts: Mapping[str, int]) -> str:
 
 
 def _each(counts: Mapping[str, int], keys: Iterable[str]) -> str:
-    """These counts, zero or not."""
+    """List these counts, zero or not."""
     return ", ".join(f"{counts[key]:,} {key}" for key in keys)
 
 
 def _if_any(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]:
-    """Those counts that are not zero, in words."""
+    """Say those counts that are not zero."""
     found = []
     for key in keys:
         if counts[key]:
@@ -384,7 +390,7 @@ def _if_any(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]:
 
 
 def _many(n: int, what: str) -> str:
-    """A number of things."""
+    """Return a number with its noun."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 

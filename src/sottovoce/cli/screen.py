@@ -1,8 +1,10 @@
-"""What commands print.  Names from files are shown as text and can control nothing.
+"""Output of commands on a terminal.
 
-In :class:`Console` no character can control the terminal; :func:`escape` keeps ``[red]`` in a name from being a colour.
-What is printed may have been paid for, so it fits every screen: a :class:`Listing` that is too wide is written line
-below line, with no number cut.
+Names from files are shown as text and can control nothing.
+
+In :class:`Console` no character can control the terminal; :func:`escape` keeps ``[red]`` in a name
+from being a colour. What is printed may have been paid for, so it fits every screen: a
+:class:`Listing` that is too wide is written line below line, with no number cut.
 """
 
 from __future__ import annotations
@@ -28,9 +30,10 @@ NARROWEST = 20
 
 
 class Console(rich.console.Console):
-    """Rich's, in which control characters are shown as escapes and ``:words:`` as they are.
+    """A console of rich that shows control characters as escapes, and ``:words:`` as they are.
 
-    Where standard error is closed, nothing is said there; a closed standard output is a BrokenPipeError.
+    Where standard error is closed, nothing is said there; a closed standard output is a
+    BrokenPipeError.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -50,8 +53,9 @@ class Console(rich.console.Console):
 class Listing(Table):
     """A table without lines, in which no number is ever cut or broken.
 
-    Columns at the right are as wide as their longest entry; those at the left wrap.  Where that does not fit the
-    screen, every row is written as lines: the name of a column, and what stands there.
+    Columns at the right are as wide as their longest entry; those at the left wrap.  Where that
+    does not fit the screen, every row is written as lines: the name of a column, and what stands
+    there.
     """
 
     LEAST = 8
@@ -115,7 +119,10 @@ def _one_line(console: rich.console.Console, entry: Any) -> Text:
 
 
 def listing(*heads: str, **options: Any) -> Table:
-    """A table without lines.  Each head begins with ``<`` or ``>``, the side of its column; `options` are for all."""
+    """Make a table without lines.
+
+    Each head begins with ``<`` or ``>``, the side of its column; `options` are for all.
+    """
     table = Listing(padding=(0, 2, 0, 0))
     for head in heads:
         table.add_column(head[1:], justify="right" if head[0] == ">" else "left", **options)
@@ -126,7 +133,26 @@ def listing(*heads: str, **options: Any) -> Table:
 def progress(
     console: Console, text: str, total: int | None = None, *, quiet: bool = False, left: bool = False
 ) -> Iterator[Callable[..., None] | None]:
-    """On a terminal a bar, as the function that updates it, with the time that has passed or that is left."""
+    """Show a progress bar, if the output is a terminal.
+
+    Parameters
+    ----------
+    console : Console
+        Where it is shown.
+    text : str
+        In front of the bar.
+    total : int, optional
+        Steps; None if unknown.
+    quiet : bool
+        Show nothing.
+    left : bool
+        Show the time that is left, in place of the time that has passed.
+
+    Yields
+    ------
+    callable or None
+        Updates the bar; None without one.
+    """
     if quiet or not console.is_terminal:
         yield None
         return
@@ -140,7 +166,7 @@ def print_json(plain: Any, indent: int | None = None) -> None:
 
 
 def escape(text: str) -> str:
-    """A name, escaped for use in marked-up text."""
+    """Escape a name for marked-up text."""
     return rich.markup.escape(_lines(text))
 
 

@@ -1,4 +1,4 @@
-"""A hub that serves a run at a console: what it tells, when it writes the results, and when it stops."""
+"""A hub that serves a run at a console: its messages, results and end."""
 
 from __future__ import annotations
 
@@ -44,16 +44,19 @@ class Teller:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def refused(self, site: str, why: str) -> None:
-        """A request of a site was wrong."""
+        """Tell that a request of a site was wrong."""
         self.tell(f"{site}: refused: {why}", site=site, refused=why)
 
     def failed(self, site: str, why: str) -> None:
-        """A request of a site was not answered, by an error of the hub's own."""
+        """Tell that a request was not answered, by an error of the hub's own."""
         self.tell(f"{site}: not answered, by no fault of its own: {why}", site=site, failed=why)
 
 
 class News:
-    """Lines on the console: who waits for whom, again and again while it lasts, and each alarm when it comes up."""
+    """Lines on the console while a hub serves a run.
+
+    They say who waits for whom, again and again while it lasts, and each alarm when it comes up.
+    """
 
     def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
         self._watch, self._say = watch, tell
@@ -105,7 +108,19 @@ class Serving:
 
     @contextmanager
     def open(self, credentials: Credentials, listen: str, page: str | None) -> Iterator[None]:
-        """Listen for sites, and show the page of the run; what was begun here ends here."""
+        """Serve the hub for the sites, and the page that shows the run.
+
+        Everything that is started ends with the context.
+
+        Parameters
+        ----------
+        credentials : Credentials
+            The hub's key and certificates.
+        listen : str
+            HOST:PORT for the sites.
+        page : str or None
+            HOST:PORT of the page, or "none"; None takes the default, or a free port.
+        """
         hub, folder = self._hub, self._folder
         server, port = serve(
             hub, credentials, listen, self._teller.refused, self._teller.failed, lambda name: welcome(folder, name),
@@ -125,7 +140,10 @@ class Serving:
             server.stop(1.0).wait()
 
     def follow(self, stop: Event) -> None:
-        """Look at the run until it is over, or `stop` is set; raises as :meth:`Hub.check_end` for one that is over."""
+        """Look at the run until it is over, or `stop` is set.
+
+        Raises as :meth:`Hub.check_end` for a run that is over.
+        """
         with self._live():
             while not stop.wait(_EVERY):
                 self._news.look()
@@ -145,7 +163,10 @@ class Serving:
         self._teller.tell(text, run=plan.run, plan=plan.digest, port=port, page=page)
 
     def _live(self) -> Any:
-        """The table of the sites on a terminal, renewed while the run goes on; nothing for a file or a program."""
+        """Show a table of the sites on a terminal, renewed while the run goes on.
+
+        There is none for a file or a program.
+        """
         console = self._teller.console
         if self._teller.as_json or not console.is_terminal:
             return nullcontext()
@@ -167,7 +188,7 @@ class Serving:
             render_record(summary["record"], self._teller.console)
 
     def _all_told(self) -> bool:
-        """Whether all sites know that the run is over, or were given the time to ask."""
+        """Return True if all sites know that the run is over, or had the time to ask."""
         untold = self._hub.rounds.untold
         if not untold:
             return True
@@ -184,14 +205,17 @@ class Serving:
 
 
 def welcome(folder: Path, name: str) -> dict[str, Any]:
-    """What an invited site may ask for: its certificate, if it was admitted, and the plan."""
+    """Return the files that an invited site may ask for.
+
+    They are its certificate, if it was admitted, and the plan.
+    """
     check_name("name", name)
     files = {"certificate": folder / f"{name}.crt", "plan": folder / "plan.json"}
     return {what: path.read_text("utf-8") for what, path in files.items() if path.is_file()}
 
 
 def sites_table(sites: list[dict[str, Any]], rounds: int) -> Table:
-    """How far every site is."""
+    """Make a table of how far every site is."""
     table = listing("<site", ">rows", ">last message", "<left")
     for one in sites:
         table.add_row(escape(one["site"]), f"{one['rows']:,}", last_words(one, rounds), escape(one["left"] or "no"))

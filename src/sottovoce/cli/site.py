@@ -194,7 +194,19 @@ def check(settings: Path, new_keys: bool, as_json: bool) -> None:
 
 
 def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, asks: bool = True) -> None:
-    """What `site check` does; unless `asks`, somebody is about to be asked whether to take part."""
+    """Check everything that a site's settings name, and print it; nothing is sent.
+
+    Parameters
+    ----------
+    settings : Path
+        The site's ``site.toml``.
+    new_keys : bool
+        Accept sites whose keys are others than before.
+    as_json : bool
+        Print JSON.
+    asks : bool
+        Say how to agree to the plan.  False if somebody is about to be asked whether to take part.
+    """
     found = SiteSettings.read(settings)
     erased = _erase_old_keys(found)
     with DurableLedger.open(found.ledger) as ledger:
@@ -286,7 +298,19 @@ def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
 
 
 def run_site(settings: Path, new_keys: bool = False, times: bool = False, as_json: bool = False) -> None:
-    """What `site run` does."""
+    """Take part in a run until it ends, and print how it ended.
+
+    Parameters
+    ----------
+    settings : Path
+        The site's ``site.toml``.
+    new_keys : bool
+        Accept sites whose keys are others than before.
+    times : bool
+        Also print durations, which depend on the rows.
+    as_json : bool
+        Print JSON.
+    """
     found = SiteSettings.read(settings)
     _erase_old_keys(found)
     found.check_connection()
@@ -313,7 +337,7 @@ def run_site(settings: Path, new_keys: bool = False, times: bool = False, as_jso
 
 
 def _waiting(waits: Waits) -> str:
-    """How long the rounds of a plan wait, for people."""
+    """Say how long the rounds of a plan wait."""
     if waits.endless:
         return "a round waits for all sites, however long it takes"
     return (

@@ -11,7 +11,10 @@ from ..errors import printable
 
 
 def read_rows(path: Path) -> Table:
-    """The table in a file; what its holder should know of how it was read goes to standard error."""
+    """Read the table in a file.
+
+    What its holder should know of how it was read goes to standard error.
+    """
     table = read_table(path)
     for note in table.notes:
         click.echo(f"Note: {printable(table.name)}: {printable(note)}", err=True)

@@ -87,14 +87,17 @@ def check_files(options: TrainOptions) -> None:
 
 
 def task_of(options: TrainOptions) -> Task:
-    """What the rows' label is, by their schema."""
+    """Return the kind of the rows' label, by their schema; two classes without one."""
     if options.schema is None or options.data.startswith("synthetic"):
         return TwoClasses()
     return Schema.from_toml(options.schema).task
 
 
 def split_squared(settings: dict[str, Any], task: Task) -> tuple[dict[str, Any], bool]:
-    """The settings of a run, and whether their loss asks for least squares, which is no loss of a method."""
+    """Return the settings of a run, and True if their loss asks for least squares.
+
+    Least squares is no loss of a method, so the default loss takes its place.
+    """
     if settings["loss"] != _SQUARED:
         return settings, False
     if not isinstance(task, BoundedNumber):
@@ -103,7 +106,7 @@ def split_squared(settings: dict[str, Any], task: Task) -> tuple[dict[str, Any],
 
 
 def check_dropout(options: TrainOptions, fits_number: bool) -> None:
-    """Refuse to lose sites of answers, which need all of them."""
+    """Refuse to simulate lost sites in runs with answers, which need all of them."""
     answers = options.inference or fits_number or options.evaluation is not None
     if options.dropout and answers:
         rule = "rehearses a training that loses sites; answers need all of them, or sums"
@@ -111,7 +114,7 @@ def check_dropout(options: TrainOptions, fits_number: bool) -> None:
 
 
 def held_out(options: TrainOptions) -> Any:
-    """What is asked of the held-out rows; None for nothing."""
+    """Return what is asked of the held-out rows; None for nothing."""
     if options.evaluation is None:
         return None
     from ..answers.training import Held  # loads SciPy's statistics, which few runs need
@@ -122,7 +125,21 @@ def held_out(options: TrainOptions) -> Any:
 def fit_answers(
     options: TrainOptions, config: TrainConfig, task: Task, fits_number: bool, book: DurableLedger | None
 ) -> None:
-    """Ask for coefficients, store what was released, and show it."""
+    """Ask for coefficients, store what was released, and show it.
+
+    Parameters
+    ----------
+    options : TrainOptions
+        What the command line and its file ask for.
+    config : TrainConfig
+        The run with its data.
+    task : Task
+        The kind of label.
+    fits_number : bool
+        Fit least squares.
+    book : DurableLedger or None
+        The ledger that is charged, if one is named.
+    """
     from ..answers.numbers import fit_numbers  # these load SciPy's statistics, which few runs need
     from ..answers.training import infer
     from .answers import render_fitted, render_inferred
@@ -141,6 +158,7 @@ def fit_answers(
     else:
         done, show = infer(config, **shared), render_inferred
     answered = replace(done.answered, record=done.answered.record | {"command": typed()} | _cut_at(options.cut))
+    # Store before anything is shown: a closed pipe or a signal must not lose what was paid for.
     run = None if done.statement.ledger is None else done.statement.ledger.run
     stored, lost = results.store(
         "save", options.save, answered.to_json(), ledger=options.ledger, run=run, ending="json"
@@ -157,7 +175,30 @@ def fit_answers(
 
 
 def train_model(options: TrainOptions, config: TrainConfig, book: DurableLedger | None) -> tuple[Report, Stored]:
-    """Train, and store the result as soon as it is released, before it is scored: scores take time, and may fail."""
+    """Train, and store the result as soon as it is released.
+
+    It is stored before it is scored: scores take time, and may fail.
+
+    Parameters
+    ----------
+    options : TrainOptions
+        What the command line and its file ask for.
+    config : TrainConfig
+        The run with its data.
+    book : DurableLedger or None
+        The ledger that is charged, if one is named.
+
+    Returns
+    -------
+    trained : Report
+    stored : tuple
+        Where the result is, and the error to end with if it is not where it should be.
+
+    Raises
+    ------
+    InvalidInput
+        If site constants are asked of a training.
+    """
     run = config.run
     if options.site_constants is not None:
         rule = "is for inference and for least squares"
@@ -181,7 +222,10 @@ def train_model(options: TrainOptions, config: TrainConfig, book: DurableLedger 
 
 
 def _check_of(options: TrainOptions, book: DurableLedger | None) -> Any:
-    """What refuses an evaluation before its model is trained; None without one."""
+    """Return a function that checks an evaluation before its model is trained.
+
+    None without an evaluation.
+    """
     held = held_out(options)
     if held is None:
         return None
@@ -191,14 +235,14 @@ def _check_of(options: TrainOptions, book: DurableLedger | None) -> Any:
 
 
 def store(options: TrainOptions, result: Result) -> Stored:
-    """Write a trained model."""
+    """Write a trained model, and return where it is."""
     ledger = result.statement.ledger
     run = None if ledger is None else ledger.run
     return results.store("save", options.save, result.packed(), ledger=options.ledger, run=run, ending="npz")
 
 
 def config_written(options: TrainOptions) -> NotWritten | None:
-    """Write the file of this run; an error is raised once what was paid for is shown."""
+    """Write the file of this run; an error is returned, to be raised once the run was shown."""
     try:
         save_config(options.save_config)
     except NotWritten as error:
@@ -207,7 +251,17 @@ def config_written(options: TrainOptions) -> NotWritten | None:
 
 
 def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
-    """Evaluate a trained model if that is asked, and show everything."""
+    """Evaluate a trained model if that is asked for, and show everything.
+
+    Parameters
+    ----------
+    options : TrainOptions
+        What the command line and its file ask for.
+    trained : Report
+        The trained model.
+    stored : tuple
+        Where the result is, and the error to end with, as :func:`train_model` returns them.
+    """
     place, lost = stored
     found: Any = None
     held = held_out(options)
@@ -216,6 +270,7 @@ def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
 
         found = evaluate_report(trained, held)
     kept = with_answers(trained.result, options.cut, found)
+    # The model was stored without its evaluation before the held-out rows were asked.
     if held is not None and lost is None:
         place, lost = store(options, kept)
     unwritten = [lost, config_written(options)]
@@ -231,7 +286,17 @@ def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
 
 
 def show_trained(trained: Report, found: Any, place: Path | None) -> None:
-    """Print a training for people, and its evaluation if there is one."""
+    """Print a training for people, and its evaluation if there is one.
+
+    Parameters
+    ----------
+    trained : Report
+        The trained model.
+    found : Evaluation, ClassEvaluation, NumberEvaluation or None
+        Its evaluation by held-out rows.
+    place : Path or None
+        Where the run is stored; None if nowhere.
+    """
     render(trained, Console(), place)
     if found is not None:
         from .answers import render_any
@@ -240,7 +305,7 @@ def show_trained(trained: Report, found: Any, place: Path | None) -> None:
 
 
 def _plain(trained: Report, found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was released, of training and evaluation, and what is held back."""
+    """Return what was released, of training and evaluation, and what is held back."""
     released, held_back = trained.released(), trained.held_back()
     if found is None:
         return released, held_back
@@ -261,12 +326,26 @@ def check_cut(cut: float, task: Task) -> None:
 
 
 def _cut_at(cut: float | None) -> dict[str, float]:
-    """What is kept with a run that was cut."""
+    """Return the threshold that is kept with a run."""
     return {} if cut is None else {"threshold": cut}
 
 
 def with_answers(result: Result, cut: float | None, found: Any) -> Result:
-    """The result with its page's further figures, all of them released."""
+    """Add to a result the further figures of its page, all of them released.
+
+    Parameters
+    ----------
+    result : Result
+        The trained model.
+    cut : float or None
+        Probability from which on a row is called positive; None keeps none.
+    found : Evaluation, ClassEvaluation, NumberEvaluation or None
+        Its evaluation by held-out rows.
+
+    Returns
+    -------
+    Result
+    """
     more: dict[str, Any] = {"command": typed(), "versions": versions("numpy", "scipy"), **_cut_at(cut)}
     if found is not None:
         more["evaluation"] = jsonable(found.released())

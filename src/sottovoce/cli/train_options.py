@@ -36,9 +36,10 @@ _TRAINING = TrainConfig()
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What a command line and its file ask ``train`` for.
+    """Everything that a command line and its file ask ``train`` for.
 
-    The fields are named as the parameters; `run` has all others, which are of :class:`sottovoce.RunConfig`.
+    The fields are named as the parameters; `run` has all others, which are of
+    :class:`sottovoce.RunConfig`.
     """
 
     data: str
@@ -73,7 +74,7 @@ class TrainOptions:
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> TrainOptions:
-        """The options of click's parameters."""
+        """Make the options of click's parameters."""
         return cls(**split(cls, parameters))
 
     @property
@@ -82,19 +83,19 @@ class TrainOptions:
 
     @property
     def noise_seed(self) -> int | None:
-        """The seed of the run; None draws noise from the operating system."""
+        """Seed of the run; None draws noise from the operating system."""
         return None if self.system_noise else self.seed
 
     @property
     def held_out(self) -> float | None:
-        """The share of the table that is held out; None or 0 for none."""
+        """Share of the table that is held out; None or 0 for none."""
         if self.test_share is not None:
             return self.test_share
         answers_alone = self.inference and self.evaluation is None
         return None if answers_alone else _TRAINING.test_share
 
     def training(self, run: RunConfig) -> TrainConfig:
-        """The run with its data."""
+        """Return the run with its data."""
         return TrainConfig(
             run=run,
             data=self.data,
