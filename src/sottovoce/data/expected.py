@@ -40,9 +40,32 @@ _NAMED = 6  # columns in one sentence
 
 
 def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
-    """n made-up rows of norm at most 1, (n, d), encoded as `schema` encodes rows; determined by the state of `rng`.
+    """Draw n synthetic rows (n, d) of norm at most 1 that follow from the schema alone.
 
-    InvalidInput if n is negative, or memory does not hold the rows.
+    Parameters
+    ----------
+    schema : Schema
+        Rows are encoded as it encodes rows of a table: divided, and clipped to norm 1.
+    n : int
+        Number of rows, 0 or more.
+    rng : numpy.random.Generator
+        Its state determines the rows.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+
+    Raises
+    ------
+    InvalidInput
+        If n is negative, or memory does not hold the rows.
+
+    Examples
+    --------
+    >>> from sottovoce.data import builtin_schema
+    >>> schema = builtin_schema("adult")
+    >>> sketch(schema, 10, np.random.default_rng(0)).shape == (10, schema.n_features)
+    True
     """
     if n < 0:
         raise InvalidInput("n", n, "must be >= 0", "give a number of rows")
@@ -51,31 +74,74 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
 
 
 def expected_rows(schema: Schema) -> Sketches:
-    """What `schema` lets one expect of rows, for ``method="auto"``."""
+    """Return the source of synthetic tables that ``method="auto"`` compares methods on."""
     return drawn(schema.fingerprint, "synthetic rows drawn from the schema", partial(sketch, schema), schema.n_features)
 
 
 def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
-    """Norms of n made-up rows before the division, shape (n,)."""
+    """Compute the norms of n synthetic rows before they are divided; deterministic.
+
+    Parameters
+    ----------
+    schema : Schema
+    n : int
+        Number of rows; they are drawn in steps that fit in memory.
+    seed : int
+        Of the rows.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Norms up to :attr:`Schema.bound`.
+    """
     rng, step = np.random.default_rng(seed), max(1, _ENTRIES // schema.n_features)
     steps = [min(step, n - start) for start in range(0, n, step)]
     return np.concatenate([row_norms(weighted_sketch(schema, rows, rng)) for rows in steps] or [np.empty(0)])
 
 
 def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
-    """Norms of n made-up rows as :meth:`Schema.encode` returns them, shape (n,); deterministic."""
+    """Compute the norms of n synthetic rows as :meth:`Schema.encode` returns them; deterministic.
+
+    Parameters
+    ----------
+    schema : Schema
+    n : int
+        Number of rows.
+    seed : int
+        Of the rows.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Norms in [0, 1].  Noise is sized for rows of norm 1.
+    """
     return _norms(schema, typical_sizes(schema, n, seed))
 
 
 def weighted_sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
-    """Made-up rows before the division, (n, d): weighted blocks, and the constant."""
+    """Draw n synthetic rows before they are divided: weighted blocks, and the constant.
+
+    Parameters
+    ----------
+    schema : Schema
+    n : int
+        Number of rows.
+    rng : numpy.random.Generator
+        Its state determines the rows.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+    """
     return weighted_rows(schema, n, lambda block: block.sketch(n, rng))
 
 
 def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
-    """The norm of the mean of made-up rows over their root mean square norm, without the constant.
+    """Compute how much of typical rows is a common offset, and from which blocks it comes.
 
-    Also the share of every block in the mean's squared norm.  Rows are those of :func:`sketch`.
+    Returns the norm of the mean of synthetic rows over their root mean square norm, without the
+    constant; and the share of every block in the mean's squared norm.  Rows are those of
+    :func:`sketch`.
     """
     rng, n, step = np.random.default_rng(seed), _enough(schema), max(1, _ENTRIES // schema.n_features)
     total, square = np.zeros(schema.n_features), 0.0
@@ -94,12 +160,12 @@ def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
 
 
 def long_share(schema: Schema) -> float:
-    """Share of made-up rows that are longer than the divisor."""
+    """Estimate the share of rows that are longer than the divisor, from the schema alone."""
     return _long(schema, typical_sizes(schema, _enough(schema)))
 
 
 def long_rows(schema: Schema) -> list[str]:
-    """A note if a training without row weights will shorten many rows."""
+    """Return a note if a training without row weights will shorten many rows; otherwise nothing."""
     share = long_share(schema)
     what = "are longer than the schema's scale and are shortened, so coefficients are not those of whole rows"
     return [f"about {share:.0%} of rows {what} (from the schema alone)"] if share >= MANY else []
@@ -241,11 +307,12 @@ class Fill:
 
 
 def fill(schema: Schema, seed: int = 0) -> Fill:
-    """How long rows of `schema` will be, and what to change; deterministic, with made-up rows from `seed`.
+    """Estimate how long rows of `schema` will be, and propose what to change; deterministic.
 
-    A constant that takes more than a quarter of a typical row's squared norm should be smaller.  Then the divisor
-    should be the norm of a typical row before the division: its median, or the root mean square where at least half of
-    the rows are zero.
+    Rows are synthetic, drawn from `seed`.  A constant that takes more than a quarter of a typical
+    row's squared norm should be smaller.  Then the divisor should be the norm of a typical row
+    before the division: its median, or the root mean square where at least half of the rows are
+    zero.
     """
     sizes = typical_sizes(schema, _enough(schema), seed)
     low, median, high = (float(q) for q in np.quantile(_norms(schema, sizes), (0.1, 0.5, 0.9)))
