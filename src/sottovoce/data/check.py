@@ -70,7 +70,7 @@ class Finding:
 
     @property
     def located(self) -> str:
-        """In which rows, in words; empty if that is not known."""
+        """The row numbers in words; empty if they are not known."""
         if not self.where:
             return ""
         more = self.rows - len(self.where)
@@ -111,7 +111,7 @@ class Review:
         return not self.refused and not self.notes and all(count.fits for count in self.counts)
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Return the review as plain data of JSON types."""
         counts = [
             {"column": one.column, "rows": one.rows, "share": one.rows / self.rows, "what": one.what, "fits": one.fits,
              "first_rows": list(one.where), "detail": one.detail}
@@ -142,7 +142,8 @@ def review(schema: Schema, table: Any) -> Review:
     Returns
     -------
     Review
-        Exact counts, for the holder of the rows only; those of clipped rows are those of :meth:`Schema.encode`.
+        Exact counts, for the holder of the rows only; those of clipped rows are those of
+        :meth:`Schema.encode`.
     """
     table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
     columns, na = table.columns, frozenset(schema.na)
@@ -176,7 +177,23 @@ class Counted:
     columns: tuple[ColumnCounts, ...]
 
     def locate(self, found: Finding, role: str, name: str | None, parts: tuple[str, ...]) -> Finding:
-        """A finding with the first few rows in one of some counts, of the column of that role (and name)."""
+        """Return a finding with the first few row numbers, from the counts of some columns.
+
+        Parameters
+        ----------
+        found : Finding
+        role : {"label", "site", "person", "weight", "feature"}
+            Of the columns whose counts are looked up.
+        name : str or None
+            Of the column; None for every column of that role.
+        parts : tuple of str
+            Keys of :attr:`ColumnCounts.counts` that the finding is about.
+
+        Returns
+        -------
+        Finding
+            With `where`, and with several parts a `detail` that counts each.
+        """
         mine = [one for one in self.columns if one.role == role and name in (None, one.column)]
         rows = {row for one in mine for part in parts for row in one.rows.get(part, ())}
         counts = [(part, one.counts.get(part, 0)) for one in mine for part in parts]
