@@ -53,12 +53,13 @@ _SPECIAL = {
 
 @dataclass(frozen=True)
 class Finding:
-    """What happens to some rows of a column: clipped, encoded as zeros, and so on.
+    """A number of rows of a column that were clipped, encoded as zeros, or do not fit.
 
-    `column` is one of the schema, or ``"(label)"``, ``"(row)"`` as in :class:`sottovoce.data.Encoded`; `rows` an exact
-    count.  `fits` is True if the schema declares it: a replacement for missing values, or a scale that shortens rows.
-    `where` has the numbers of the first few such rows, from 1; it is empty for what is not located.  `detail` says more
-    of them in words, such as how many lie below the bounds and above.
+    `column` is one of the schema, or ``"(label)"``, ``"(row)"`` as in
+    :class:`sottovoce.data.Encoded`; `rows` an exact count.  `fits` is True if the schema declares
+    it: a replacement for missing values, or a scale that shortens rows. `where` has the numbers of
+    the first few such rows, from 1; it is empty for what is not located.  `detail` says more of
+    them in words, such as how many lie below the bounds and above.
     """
 
     column: str

@@ -117,12 +117,16 @@ LIKELY_GAPS = frozenset(map(folded, (*MISSING_MARKS, *_MORE_MARKS)))
 
 
 def is_likely_gap(text: str) -> bool:
-    """Whether a text is one of those that tools write for a missing value."""
+    """Whether a text is one that tools and people write for a missing value."""
     return folded(text) in LIKELY_GAPS
 
 
 def nearly(texts: Column, declared: Collection[str]) -> dict[str, BoolArray]:
-    """By declared value: which texts differ from it in case, blanks or Unicode form alone, and are not read as it."""
+    """Find texts that differ from a declared value in case, blanks or Unicode form alone.
+
+    Returns, for each declared value, a mask (n,) of the texts that look like it and are not read as
+    it.
+    """
     by_fold = {folded(value): value for value in declared}
     read_alike = Declared({value: value for value in declared})
     found: dict[str, BoolArray] = {}
@@ -181,7 +185,7 @@ def _in_parts(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray
 
 
 def kind_of_text(text: str) -> str:
-    """What a text is that is no number, in words that do not show it."""
+    """Classify a text that is no number, in words that do not show it."""
     with suppress(ValueError):
         if not math.isfinite(float(text)):
             return _NOT_FINITE
@@ -192,7 +196,22 @@ def kind_of_text(text: str) -> str:
 
 
 def count_block(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
-    """The counts of a block that reads raw columns."""
+    """Count the rows of a feature block that are missing, unreadable, clipped or undeclared.
+
+    Parameters
+    ----------
+    block : Block
+        One that reads raw columns, not one derived from other blocks.
+    columns : mapping of str to column
+        Of the table; those that the block reads must be there.
+    na : frozenset of str
+        Declared marks of missing values.
+
+    Returns
+    -------
+    ColumnCounts
+        Of a vector, counts of rows with such an entry, not of entries.
+    """
     if isinstance(block, Category):
         return _count_category(block, columns, na)
     if isinstance(block, Vector):
@@ -265,7 +284,20 @@ def _count_category(block: Category, columns: Mapping[str, Column], na: frozense
 
 
 def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnCounts:
-    """Rows of every declared label, and of those that train as rows of zeros."""
+    """Count the rows of every declared label, and those that train as rows of zeros.
+
+    Parameters
+    ----------
+    label : Label, ClassLabel or NumberLabel
+    column : ndarray of shape (n,)
+        The raw labels.
+    na : tuple of str
+        Declared marks of missing values.
+
+    Returns
+    -------
+    ColumnCounts
+    """
     task = label.task
     y = label.encode(column, na)
     lost = ~task.known(y)
@@ -310,9 +342,21 @@ def declared_labels(label: AnyLabel) -> tuple[str, ...]:
 
 
 def count_sites(name: str, column: Column, classes: IntArray | None) -> ColumnCounts:
-    """How many sites a column names, their sizes, and sites whose rows are all of one class.
+    """Count the sites that a column names, their sizes, and sites whose rows are all of one class.
 
-    `classes` (n,) are numbers of classes, negative for no known label; None for labels that are no classes.
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    column : ndarray of shape (n,)
+        The raw sites.
+    classes : ndarray of int, shape (n,), or None
+        The number of each row's class, negative for no known label; None for labels that are no
+        classes.
+
+    Returns
+    -------
+    ColumnCounts
     """
     site = site_numbers(name, column)
     missing = site < 0
@@ -336,7 +380,7 @@ def count_sites(name: str, column: Column, classes: IntArray | None) -> ColumnCo
 
 
 def site_numbers(name: str, column: Column) -> IntArray:
-    """The number of each row's site, as training deals rows; -1 for a row without one."""
+    """Number each row's site as training partitions rows; -1 for a row without one."""
 
     def parts_of(some: Column) -> list[IntArray]:
         return partition(f"site:{name}", np.zeros(len(some)), None, columns={name: some})
@@ -349,7 +393,7 @@ def site_numbers(name: str, column: Column) -> IntArray:
 
 
 def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArray:
-    """Rows whose value is refused by itself, if all together are."""
+    """Find the rows whose value is refused by itself, if the whole column is: a mask (n,)."""
     try:
         attempt(column)
     except InvalidInput:
@@ -368,9 +412,22 @@ def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArr
 
 
 def count_people(person: Person, column: Column, na: frozenset[str], site: IntArray | None) -> ColumnCounts:
-    """How many people a column tells apart, rows without one, and rows that are left out.
+    """Count the people that a column tells apart, rows without one, and rows that are left out.
 
-    `site` (n,) is the number of each row's site, as up to ``person.rows`` of a person are read at each; None for one.
+    Parameters
+    ----------
+    person : Person
+    column : ndarray of shape (n,)
+        The raw identifiers.
+    na : frozenset of str
+        Declared marks of missing values.
+    site : ndarray of int, shape (n,), or None
+        The number of each row's site, as up to ``person.rows`` of a person are read at each; None
+        for a single site.
+
+    Returns
+    -------
+    ColumnCounts
     """
     missing = refused_rows(column, lambda some: person.codes(some, na))
     people = person.codes(column[~missing], na)
@@ -389,7 +446,20 @@ def count_people(person: Person, column: Column, na: frozenset[str], site: IntAr
 
 
 def count_weights(weight: CaseWeight, column: Column, na: frozenset[str]) -> ColumnCounts:
-    """Weights that training refuses, and those above their cap or zero."""
+    """Count the weights that training refuses, and those above their cap or zero.
+
+    Parameters
+    ----------
+    weight : CaseWeight
+    column : ndarray of shape (n,)
+        The raw weights.
+    na : frozenset of str
+        Declared marks of missing values.
+
+    Returns
+    -------
+    ColumnCounts
+    """
     reading = read_numbers(column, na)
     masks = {
         "missing": reading.missing,

@@ -244,12 +244,12 @@ class Fill:
 
     @property
     def fine(self) -> bool:
-        """Whether there is nothing to change."""
+        """Whether the schema needs no change."""
         return self.intercept is None and self.scale is None and not self.guessed
 
     @property
     def changes(self) -> list[str]:
-        """What to change in the schema, one sentence each."""
+        """The proposed changes to the schema, one sentence each."""
         changes = []
         if self.guessed:
             changes.append(
@@ -276,7 +276,7 @@ class Fill:
 
     @property
     def says_common(self) -> str:
-        """That typical rows are mostly a common offset, what that means, and what to do; empty if they are not."""
+        """A note if typical rows are mostly a common offset, with the remedy; else empty."""
         if not self.common:
             return ""
         says = (
