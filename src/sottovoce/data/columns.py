@@ -106,7 +106,7 @@ def check_features(field: str, n: int) -> None:
 
 
 class OneColumn:
-    """What the kinds share that read a single raw column, called `column` or else `name`."""
+    """The part shared by kinds that read a single raw column, called `column` or else `name`."""
 
     reach: ClassVar[float] = 1.0
     span: ClassVar[float] = 1.0
@@ -121,7 +121,27 @@ class OneColumn:
         return (self.source,)
 
     def numbers(self, columns: Mapping[str, Column], na: frozenset[str], missing: float | None) -> Array:
-        """The column as numbers, with `missing` for the missing ones."""
+        """Read the raw column as numbers.
+
+        Parameters
+        ----------
+        columns : mapping of str to column
+            Of the table.
+        na : frozenset of str
+            Declared marks of missing values.
+        missing : float or None
+            Stands for a missing value.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Raises
+        ------
+        SchemaError
+            If a value is no finite number, or missing while `missing` is None, or the column has
+            several values a row.  No value is shown.
+        """
         return _numbers(self.source, _one(self.source, columns), na, missing)
 
 
@@ -272,7 +292,7 @@ class Category(OneColumn):
         return self.levels(na).spellings()
 
     def unlisted(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Mask, Mask]:
-        """Which values are none of the listed, and which are missing, whatever stands for them."""
+        """Return masks of unlisted and of missing values, whatever stands for them."""
         column = _one(self.source, columns)
         strange = self.listed.numbers(column, -1) < 0
         gone = is_missing(column, na, MISSING_MARKS)
@@ -511,7 +531,7 @@ class Vector:
 
 
 def row_norms(x: Array) -> Array:
-    """Euclidean norm of each row; squares neither under- nor overflow."""
+    """Compute the Euclidean norm of each row; squares neither under- nor overflow."""
     top = np.max(np.abs(x), axis=1, initial=0.0)
     safe = np.where(top > 0, top, 1.0)
     norms: Array = top * np.sqrt(np.sum((x / safe[:, None]) ** 2, axis=1))
@@ -519,7 +539,7 @@ def row_norms(x: Array) -> Array:
 
 
 def unit_rows(x: Array) -> Array:
-    """Each row divided by its own norm; a zero row stays zero."""
+    """Divide each row by its own norm; a zero row stays zero."""
     norms = row_norms(x)
     if (coarse := (norms > 0) & (norms < _COARSE)).any():
         x = np.where(coarse[:, None], x * 2.0**600, x)  # exact; such numbers have few digits, and so had their norm
@@ -582,7 +602,10 @@ def _refuse_unknown_entries(name: str, kind: str, entries: Mapping[str, Any], kn
 
 
 def block_to_dict(block: Block) -> dict[str, Any]:
-    """The inverse of `block_from_dict`, of JSON types only, without entries at their default."""
+    """Return a block's entries of JSON types, without those at their default.
+
+    The inverse of :func:`block_from_dict`.
+    """
     entries: dict[str, Any] = {"kind": block.kind}
     for field in fields(block):  # type: ignore[arg-type]
         value = getattr(block, field.name)

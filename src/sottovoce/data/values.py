@@ -375,7 +375,7 @@ def marks_of(na: Iterable[str]) -> frozenset[str]:
 
 
 def marked(values: Column, na: Iterable[str]) -> BoolArray:
-    """Which of an array of numbers have a mark of missing values as their text."""
+    """Return a mask of the numbers in an array whose text is a mark of missing values."""
     found = np.zeros(values.shape, dtype=bool)
     marks = marks_of(na)
     for mark in marks:
@@ -390,7 +390,21 @@ def marked(values: Column, na: Iterable[str]) -> BoolArray:
 
 
 def is_missing(column: Column, na: Iterable[str], marks: Iterable[str] = MISSING) -> BoolArray:
-    """Which values of a column are missing: their text is one of `na`, or of `marks`."""
+    """Return a mask of the missing values of a column.
+
+    Parameters
+    ----------
+    column : ndarray of shape (n,)
+        Raw values.
+    na : iterable of str
+        Declared marks; the empty text is one without being declared.
+    marks : iterable of str
+        Further marks.  All are compared by :func:`identity`.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+    """
     levels, which = distinct(column)
     known = marks_of(na) | frozenset(map(identity, marks))
     return np.array(_once_each(levels, lambda level: identity(level) in known), dtype=bool)[which]
@@ -440,7 +454,7 @@ def sites_of(column: Column) -> tuple[list[str], IntArray, BoolArray]:
 
 
 def natural_order(text: str) -> tuple[bool, float, str]:
-    """A key to sort texts by, of two texts alone: numbers by value, then other texts."""
+    """Return a key to sort texts by: numbers by value, then other texts."""
     if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text):
         return False, float(text), text
     return True, 0.0, text
@@ -481,7 +495,7 @@ class Declared(Generic[T]):
             del self._alike[key]
 
     def get(self, text: str, otherwise: Any = None) -> Any:
-        """What a value's text stands for, or `otherwise`."""
+        """Return the meaning of a value's text, or `otherwise`."""
         if text in self._written:
             return self._written[text]
         return self._alike.get(_in_a_frame(text), otherwise)
@@ -509,7 +523,10 @@ class Declared(Generic[T]):
         return found | self._written
 
     def numbers(self, column: Column, otherwise: int) -> IntArray:
-        """What every value of a column stands for, if that is a whole number; `otherwise` for none."""
+        """Return the meaning of every value of a column, where meanings are whole numbers.
+
+        `otherwise` is for values that are not declared.
+        """
         levels, which = distinct(column)
         return np.array(_once_each(levels, lambda level: self.get(level, otherwise)), dtype=np.int64)[which]
 
@@ -529,6 +546,9 @@ class _Joined(Declared[T]):
 
 
 def same_in_a_frame(texts: Iterable[str]) -> bool:
-    """Whether two whole numbers among declared texts are one to a frame, which rounds large ones if a row has a gap."""
+    """Whether a frame may round two declared whole numbers to one.
+
+    It rounds those beyond 2^53 if another row has a gap.
+    """
     large = [text for text in map(identity, texts) if len(text) > 15 and _WHOLE_NUMBER.fullmatch(text)]
     return len(set(map(_in_a_frame, large))) < len(set(large))
