@@ -24,7 +24,10 @@ _AT_ONCE = 2**22  # numbers
 
 
 def deduplicated(design: Design) -> Design:
-    """The same sums over distinct rows, where that is faster: for one node's dense rows in memory."""
+    """Replace one node's dense rows in memory by distinct rows with multiplicities, if faster.
+
+    Other rows are returned as they are.
+    """
     fields: list[Any] = [x for x in (design.weight, design.offset, design.labels) if x is not None]
     done = design.counts is not None or design.known_norms is not None
     storage = design.storage

@@ -60,7 +60,7 @@ class Storage(ABC):
 
     @abstractmethod
     def keep(self, nodes: Any) -> Self:
-        """Those nodes only."""
+        """Return the rows of some nodes; `nodes` is a mask (M,)."""
 
     @abstractmethod
     def every(self, part: int, parts: int) -> Self:
@@ -76,7 +76,7 @@ class Storage(ABC):
         """Rows ``first .. last - 1`` of every node, as a view."""
 
     def single(self) -> Storage:
-        """The same in single precision; itself if there is no such copy."""
+        """Return a copy in single precision; itself if there is no such copy."""
         return self
 
     @property
@@ -361,7 +361,7 @@ class Design:
         return replace(self, storage=short, known_norms=None if like is None else short.asarray(like))
 
     def normed(self, nodes: int) -> Self:
-        """The same with the norms of all rows, computed in blocks of rows."""
+        """Return these rows with all norms computed, in blocks of rows."""
         step = max(1, _AT_ONCE // nodes)
         spans = [(at, min(at + step, self.n)) for at in range(0, self.n, step)]
         parts = [self.host(self.storage.between(first, last).norms()) for first, last in spans]

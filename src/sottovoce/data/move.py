@@ -29,7 +29,23 @@ _UP = 1.0 + 2.0**-50  # more than the rounding of a root, of a product and of a 
 
 
 def stretch_of(gain: float, k: float, constants: int = 1) -> float:
-    """A bound on ``1 + ||A||``, for every m of norm at most 1."""
+    """Bound ``1 + ||A||`` of the map A, for every mean m of norm at most 1.
+
+    It bounds ``1 + ||A^-1||`` too (docs/privacy/centring.md).
+
+    Parameters
+    ----------
+    gain : float
+        g, at least 1.
+    k : float
+        The constant of a row that nothing shortened, in (0, 1].
+    constants : int
+        Number of columns that hold a constant.
+
+    Returns
+    -------
+    float
+    """
     return 2.0 + gain * (1.0 + math.sqrt(constants) / k)
 
 
@@ -74,7 +90,7 @@ class Move:
 
     @cached_property
     def digest(self) -> bytes:
-        """Of all that it is, 16 bytes."""
+        """Digest of the map, 16 bytes; equal maps have equal digests."""
         return digest_of("move", self.mean, list(self.constants), self.k, self.gain)
 
     @property
@@ -201,7 +217,26 @@ class Moved(Storage):
 
     @classmethod
     def of(cls, base: Storage, move: Move, *, short: bool = True) -> Moved:
-        """Rows of `base`, moved by the map of one replicate; without `short` of any length, as they come out."""
+        """Move the rows of a storage by the map of one replicate.
+
+        Parameters
+        ----------
+        base : Storage
+            Rows as they were; they are never written down in another form.
+        move : Move
+            Of one replicate.
+        short : bool
+            Shorten each moved row to norm 1; without it, moved rows have any length.
+
+        Returns
+        -------
+        Moved
+
+        Guarantee
+        ---------
+        With `short`, every row ``c A a`` has norm at most 1, rounding included, and depends on its
+        own row a and on public numbers alone (docs/privacy/centring.md).
+        """
         factors, lengths = _factors(base, move, short=short)
         return cls(base, move, base.asarray(factors), lengths)
 
@@ -241,7 +276,7 @@ class Moved(Storage):
         return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
 
     def of_rows(self, base: Storage, which: IntArray) -> Self:
-        """Those rows of every node, which `base` holds."""
+        """Return these products with some rows of every node, which `base` holds."""
         return replace(self, base=base, factors=self.factors[:, which], lengths=self.lengths[:, which])
 
     def single(self) -> Storage:
