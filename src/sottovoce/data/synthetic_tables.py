@@ -393,10 +393,26 @@ def unknown(d: int) -> Sketches:
 
 
 def drawn(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
-    """Rows of a sketch of d columns, and others with its means, spreads and norms and correlated columns.
+    """Return a source of tables from a sketch and from others with correlated columns.
 
-    Many uncorrelated columns are unlikely: beyond `MANY` all rows are correlated and condensed, and labels depend on
-    the common factors and are easier to predict.
+    The others have its means, spreads and norms.  Many uncorrelated columns are unlikely: beyond
+    `MANY` all rows are correlated and condensed, and labels depend on the common factors and are
+    easier to predict.
+
+    Parameters
+    ----------
+    key : str
+        Sources of equal keys draw equal worlds.
+    says : str
+        Description of the rows, a few words.
+    sketch : callable
+        Draws rows (n, d) in the unit ball.
+    d : int
+        Columns of the sketch.
+
+    Returns
+    -------
+    Sketches
     """
     if d <= MANY:
         together = (correlated(sketch), correlated(sketch, 1.0, 1.0), correlated(sketch, 1.5, 1.0, 0.5))
