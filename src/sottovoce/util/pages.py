@@ -67,7 +67,7 @@ def notebook(
     table: Table | None = None,
     remark: str = "",
 ) -> str:
-    """What an object shows of itself in a notebook: those of these parts that it has, in this order.
+    """Render an object for a notebook: those of these parts that it has, in this order.
 
     Parameters
     ----------
@@ -81,6 +81,11 @@ def notebook(
         Names and their values.
     table : Table, optional
         A table below them.
+
+    Returns
+    -------
+    str
+        HTML, with all texts escaped.
     """
     return render("notebook.html", title=title, words=words, text=text, pairs=pairs, table=table, remark=remark)
 
