@@ -1,9 +1,10 @@
-"""Expected norms of rows, from the schema alone: made-up rows, how long a typical one is, and what to change.
+"""Expected norms of rows, from the schema alone: synthetic rows, their norms, and what to change.
 
-Noise is sized for rows of norm 1, so it is wasted on shorter rows.  Expected rows follow from the declarations: a
-number is uniform in its typical range, or in its bounds where none is declared, after its transform; bins and
-categories of a block are equally likely; entries of a vector are uniform in their bounds; blocks are independent;
-nothing is missing. Private rows are never read, so the answers are public, and so is a schema that follows them.
+Noise is sized for rows of norm 1, so it is wasted on shorter rows.  Expected rows follow from the
+declarations: a number is uniform in its typical range, or in its bounds where none is declared,
+after its transform; bins and categories of a block are equally likely; entries of a vector are
+uniform in their bounds; blocks are independent; nothing is missing. Private rows are never read, so
+the answers are public, and so is a schema that follows them.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ SHORTENED = 0.75
 """The divisor is too small, too, if it shortens at least this share of rows; the proposed one shortens half of them."""
 CONSTANT = 0.25  #: largest share of a typical row's squared norm that the constant should take
 SMALL_CONSTANT = 0.5
-MANY = 0.1  #: share of made-up rows longer than the divisor from which on a note is written
+MANY = 0.1  #: share of synthetic rows longer than the divisor from which on a note is written
 MOSTLY = 0.75
 """Rows are mostly a common offset if their mean has at least this share of a typical row's norm, without the constant:
 more than half of the squared norm.  Where all columns have two levels it is .71."""
-_ENTRIES = 2_000_000  # of made-up rows in memory while their norms are computed
-_DRAWN = 20_000_000  # entries of the made-up rows from which `fill` takes its shares, about
+_ENTRIES = 2_000_000  # of synthetic rows in memory while their norms are computed
+_DRAWN = 20_000_000  # entries of the synthetic rows from which `fill` takes its shares, about
 _ROUNDED = 1.0 + 1e-9  # a size that is larger than the divisor by less is as large
 _NAMED = 6  # columns in one sentence
 
@@ -195,7 +196,7 @@ def _in_full(number: float) -> str:
 
 
 def _enough(schema: Schema) -> int:
-    """How many made-up rows to estimate shares from."""
+    """How many synthetic rows to estimate shares from."""
     return int(np.clip(_DRAWN // schema.n_features, 200, 4000))
 
 
@@ -205,14 +206,14 @@ def _norms(schema: Schema, sizes: Array) -> Array:
 
 @dataclass(frozen=True)
 class Fill:
-    """How well rows of a schema will fill the unit ball.
+    """An estimate of how well rows of a schema will fill the unit ball.
 
     Attributes
     ----------
     low, median, high : float
         The 10%, 50% and 90% quantiles of a row's norm.
     shortened : float
-        Share of rows that are longer than the divisor, and so shortened to norm 1; 0 with unit rows.
+        Share of rows that are longer than the divisor, and so clipped to norm 1; 0 with unit rows.
     intercept, scale : float or None
         Better values for the schema; None to leave what is there.
     guessed : tuple of str
@@ -220,7 +221,8 @@ class Fill:
     mended : float
         The median with `intercept` and `scale` as proposed.
     offset : float
-        Norm of the mean row over that of a typical row, the constant aside: what all rows have in common.
+        Norm of the mean row over that of a typical row, the constant aside: what all rows have in
+        common.
     common : tuple of str
         Blocks that make up most of the mean row, where rows are mostly a common offset.
     """

@@ -1,8 +1,9 @@
-"""Made-up tables that resemble real ones, drawn from public facts alone: methods are tried on them in advance.
+"""Synthetic tables, drawn from public facts alone, on which methods are tried in advance.
 
-Rows come from a *sketch*: rows that a schema lets one expect, rows of public people, or, where only the number of
-features is known, rows of a few kinds.  Labels follow a softmax model; classes are unevenly frequent, and a few labels
-are random.  A row counts for every class with its probability, so a few hundred rows stand for a site of any size.
+Rows come from a *sketch*: rows that a schema lets one expect, rows of public people, or, where only
+the number of features is known, rows of a few kinds.  Labels follow a softmax model; classes are
+unevenly frequent, and a few labels are random.  A row counts for every class with its probability,
+so a few hundred rows stand for a site of any size.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ LABELS = (
 Half of them are as hard as most tables of people are: where all are easy, large coefficients look right, and then the
 probabilities of a run are too sure."""
 WIDE = (Labels(3.0, 0.03, 1.0, 0.0), Labels(4.0, 0.01, 2.0, 0.0))  # the same for rows of many columns
-MANY = 64  # columns beyond which made-up rows are condensed to this number
+MANY = 64  # columns beyond which synthetic rows are condensed to this number
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
 _INSIDE = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
 class World:
-    """A made-up table.
+    """A synthetic table: rows, and the weight of every row for every class at every site.
 
     Attributes
     ----------
@@ -382,7 +383,7 @@ class Sketches(Expected):
         return make_world(sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt, labels=labels)
 
 
-_SEED = 20_240_229  # of made-up rows: no user's seed enters them
+_SEED = 20_240_229  # of synthetic rows: no user's seed enters them
 
 
 def unknown(d: int) -> Sketches:
