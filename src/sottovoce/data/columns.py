@@ -49,13 +49,16 @@ class Block(Protocol):
     @property
     def names(self) -> list[str]: ...
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        """The raw columns to read, of a table with these."""
+        """Return the raw columns to read, of a table with these."""
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        """Features (n, k), and which rows were clipped to the declaration."""
+        """Encode raw columns as features (n, k), with a mask of rows clipped to the declaration."""
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
-        """Features (n, k) of made-up rows, from the declaration alone: see :mod:`sottovoce.data.expected`."""
+        """Draw features (n, k) of synthetic rows, from the declaration alone.
+
+        See :mod:`sottovoce.data.expected`.
+        """
 
 
 def _numbers(field: str, values: Column, na: frozenset[str], missing: float | None) -> Array:
@@ -276,10 +279,12 @@ class Category(OneColumn):
         return Declared({value: k for k, (_, group) in enumerate(self.values) for value in group})
 
     def levels(self, na: frozenset[str]) -> Declared[int]:
-        """The number of the group of every value, and of a missing one if the declaration says what stands for it.
+        """Return the number of the group of every value, and of a missing one if it has a level.
 
-        A level of its own has the number of groups plus one: the number of groups is for what is not listed.  A mark in
-        `na` is missing even if it is listed, one of :data:`sottovoce.data.values.MISSING_MARKS` unless it is.
+        A missing value has the level that the declaration names for it.  A level of its own has the
+        number of groups plus one: the number of groups is for what is not listed.  A mark in `na`
+        is missing even if it is listed, one of :data:`sottovoce.data.values.MISSING_MARKS` unless
+        it is.
         """
         if self.missing is None and not self.indicator:
             return self.listed
@@ -288,7 +293,10 @@ class Category(OneColumn):
         return self.listed.or_else(dict.fromkeys(common, stands)).but(dict.fromkeys(sorted(na | MISSING), stands))
 
     def codes(self, na: frozenset[str]) -> dict[str, int]:
-        """:meth:`levels` by the common spellings of every value, for what can only compare texts as written."""
+        """Return :meth:`levels` by the common spellings of every value.
+
+        It is for what can only compare texts as written.
+        """
         return self.levels(na).spellings()
 
     def unlisted(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Mask, Mask]:
@@ -422,7 +430,10 @@ class Number(OneColumn):
         return x if self.to == "[0,1]" else 2 * x - 1
 
     def number(self, value: object) -> float:
-        """One value in the column's unit, whatever stands beside it; a ValueError or OverflowError if it is none."""
+        """Read one value in the column's unit, whatever other rows hold.
+
+        A ValueError or OverflowError if it is none.
+        """
         return number_of(value)
 
     def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:

@@ -65,7 +65,7 @@ class Derived(ABC):
     def names(self) -> list[str]: ...
     @abstractmethod
     def made(self, features: Sequence[Array]) -> Array:
-        """Features (n, k) from those of the blocks `of`, in their order."""
+        """Compute features (n, k) from those of the blocks `of`, in their order."""
 
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
         return tuple(source for one in self.of for source in one.sources(columns))

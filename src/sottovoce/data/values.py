@@ -58,10 +58,11 @@ _TRUTH_VALUES = {spelled: name for name in ("true", "false") for spelled in (nam
 
 
 def python_value(value: object) -> Any:
-    """One value as Python's own, whatever library it comes from.
+    """Convert one value to Python's own type, whatever library it comes from.
 
-    None stands for the gaps of all libraries but a floating-point NaN, which stays a number that is none.  Points in
-    time become a :class:`datetime.datetime` in UTC without a zone, or a :class:`numpy.datetime64` beyond its range.
+    None stands for the gaps of all libraries but a floating-point NaN, which stays a number that is
+    none.  Points in time become a :class:`datetime.datetime` in UTC without a zone, or a
+    :class:`numpy.datetime64` beyond its range.
     """
     kind = type(value)
     if kind is str or kind is int or kind is float or kind is bool or value is None:
@@ -162,7 +163,7 @@ def _from_exact(value: Decimal | Fraction) -> Any:
 
 
 def text_of(value: object) -> str:
-    """One value as text, without blanks at its ends; missing becomes ``""``."""
+    """Return one value as text, without blanks at its ends; a missing one as ``""``."""
     value = python_value(value)
     if isinstance(value, str):
         return _stripped(value)
@@ -225,7 +226,10 @@ MOST_MICROS = 2**62
 
 
 def number_of(value: object) -> float:
-    """One value as a number, whatever stands beside it; a ValueError or OverflowError if it is none."""
+    """Read one value as a number, whatever other rows hold.
+
+    A ValueError or OverflowError if it is none.
+    """
     value = python_value(value)
     if isinstance(value, bool | int | float):
         return float(value) + 0.0  # zero has one sign
@@ -236,7 +240,7 @@ def number_of(value: object) -> float:
 
 
 def values_of(column: Column) -> list[Any]:
-    """The values one by one; of an array of points in time, each such a point."""
+    """Return the values one by one; of an array of points in time, each such a point."""
     if column.dtype.kind == "M":
         return list(points_in(column))
     if column.dtype.kind == "m":
@@ -291,7 +295,10 @@ def _rows_of_objects(some: list[Any], width: int) -> Column:
 
 
 def as_text(values: Column) -> Column:
-    """Every value as text, so that ``1``, ``1.0`` and ``numpy.float32(1)`` are one; missing becomes ``""``."""
+    """Convert every value to text, so that ``1``, ``1.0`` and ``numpy.float32(1)`` are one.
+
+    Missing values become ``""``.
+    """
     if values.dtype.kind == "U":
         return np.char.strip(values)
     if values.dtype.kind in "iu":
@@ -304,9 +311,10 @@ def as_text(values: Column) -> Column:
 
 
 def distinct(values: Column) -> tuple[Column, IntArray]:
-    """The distinct texts of a column and the index of each value's text, so that repeated values are parsed once.
+    """Return the distinct texts of a column, and the index of each value's text.
 
-    Texts may repeat, as for ``"a"`` and ``"a "``, or for columns of numbers, which are not searched for duplicates.
+    So repeated values are parsed once.  Texts may repeat, as for ``"a"`` and ``"a "``, or for
+    columns of numbers, which are not searched for duplicates.
     """
     if values.dtype.kind in "UiuM":
         return as_text(values), np.arange(len(values))
@@ -331,10 +339,10 @@ def _fits(texts: int, size: int) -> None:
 
 
 def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, BoolArray]:
-    """Values as float64, and a mask of the missing ones (set to 0).
+    """Convert values to float64, with a mask of the missing ones (set to 0).
 
-    A mark stands for a missing value wherever it is that value's text, among numbers too.  A ValueError, which shows no
-    value, if any other value is not a finite number.
+    A mark stands for a missing value wherever it is that value's text, among numbers too.  A
+    ValueError, which shows no value, if any other value is not a finite number.
     """
     if values.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
@@ -370,7 +378,7 @@ def _number_or_none(value: object, marks: frozenset[str], known: dict[str, float
 
 
 def marks_of(na: Iterable[str]) -> frozenset[str]:
-    """Declared marks of missing values, and the empty text, as :func:`identity` writes them."""
+    """Return the declared marks of missing values and the empty text, in their :func:`identity`."""
     return frozenset(map(identity, na)) | MISSING
 
 
@@ -437,7 +445,7 @@ def identity(text: str) -> str:
 
 
 def identities(column: Column) -> Column:
-    """The :func:`identity` of every value's text, as an array of objects."""
+    """Return the :func:`identity` of every value's text, as an array of objects."""
     levels, which = distinct(column)
     found = np.empty(len(levels), dtype=object)
     found[:] = _once_each(levels, identity)
@@ -445,7 +453,11 @@ def identities(column: Column) -> Column:
 
 
 def sites_of(column: Column) -> tuple[list[str], IntArray, BoolArray]:
-    """The sites that a column names, sorted; the number of every row's; and which rows name none."""
+    """Find the sites that a column names.
+
+    Returns their names, sorted; the number of each row's site, (n,); and a mask of rows without
+    one.
+    """
     names = identities(column)
     none = is_missing(column, (), MISSING_MARKS)
     sites = sorted(set(names[~none].tolist()), key=natural_order)
@@ -504,15 +516,21 @@ class Declared(Generic[T]):
         return isinstance(text, str) and self.get(text, self) is not self
 
     def or_else(self, entries: Mapping[str, T]) -> Declared[T]:
-        """These, and for what none of them says, the meaning of others."""
+        """Return these, extended by the meanings of other texts.
+
+        Where both declare a text, these count.
+        """
         return _Joined(self, Declared(entries))
 
     def but(self, entries: Mapping[str, T]) -> Declared[T]:
-        """These, but for others, which come first."""
+        """Return these, overridden by the meanings of other texts."""
         return _Joined(Declared(entries), self)
 
     def spellings(self) -> dict[str, T]:
-        """Declared texts and the other common spellings of each, for what can only compare texts as written."""
+        """Return the meanings of declared texts and of the other common spellings of each.
+
+        It is for what can only compare texts as written.
+        """
         found = dict[str, T]()
         for text, meaning in self._alike.items():
             spelled = [one for one, name in _TRUTH_VALUES.items() if name == text]
