@@ -49,10 +49,10 @@ def draft(
     person: str | None = None,
     ignore: Iterable[str] = (),
 ) -> str:
-    """A schema file for a table, with "?" wherever a public fact has to be declared.
+    """Draft a schema file for a table, with "?" wherever a public fact has to be declared.
 
-    Only the names of columns are read; with `types` also what types the file declares, never a value of a row.  Row
-    names that R, pandas or pyarrow wrote are drafted as ignored.
+    Only the names of columns are read; with `types` also what types the file declares, never a
+    value of a row.  Row names that R, pandas or pyarrow wrote are drafted as ignored.
 
     Parameters
     ----------
@@ -64,6 +64,11 @@ def draft(
         Columns that are no features: what is predicted, who holds a row, whose row it is.
     ignore : iterable of str
         Columns that are not used: each a name, or several names with commas between them.
+
+    Returns
+    -------
+    str
+        The text of a schema file, in TOML.
     """
     if types:
         _check_types_are_declared(path)
