@@ -265,6 +265,7 @@ def split_table(
     InvalidInput
         If the table does not fit its schema, or no training row would be left.
     """
+    # People are split whole: nobody has training rows and held-out rows.
     units = _units(table, schema)
     order = np.random.default_rng(rng_seed).permutation(len(units))
     n_test = 0 if test_share is None else round(len(units) * test_share)

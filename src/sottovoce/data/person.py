@@ -28,7 +28,10 @@ _WRITE = 'write person = "patient_id", or person = { column = "patient_id", rows
 
 @dataclass(frozen=True)
 class Person:
-    """The column whose values tell people apart within a site, and the most `rows` of a person that are read there."""
+    """The column whose values identify people within a site.
+
+    At most `rows` rows of a person are read there.
+    """
 
     column: str
     rows: int = MOST
@@ -93,6 +96,7 @@ def kept(people: IntArray, most: int) -> BoolArray:
     order = np.argsort(people, kind="stable")
     start = np.flatnonzero(np.diff(people[order], prepend=-1))
     place = np.empty(len(people), dtype=np.int64)
+    # Number of earlier rows of the same person: the stable sort keeps the order of the table.
     place[order] = np.arange(len(people)) - np.repeat(start, np.diff(np.append(start, len(people))))
     return place < most
 

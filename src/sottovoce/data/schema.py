@@ -252,7 +252,7 @@ class Schema:
 
     @property
     def shortens(self) -> bool:
-        """Whether a row may be longer than the divisor, and then is shortened; always with unit rows."""
+        """Whether rows may be longer than the divisor, and are then clipped; true of unit rows."""
         return self.unit or self.scale is not None or any(block.reach > block.span for block in self.blocks)
 
     @property
@@ -319,6 +319,7 @@ class Schema:
             return Encoded(X, None, clipped)
         y, beyond_bounds = _labels(self, table.columns)
         strange = ~self.task.known(y)
+        # Which labels occur is private, so such a row is not refused: it counts, and adds nothing.
         X[strange] = 0.0
         if strange.any():
             clipped[LABEL] = int(strange.sum())
@@ -333,7 +334,10 @@ class Schema:
 
     @property
     def slack(self) -> float:
-        """Covers the rounding of norms, divisions and sums over d entries: no test for norm <= 1 can fail."""
+        """A factor above 1 that covers the rounding of norms, divisions and sums over d entries.
+
+        With it no test for norm <= 1 can fail.
+        """
         return 1 + max(1e-12, 4 * self.n_features * float(np.finfo(float).eps))
 
     @classmethod
@@ -457,6 +461,7 @@ def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array])
                 features[block.name] = found
         start = end
     X[:, start:] = schema.intercept
+    # Derived blocks come second: they may stand before the blocks that they are made from.
     start = 0
     for block in schema.blocks:
         end = start + len(block.names)
@@ -467,7 +472,15 @@ def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array])
 
 
 def into_ball(schema: Schema, X: Array) -> tuple[Array, int]:
-    """Divide rows of weighted features (n, d), in place; also the number of rows longer than the divisor."""
+    """Divide rows of weighted features (n, d) into the unit ball, in place.
+
+    Also returns the number of rows longer than the divisor.
+
+    Guarantee
+    ---------
+    Every row that is returned has Euclidean norm at most 1, also in floating-point arithmetic:
+    divisors are larger than the norms by the factor :attr:`Schema.slack`.
+    """
     slack = schema.slack
     if schema.unit:
         X = unit_rows(X)
@@ -526,7 +539,10 @@ def _check_entries(entries: Mapping[str, Any], columns: object) -> None:
 
 
 def texts_of(key: str, values: Iterable[object]) -> tuple[str, ...]:
-    """Declared texts, numbers and truth values as texts; a SchemaError for a table or list among them."""
+    """Convert declared texts, numbers and truth values to texts.
+
+    A SchemaError for a table or list among them.
+    """
     try:
         return tuple(map(plain_text, values))
     except TypeError:
@@ -534,20 +550,20 @@ def texts_of(key: str, values: Iterable[object]) -> tuple[str, ...]:
 
 
 def names_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
-    """Every block has a name of its own."""
+    """Every block must have a name of its own."""
     if len({block.name for block in schema.blocks}) != len(schema.blocks):
         yield SchemaError("columns", None, "every block must have its own name", "rename one")
 
 
 def weights_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
-    """The features of a block are multiplied by its weight."""
+    """Weights of blocks, by which their features are multiplied, must be within bounds."""
     for block in schema.blocks:
         if not LEAST_WEIGHT <= block.weight <= MOST_WEIGHT:
             yield SchemaError(f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it")
 
 
 def sources_of_derived_blocks(schema: Schema) -> Iterator[InvalidInput]:
-    """What is made from other blocks finds them in the schema."""
+    """Blocks that derived blocks are made from must be in the schema."""
     for block in schema.blocks:
         for source in block.of if isinstance(block, Derived) else ():
             if source not in schema.blocks:
@@ -555,13 +571,16 @@ def sources_of_derived_blocks(schema: Schema) -> Iterator[InvalidInput]:
 
 
 def size_of_the_intercept(schema: Schema) -> Iterator[InvalidInput]:
-    """A constant feature has a weight, as blocks have."""
+    """The constant feature must be 0, or within the bounds of the weights of blocks."""
     if 0 < schema.intercept < LEAST_WEIGHT:
         yield SchemaError("intercept", schema.intercept, "must be 0 or from 1e-6 to 1e6", "use true or false")
 
 
 def divisor_of_rows(schema: Schema) -> Iterator[InvalidInput]:
-    """A declared divisor shortens rows; one above the bound by construction would only add noise."""
+    """A declared divisor must be at most the bound by construction.
+
+    A larger one would only add noise.  With unit rows it has no meaning.
+    """
     if schema.scale is None:
         return
     if not LEAST_WEIGHT <= schema.scale <= schema.bound:
@@ -572,7 +591,7 @@ def divisor_of_rows(schema: Schema) -> Iterator[InvalidInput]:
 
 
 def weights_of_classes(schema: Schema) -> Iterator[InvalidInput]:
-    """Weights are of declared classes."""
+    """Weights of classes must be of declared classes."""
     if not schema.class_weight:
         return
     try:
@@ -582,7 +601,7 @@ def weights_of_classes(schema: Schema) -> Iterator[InvalidInput]:
 
 
 def column_of_people(schema: Schema) -> Iterator[InvalidInput]:
-    """The column that says whose a row is says nothing else."""
+    """The person's column must not be the label or the weight too."""
     if schema.person is None:
         return
     others = [one.column for one in (schema.label, schema.weight) if one is not None]
@@ -592,7 +611,7 @@ def column_of_people(schema: Schema) -> Iterator[InvalidInput]:
 
 
 def columns_of_features(schema: Schema) -> Iterator[InvalidInput]:
-    """No feature is read from a column that says something else."""
+    """No feature may be read from the label, site, person or weight column."""
     reserved = schema.reserved_columns()
     for block in schema.blocks:
         for source in block.sources({}):
