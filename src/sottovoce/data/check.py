@@ -125,7 +125,7 @@ class Review:
         }  # fmt: skip
 
     def also_refused(self, error: InvalidInput | None) -> Review:
-        """The same with one more error of training, unless it is known already."""
+        """Return the review with one more error of training, unless it is known already."""
         if error is None or str(error) in self.refused:
             return self
         return replace(self, refused=(*self.refused, str(error)))

@@ -93,7 +93,10 @@ class ColumnCounts:
 
 @dataclass(frozen=True)
 class Reading:
-    """A column as numbers, value by value, NaN where there is none; and why: a gap, or what is no number."""
+    """A column as numbers, value by value: NaN where a value is missing or is no number.
+
+    `why` counts the values that are no numbers by what they look like.
+    """
 
     numbers: Array
     missing: BoolArray
@@ -102,12 +105,12 @@ class Reading:
 
 
 def first_rows(where: BoolArray) -> tuple[int, ...]:
-    """The first few row numbers of a mask, from 1."""
+    """Return the first few row numbers of a mask, from 1."""
     return tuple((np.flatnonzero(where)[:SHOWN_ROWS] + 1).tolist())
 
 
 def folded(text: str) -> str:
-    """A text without what a reader hardly sees: case, blanks, marks of no width, and Unicode's forms of a letter."""
+    """Return a text without differences in case, blanks, marks of no width, and Unicode's forms."""
     seen = text if text.isprintable() else "".join(one for one in text if unicodedata.category(one) != "Cf")
     return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
 
@@ -138,7 +141,9 @@ def nearly(texts: Column, declared: Collection[str]) -> dict[str, BoolArray]:
 
 
 def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None) -> Reading:
-    """Every value as training reads it; where that refuses the column, in parts, down to the values it refuses.
+    """Read every value of a column as training reads it.
+
+    Where training refuses the column, it is read in parts, down to the values that are refused.
 
     Parameters
     ----------
@@ -148,6 +153,10 @@ def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None)
     read : callable, optional
         What training reads a column by: numbers and which are missing, or a ValueError.  None for
         :func:`sottovoce.data.table.as_numbers`.
+
+    Returns
+    -------
+    Reading
     """
     read = read or (lambda some: as_numbers(some, na))
     if column.dtype.kind in "iuf":
@@ -335,7 +344,7 @@ def _count_number_label(label: NumberLabel, column: Column, na: tuple[str, ...],
 
 
 def declared_labels(label: AnyLabel) -> tuple[str, ...]:
-    """The texts that a label's declaration names."""
+    """Return the texts that a label's declaration names."""
     if isinstance(label, Label):
         return (label.positive,) if label.negative is None else (label.negative, label.positive)
     return label.values if isinstance(label, ClassLabel) else ()

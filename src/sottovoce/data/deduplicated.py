@@ -43,8 +43,9 @@ def deduplicated(design: Design) -> Design:
 
 
 def distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, IntArray] | None:
-    """Distinct rows of `a` (1, n, d), their multiplicities (1, m), and where each is first; None if it does not pay.
+    """Find the distinct rows of `a` (1, n, d); None if a sweep over them is not faster.
 
+    Returns the rows (1, m, d), their multiplicities (1, m), and the index of the first row of each.
     `extra`, (1, n), is a further column, such as the labels.
     """
     nodes, n, d = a.shape

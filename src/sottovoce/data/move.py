@@ -160,7 +160,10 @@ class Move:
         return np.asarray(found[0] if self.mean.ndim == 1 else found)
 
     def shortened(self, X: Any) -> Any:
-        """Rows times their c, of one map: products with a folded model are then the margins of the moved rows."""
+        """Multiply rows by their c, for one map.
+
+        Products with a folded model are then the margins of the moved rows.
+        """
         c = self.lengths(X)[:, None]
         return X * c if isinstance(X, np.ndarray) else X.multiply(c).tocsr()
 

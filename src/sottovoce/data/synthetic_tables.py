@@ -78,12 +78,18 @@ class World:
     start: Array | None = None
 
     def error(self, W: Array) -> Array:
-        """Expected misclassified share of classifiers (..., d), or (..., K d) with one block a class."""
+        """Compute the expected share of misclassified test rows of classifiers.
+
+        They are (..., d), or (..., K d) with one block a class.
+        """
         task = of_margins(W.shape[-1] // self.test.shape[1])
         return task.expected_error(task.vectors(W) @ self.test.T, self.chances)
 
     def log_loss(self, W: Array) -> Array:
-        """Expected log loss, in nats a row, of the probabilities that classifiers state: shape as for :meth:`error`."""
+        """Compute the expected log loss, in nats a row, of classifiers' probabilities.
+
+        Shapes are as for :meth:`error`.
+        """
         task = of_margins(W.shape[-1] // self.test.shape[1])
         return task.expected_log_loss(task.vectors(W) @ self.test.T, self.chances)
 
@@ -295,6 +301,7 @@ def narrowed(sketch: Sketch, d: int) -> Sketch:
 
 def principal(X: Array, d: int) -> Array:
     """Compute the first d principal directions of rows, as columns; zeros beyond their rank."""
+    # With fewer rows than columns the Gram matrix of the rows is the smaller one.
     if len(X) < X.shape[1]:
         values, vectors = np.linalg.eigh(X @ X.T)
         some = values[-d:] > 1e-9 * values[-1]  # the others are rounding
@@ -387,7 +394,10 @@ _SEED = 20_240_229  # of synthetic rows: no user's seed enters them
 
 
 def unknown(d: int) -> Sketches:
-    """Rows of a few kinds, where only their number of features is known: a bound on norms is often generous."""
+    """Return a source of tables where only the number of features is known.
+
+    Rows are of a few kinds and norms: a bound on norms is often generous.
+    """
     few = min(d, MANY)
     kinds = (one_hot(few), dense(few), dense(few, 0.3), dense(few, 0.1))
     return Sketches(f"unknown {d}", "rows of four kinds", kinds)
