@@ -72,7 +72,11 @@ def one_end(line: dict[str, Any]) -> tuple[float, int] | None:
 
 
 def end_text(line: dict[str, Any], odds: bool) -> str:
-    """Format a line's one end, never rounded towards what it excludes; an odds ratio if `odds`."""
+    """Format a line's one end in words, as a coefficient or, with `odds`, as an odds ratio.
+
+    A coefficient is never rounded towards what its interval excludes; an odds ratio is rounded to
+    the nearest.
+    """
     found = one_end(line)
     assert found is not None
     end, side = found
@@ -432,7 +436,11 @@ class ForestRow:
 
 
 class Forest(NamedTuple):
-    """A forest plot: the place of no difference, (place, text) of each tick, what the axis is, and the rows."""
+    """A forest plot.
+
+    `base` is the place of no difference, `ticks` are places and texts, and `label` says what the
+    axis is.
+    """
 
     base: str
     ticks: list[tuple[str, str]]

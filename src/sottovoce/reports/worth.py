@@ -41,6 +41,7 @@ def exaggeration(estimate: float, standard_error: float) -> float:
     z, c = abs(estimate) / standard_error, -normal.quantile(CLEAR / 2.0)
     above, below = math.exp(normal.log_cdf(z - c)), math.exp(normal.log_cdf(-z - c))
     density = (math.exp(-0.5 * (c - z) ** 2) + math.exp(-0.5 * (c + z) ** 2)) / math.sqrt(2.0 * math.pi)
+    # E[|Z|; |Z| > c], from the partial expectations of a normal law in its two tails.
     mean = z * (above - below) + density
     return mean / ((above + below) * z)
 

@@ -32,6 +32,7 @@ def bisect_unbounded(holds: Callable[[float], bool], start: float, relative_widt
     while holds(high):
         if high == math.inf:
             return math.inf, math.inf
+        # Doubling ends at infinity by overflow, so the loop ends for every property.
         low, high = high, 2.0 * high
     while high - low > relative_width * high:
         middle = 0.5 * (low + high)

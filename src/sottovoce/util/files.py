@@ -318,6 +318,7 @@ def write(
         temporary = place.with_name(f".{os.urandom(8).hex()}.tmp")
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content.encode() if isinstance(content, str) else content)
+            # Before the rename: else, after a crash, the name might stand for an empty file.
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, place)
