@@ -145,6 +145,12 @@ def review(schema: Schema, table: Any) -> Review:
     Review
         Exact counts, for the holder of the rows only; those of clipped rows are those of
         :meth:`Schema.encode`.
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120}}})
+    >>> [(one.column, one.rows, one.what) for one in review(schema, {"age": [30, 150]}).counts]
+    [('age', 1, 'beyond the bounds: clipped')]
     """
     table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
     columns, na = table.columns, frozenset(schema.na)

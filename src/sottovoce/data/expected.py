@@ -115,6 +115,12 @@ def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
     -------
     ndarray of shape (n,)
         Norms in [0, 1].  Noise is sized for rows of norm 1.
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120}}})
+    >>> typical_norms(schema, n=3).round(2)
+    array([0.27, 0.46, 0.92])
     """
     return _norms(schema, typical_sizes(schema, n, seed))
 
@@ -315,6 +321,12 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
     row's squared norm should be smaller.  Then the divisor should be the norm of a typical row
     before the division: its median, or the root mean square where at least half of the rows are
     zero.
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120}}})
+    >>> fill(schema).guessed  # without a typical range
+    ('age',)
     """
     sizes = typical_sizes(schema, _enough(schema), seed)
     low, median, high = (float(q) for q in np.quantile(_norms(schema, sizes), (0.1, 0.5, 0.9)))

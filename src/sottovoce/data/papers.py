@@ -27,7 +27,13 @@ ADULT_CATEGORIES = (
 
 
 def complete_cases(table: Table, columns: Sequence[str] | None = None) -> Table:
-    """Return the rows of a table without a missing value in the given columns (default: all)."""
+    """Return the rows of a table without a missing value in the given columns (default: all).
+
+    Examples
+    --------
+    >>> complete_cases(Table("t", {"a": np.array(["x", "", "y"])})).n_rows
+    2
+    """
     complete = np.ones(table.n_rows, dtype=bool)
     for name in columns if columns is not None else table.columns:
         if table.columns[name].dtype.kind not in "biuf":
@@ -68,6 +74,13 @@ def schema_from_rows(
     -------
     Schema
         With a constant of 1, and the largest norm of a row as its scale.
+
+    Examples
+    --------
+    >>> table = Table("t", {"age": np.array([20, 60]), "ill": np.array(["yes", "no"])})
+    >>> schema = schema_from_rows(table, numbers=["age"], categories=[], label=Label("ill", "yes"))
+    >>> schema.feature_names, schema.data_dependent
+    (['age', 'intercept'], True)
     """
     blocks: list[Block] = []
     for column in numbers:
