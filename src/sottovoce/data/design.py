@@ -324,11 +324,14 @@ class Design:
         return self.storage.norms() if self.known_norms is None else self.known_norms
 
     def weigh(self, values: Array) -> Array:
-        """Values of rows, (M, R, n), times their weights."""
+        """Multiply values of rows, (M, R, n), by the rows' weights."""
         return values if self.weight is None else values * self.host(self.weight)[:, None, :]
 
     def cut(self, storage: Storage, pick: Callable[[Any], Any]) -> Self:
-        """A subset of these rows, held by `storage`; `pick` selects their entries of a field."""
+        """Return a subset of these rows, held by `storage`.
+
+        `pick` selects their entries of a field.
+        """
         fields = (self.weight, self.offset, self.labels, self.counts, self.known_norms)
         weight, offset, labels, counts, norms = (None if x is None else pick(x) for x in fields)
         return type(self)(storage, weight, offset, labels, counts, norms, self.classes)

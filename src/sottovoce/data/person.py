@@ -45,7 +45,7 @@ class Person:
 
     @classmethod
     def of(cls, given: object) -> Self:
-        """From a schema's ``person`` entry, or a SchemaError."""
+        """Read a schema's ``person`` entry; a SchemaError for any other."""
         if isinstance(given, str):
             return cls(given)
         if not isinstance(given, Mapping) or not {"column"} <= set(given) <= {"column", "rows"}:
@@ -53,7 +53,7 @@ class Person:
         return cls(**given)
 
     def to_entry(self) -> Any:
-        """The entry of a schema file."""
+        """Return the entry of a schema file."""
         return self.column if self.rows == MOST else {"column": self.column, "rows": self.rows}
 
     def codes(self, column: Column, na: frozenset[str]) -> IntArray:
@@ -75,7 +75,10 @@ class Person:
         return order[number]
 
     def among(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
-        """:meth:`codes` of a table's column; a SchemaError if it lacks it."""
+        """Number the people of a table's rows, as :meth:`codes`.
+
+        A SchemaError if the table lacks the column.
+        """
         if self.column not in columns:
             rule = "says whose a row is, and the table does not have it"
             raise SchemaError(self.column, None, rule, "add the column, or leave person out of the schema")

@@ -176,7 +176,10 @@ class Rows:
         return OnDevice(home.put(a), home)
 
     def design(self, nodes: IntArray) -> Design:
-        """Products with the rows of those nodes and their fields, padded to the largest of them."""
+        """Return products with the rows of some nodes and their fields.
+
+        Rows are padded to the largest of the nodes.
+        """
         storage = self._storage(nodes)
         if self.move is not None:
             storage = Moved.of(storage, self.move, short=not self.any_norm)

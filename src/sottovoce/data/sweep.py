@@ -33,7 +33,10 @@ _MOST = 128  # replicates of one block
 
 
 def cores() -> int:
-    """Number of threads to use: the cores of this process, or fewer if OMP_NUM_THREADS says so."""
+    """Return the number of threads to use.
+
+    It is that of the cores of this process, or fewer if OMP_NUM_THREADS says so.
+    """
     lent = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(lent, int(asked))) if asked.isdecimal() else lent
@@ -52,7 +55,7 @@ def _mark() -> None:
 
 
 def threads_left() -> int:
-    """Number of threads to share work with: one if the caller is such a thread."""
+    """Return the number of threads to share work with: one if the caller is such a thread."""
     return 1 if getattr(_ours, "busy", False) else cores()
 
 
@@ -72,7 +75,10 @@ def _library() -> ThreadpoolController:
 
 @contextmanager
 def one_thread_a_product() -> Iterator[None]:
-    """Limit the linear algebra library to one thread: its own would use the cores while they wait for our threads."""
+    """Limit the linear algebra library to one thread.
+
+    Its own threads would use the cores while they wait for ours.
+    """
     if cores() == 1:
         yield
         return
@@ -304,7 +310,7 @@ class Sweep:
 
 
 def spans(n: int, size: int) -> list[tuple[int, int]]:
-    """Equal parts of ``range(n)`` of about `size`."""
+    """Split ``range(n)`` into equal parts of about `size`."""
     parts = max(1, round(n / size))
     edges = [n * k // parts for k in range(parts + 1)]
     return list(pairwise(edges))

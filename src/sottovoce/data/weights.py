@@ -67,13 +67,13 @@ class CaseWeight:
 
     @classmethod
     def of(cls, given: object) -> Self:
-        """From a schema's ``weight`` entry, or a SchemaError."""
+        """Read a schema's ``weight`` entry; a SchemaError for any other."""
         if not isinstance(given, Mapping) or set(given) != {"column", "max"}:
             raise SchemaError("weight", None, "must have column and max", 'write weight = {column = "w", max = 3}')
         return cls(**given)
 
     def encode(self, column: Column, na: frozenset[str]) -> tuple[Array, int]:
-        """Weights in [0, 1], and how many were above the cap."""
+        """Read sample weights in [0, 1] from their column, with the number above the cap."""
         try:
             numbers, missing = as_numbers(column, na)
         except ValueError as error:
