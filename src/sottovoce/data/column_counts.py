@@ -84,7 +84,7 @@ class ColumnCounts:
     rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Return the counts as plain data of JSON types."""
         return {
             "column": self.column, "role": self.role, "kind": self.kind, "counts": dict(self.counts),
             "levels": dict(self.levels), "first_rows": {key: list(rows) for key, rows in self.rows.items()},

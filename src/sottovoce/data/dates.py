@@ -169,7 +169,7 @@ class Date(Number):
         return entries | found | {"epoch": epoch}
 
     def day(self, value: float) -> str:
-        """A number of units as the day, or point in time, that it is."""
+        """Return the day, or point in time, of a number of units."""
         point = day_of(self.epoch) + timedelta(seconds=round(value * UNITS[self.unit]))
         return point.isoformat().removesuffix("T00:00:00")
 

@@ -164,7 +164,10 @@ def _block(name: str, kind: str) -> list[str]:
 
 
 def toml_of(schema: Schema, comments: Iterable[str] = ()) -> str:
-    """A schema as the text of a schema file, under lines of comments; the inverse of :meth:`Schema.from_toml`."""
+    """Write a schema as the text of a schema file, under lines of comments.
+
+    The inverse of :meth:`Schema.from_toml`.
+    """
     entries = schema.to_dict()
     columns = entries.pop("columns")
     lines = [f"# {line}".rstrip() for text in comments for line in text.split("\n")]
@@ -178,6 +181,7 @@ def toml_of(schema: Schema, comments: Iterable[str] = ()) -> str:
 
 
 def toml_entries(entries: Mapping[str, Any]) -> list[str]:
+    """Write entries as lines of TOML."""
     return [f"{_key(key)} = {_value(value)}" for key, value in entries.items()]
 
 

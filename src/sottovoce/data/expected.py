@@ -301,7 +301,7 @@ class Fill:
         return f"{says}. What may help: {'; '.join(can)}" if can else says
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Return the estimate as plain data of JSON types."""
         return {
             "schema": self.schema.name, "features": self.schema.n_features, "bound": self.schema.bound,
             "divisor": None if self.schema.unit else self.schema.divisor, "unit": self.schema.unit,

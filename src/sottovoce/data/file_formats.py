@@ -58,7 +58,7 @@ READ = ".csv or .tsv (also packed: .gz, .xz, .bz2), .parquet, .sql, .xlsx, .dta,
 
 
 def ending_of(path: str | Path) -> str:
-    """The ending by which a file is read, such as ``".csv.gz"``; empty if there is none."""
+    """Return the ending that says how a file is read, such as ``".csv.gz"``; empty for none."""
     name = Path(path).name.lower()
     return max((ending for ending in FORMATS if name.endswith(ending)), key=len, default="")
 
@@ -100,10 +100,10 @@ def header_notes(path: str | Path) -> tuple[str, ...]:
 
 
 def column_types(path: str | Path) -> dict[str, str]:
-    """The names of a file's columns and the types that it declares, without reading a value of a row.
+    """Return the names of a file's columns and their declared types, without reading a row.
 
-    In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or ``"?"``, as for all
-    columns of a format that declares none.
+    In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or
+    ``"?"``, as for all columns of a format that declares none.
     """
     form = format_of(path)
     if form.types is not None:

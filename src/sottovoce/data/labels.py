@@ -65,7 +65,7 @@ class Label(_Classes):
         return TwoClasses((self.negative or f"not {self.positive}", self.positive))
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
-        """Labels as `task` encodes them; `na` are further marks of missing values."""
+        """Encode labels as `task` does; `na` are further marks of missing values."""
         if self.negative is not None:
             return self.task.encode(Declared({self.negative: 0, self.positive: 1}).numbers(column, -1))
         gone = is_missing(column, na, MISSING_MARKS)
@@ -120,7 +120,7 @@ class NumberLabel:
         return BoundedNumber(self.lo, self.hi, self.unit)
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
-        """Labels as `task` encodes them: NaN where a value is missing or no number."""
+        """Encode labels as `task` does: NaN where a value is missing or no number."""
         return self.task.encode(numbers_in(column, na))
 
     def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:

@@ -162,7 +162,7 @@ def builtin_schema(name: str) -> Schema:
 
 
 def builtin_table(name: str) -> Table:
-    """The shipped raw table of ``adult`` or ``mnist37``."""
+    """Read the shipped raw table of ``adult`` or ``mnist37``."""
     with (_folder("tables") / f"{name}.npz").open("rb") as file, np.load(file) as arrays:
         if name == "mnist37":
             return Table(name, dict(arrays))

@@ -186,10 +186,10 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def map_rows(folder: str | Path) -> MappedRows:
-    """Open the rows that :func:`write_rows` stored, and check all of them once: others may have written the files.
+    """Open the rows that :func:`write_rows` stored, and check all of them once.
 
-    InvalidInput if the folder holds no rows, a file has a wrong length, or a row is one that :meth:`Rows.build`
-    refuses.
+    Others may have written the files.  InvalidInput if the folder holds no rows, a file has a wrong
+    length, or a row is one that :meth:`Rows.build` refuses.
     """
     found = _opened(Path(folder))
     for i, site in enumerate(found.sites):

@@ -111,32 +111,36 @@ class Move:
         return stretch_of(self.gain, self.k, len(self.constants))
 
     def at(self, replicate: int) -> Move:
-        """The map of one replicate."""
+        """Return the map of one replicate."""
         return self if self.mean.ndim == 1 else replace(self, mean=self.mean[replicate])
 
     def apart(self) -> list[Move]:
-        """The maps of all replicates."""
+        """Return the maps of all replicates."""
         return [self] if self.mean.ndim == 1 else [self.at(r) for r in range(len(self.mean))]
 
     # Models
 
     def fold(self, w: Array) -> Array:
-        """``A'w``: the model of rows as they were, of a model of moved rows; (..., K p), replicates first.
+        """Fold the map into models (..., K p) of moved rows: ``A'w``; replicates come first.
 
-        ``c (a.fold(w))`` is the margin of the moved row, so an answer that needs no length is that of ``fold(w)``.
+        The result is a model of rows as they were.  ``c (a.fold(w))`` is the margin of the moved
+        row, so an answer that needs no length is that of ``fold(w)``.
         """
         v, mean = self._split(w)
         back = (self.gain / self.k) * np.sum(v * mean, axis=-1, keepdims=True)
         return np.where(self._constant > 0.0, v - back, self.gain * v).reshape(w.shape)
 
     def unfold(self, w: Array) -> Array:
-        """The inverse of :meth:`fold`."""
+        """Invert :meth:`fold`."""
         v, mean = self._split(w)
         back = np.sum(v * mean, axis=-1, keepdims=True) / self.k
         return np.where(self._constant > 0.0, v + back, v / self.gain).reshape(w.shape)
 
     def push(self, v: Array) -> Array:
-        """``A v``, of sums of rows, of the same shape; replicates, if any, come first."""
+        """Multiply sums of rows by the map: ``A v``, of the same shape.
+
+        Replicates, if any, come first.
+        """
         given, mean = self._split(v)
         x = np.sum(given * self._constant, axis=-1, keepdims=True)
         moved = np.where(self._constant > 0.0, given, self.gain * (given - mean * (x / self.k)))
@@ -151,7 +155,7 @@ class Move:
     # Rows
 
     def lengths(self, X: Any) -> Array:
-        """c of encoded rows X (n, p), dense or sparse: (n,), or (R, n) of several maps.
+        """Compute c of encoded rows X (n, p), dense or sparse: (n,), or (R, n) of several maps.
 
         A row's c depends on no other row, to the last bit (:mod:`sottovoce.data.products`).
         """

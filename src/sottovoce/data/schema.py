@@ -368,7 +368,7 @@ class Schema:
         return cls(**({"name": "schema"} | entries), blocks=blocks_of(columns), label=label_from(label))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data of JSON and TOML types; `from_dict` is the inverse."""
+        """Return plain data of JSON and TOML types; `from_dict` is the inverse."""
         entries: dict[str, Any] = {"name": self.name, "intercept": self.intercept}
         for key in ("ignore", "na"):
             if values := getattr(self, key):
