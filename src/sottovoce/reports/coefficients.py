@@ -54,7 +54,7 @@ def why(line: dict[str, Any]) -> str:
 
 
 def mark(line: dict[str, Any]) -> str:
-    """The question mark of a line in a drawing, with its reason; empty without one."""
+    """Return the question mark of a line in a drawing, with its reason; empty without one."""
     if not line.get("unsure"):
         return ""
     return f"? ({why(line).rstrip('?')})" if why(line) else "?"
@@ -101,7 +101,7 @@ class CoefficientGroup(NamedTuple):
 
 
 def groups(lines: Sequence[dict[str, Any]]) -> list[CoefficientGroup]:
-    """Lines by column, in order."""
+    """Group lines by column, in order."""
     found: list[CoefficientGroup] = []
     for line in lines:
         name, reference = str(line.get("unit") or line["name"]), line["reference"]
@@ -127,7 +127,7 @@ def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """The table as texts, head first, without columns that no line has."""
+    """Return the table as texts, head first, without columns that no line has."""
     kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or has_odds(lines)]
     if not any(map(why, lines)):
         kept.remove(HEAD.index("why"))
@@ -136,7 +136,7 @@ def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 def text_table(lines: Sequence[dict[str, Any]]) -> str:
-    """The table of coefficients as plain text."""
+    """Format the table of coefficients as plain text."""
     rows = rows_of(lines)
     wide = [max(map(len, column)) for column in zip(*(row for _, row in rows), strict=True)]
     first = max(len(name) for name, _ in rows)
@@ -148,7 +148,7 @@ def text_table(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def page_table(lines: Sequence[dict[str, Any]]) -> Table:
-    """The table of coefficients for a page."""
+    """Build the table of coefficients for a page."""
     (_, heads), *rows = rows_of(lines)
     columns = [Column("column", "name"), *(Column(text, "n") for text in heads)]
     return Table(columns, [[_indented(name), *row] for name, row in rows])

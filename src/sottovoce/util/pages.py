@@ -108,18 +108,18 @@ def _environment(package: str) -> Environment:
 
 
 def place(x: float, y: float) -> tuple[float, float]:
-    """Coordinates in a square plot of a point of the unit square."""
+    """Return the coordinates in a square plot of a point of the unit square."""
     return _LEFT + _SIDE * x, _BOTTOM - _SIDE * y
 
 
 def path(xs: Iterable[float], ys: Iterable[float]) -> str:
-    """The ``d`` of a line through points of the unit square."""
+    """Return the SVG path, its attribute ``d``, of a line through points of the unit square."""
     points = (place(x, y) for x, y in zip(xs, ys, strict=True))
     return "M" + " ".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
 def versions(*libraries: str) -> str:
-    """Versions of the package, of these libraries and of Python."""
+    """Return the versions of the package, of these libraries and of Python."""
     from importlib.metadata import version  # which takes longer to load than a page to write
 
     parts = [f"{name} {version(name)}" for name in ("sottovoce", *libraries)]
