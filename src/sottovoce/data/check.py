@@ -53,12 +53,13 @@ _SPECIAL = {
 
 @dataclass(frozen=True)
 class Finding:
-    """What happens to some rows of a column: clipped, encoded as zeros, and so on.
+    """A number of rows of a column that were clipped, encoded as zeros, or do not fit.
 
-    `column` is one of the schema, or ``"(label)"``, ``"(row)"`` as in :class:`sottovoce.data.Encoded`; `rows` an exact
-    count.  `fits` is True if the schema declares it: a replacement for missing values, or a scale that shortens rows.
-    `where` has the numbers of the first few such rows, from 1; it is empty for what is not located.  `detail` says more
-    of them in words, such as how many lie below the bounds and above.
+    `column` is one of the schema, or ``"(label)"``, ``"(row)"`` as in
+    :class:`sottovoce.data.Encoded`; `rows` an exact count.  `fits` is True if the schema declares
+    it: a replacement for missing values, or a scale that shortens rows. `where` has the numbers of
+    the first few such rows, from 1; it is empty for what is not located.  `detail` says more of
+    them in words, such as how many lie below the bounds and above.
     """
 
     column: str
@@ -70,7 +71,7 @@ class Finding:
 
     @property
     def located(self) -> str:
-        """In which rows, in words; empty if that is not known."""
+        """The row numbers in words; empty if they are not known."""
         if not self.where:
             return ""
         more = self.rows - len(self.where)
@@ -111,7 +112,7 @@ class Review:
         return not self.refused and not self.notes and all(count.fits for count in self.counts)
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Return the review as plain data of JSON types."""
         counts = [
             {"column": one.column, "rows": one.rows, "share": one.rows / self.rows, "what": one.what, "fits": one.fits,
              "first_rows": list(one.where), "detail": one.detail}
@@ -124,7 +125,7 @@ class Review:
         }  # fmt: skip
 
     def also_refused(self, error: InvalidInput | None) -> Review:
-        """The same with one more error of training, unless it is known already."""
+        """Return the review with one more error of training, unless it is known already."""
         if error is None or str(error) in self.refused:
             return self
         return replace(self, refused=(*self.refused, str(error)))
@@ -142,7 +143,14 @@ def review(schema: Schema, table: Any) -> Review:
     Returns
     -------
     Review
-        Exact counts, for the holder of the rows only; those of clipped rows are those of :meth:`Schema.encode`.
+        Exact counts, for the holder of the rows only; those of clipped rows are those of
+        :meth:`Schema.encode`.
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120}}})
+    >>> [(one.column, one.rows, one.what) for one in review(schema, {"age": [30, 150]}).counts]
+    [('age', 1, 'beyond the bounds: clipped')]
     """
     table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
     columns, na = table.columns, frozenset(schema.na)
@@ -176,7 +184,23 @@ class Counted:
     columns: tuple[ColumnCounts, ...]
 
     def locate(self, found: Finding, role: str, name: str | None, parts: tuple[str, ...]) -> Finding:
-        """A finding with the first few rows in one of some counts, of the column of that role (and name)."""
+        """Return a finding with the first few row numbers, from the counts of some columns.
+
+        Parameters
+        ----------
+        found : Finding
+        role : {"label", "site", "person", "weight", "feature"}
+            Of the columns whose counts are looked up.
+        name : str or None
+            Of the column; None for every column of that role.
+        parts : tuple of str
+            Keys of :attr:`ColumnCounts.counts` that the finding is about.
+
+        Returns
+        -------
+        Finding
+            With `where`, and with several parts a `detail` that counts each.
+        """
         mine = [one for one in self.columns if one.role == role and name in (None, one.column)]
         rows = {row for one in mine for part in parts for row in one.rows.get(part, ())}
         counts = [(part, one.counts.get(part, 0)) for one in mine for part in parts]

@@ -68,15 +68,19 @@ class ClusterSweep(Sweep):
         return self._sum(Sweep.gradient, loss, w)
 
     def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
+        """Sum clipped losses over all blocks; parameters and result as for :meth:`Sweep.values`."""
         return self._sum(Sweep.values, loss, w, clip, n)
 
     def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
+        """Sum a statistic over all blocks; parameters and result as for :meth:`Sweep.total`."""
         return self._sum(Sweep.total, loss, w, each)
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
+        """Add up the Hessians of all blocks; parameters and result as for :meth:`Sweep.hessian`."""
         return self._sum(Sweep.hessian, loss, w, diagonal, typical)
 
     def turn(self, loss: Loss, w: Array, along: Array) -> Array:
+        """Add up products with Hessians over all blocks; as :meth:`Sweep.turn`."""
         return self._sum(Sweep.turn, loss, w, along)
 
     @property

@@ -84,7 +84,7 @@ class ColumnCounts:
     rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Return the counts as plain data of JSON types."""
         return {
             "column": self.column, "role": self.role, "kind": self.kind, "counts": dict(self.counts),
             "levels": dict(self.levels), "first_rows": {key: list(rows) for key, rows in self.rows.items()},
@@ -93,7 +93,10 @@ class ColumnCounts:
 
 @dataclass(frozen=True)
 class Reading:
-    """A column as numbers, value by value, NaN where there is none; and why: a gap, or what is no number."""
+    """A column as numbers, value by value: NaN where a value is missing or is no number.
+
+    `why` counts the values that are no numbers by what they look like.
+    """
 
     numbers: Array
     missing: BoolArray
@@ -102,12 +105,12 @@ class Reading:
 
 
 def first_rows(where: BoolArray) -> tuple[int, ...]:
-    """The first few row numbers of a mask, from 1."""
+    """Return the first few row numbers of a mask, from 1."""
     return tuple((np.flatnonzero(where)[:SHOWN_ROWS] + 1).tolist())
 
 
 def folded(text: str) -> str:
-    """A text without what a reader hardly sees: case, blanks, marks of no width, and Unicode's forms of a letter."""
+    """Return a text without differences in case, blanks, marks of no width, and Unicode's forms."""
     seen = text if text.isprintable() else "".join(one for one in text if unicodedata.category(one) != "Cf")
     return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
 
@@ -117,12 +120,16 @@ LIKELY_GAPS = frozenset(map(folded, (*MISSING_MARKS, *_MORE_MARKS)))
 
 
 def is_likely_gap(text: str) -> bool:
-    """Whether a text is one of those that tools write for a missing value."""
+    """Whether a text is one that tools and people write for a missing value."""
     return folded(text) in LIKELY_GAPS
 
 
 def nearly(texts: Column, declared: Collection[str]) -> dict[str, BoolArray]:
-    """By declared value: which texts differ from it in case, blanks or Unicode form alone, and are not read as it."""
+    """Find texts that differ from a declared value in case, blanks or Unicode form alone.
+
+    Returns, for each declared value, a mask (n,) of the texts that look like it and are not read as
+    it.
+    """
     by_fold = {folded(value): value for value in declared}
     read_alike = Declared({value: value for value in declared})
     found: dict[str, BoolArray] = {}
@@ -134,7 +141,9 @@ def nearly(texts: Column, declared: Collection[str]) -> dict[str, BoolArray]:
 
 
 def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None) -> Reading:
-    """Every value as training reads it; where that refuses the column, in parts, down to the values it refuses.
+    """Read every value of a column as training reads it.
+
+    Where training refuses the column, it is read in parts, down to the values that are refused.
 
     Parameters
     ----------
@@ -144,6 +153,10 @@ def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None)
     read : callable, optional
         What training reads a column by: numbers and which are missing, or a ValueError.  None for
         :func:`sottovoce.data.table.as_numbers`.
+
+    Returns
+    -------
+    Reading
     """
     read = read or (lambda some: as_numbers(some, na))
     if column.dtype.kind in "iuf":
@@ -181,7 +194,7 @@ def _in_parts(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray
 
 
 def kind_of_text(text: str) -> str:
-    """What a text is that is no number, in words that do not show it."""
+    """Classify a text that is no number, in words that do not show it."""
     with suppress(ValueError):
         if not math.isfinite(float(text)):
             return _NOT_FINITE
@@ -192,7 +205,22 @@ def kind_of_text(text: str) -> str:
 
 
 def count_block(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
-    """The counts of a block that reads raw columns."""
+    """Count the rows of a feature block that are missing, unreadable, clipped or undeclared.
+
+    Parameters
+    ----------
+    block : Block
+        One that reads raw columns, not one derived from other blocks.
+    columns : mapping of str to column
+        Of the table; those that the block reads must be there.
+    na : frozenset of str
+        Declared marks of missing values.
+
+    Returns
+    -------
+    ColumnCounts
+        Of a vector, counts of rows with such an entry, not of entries.
+    """
     if isinstance(block, Category):
         return _count_category(block, columns, na)
     if isinstance(block, Vector):
@@ -265,7 +293,20 @@ def _count_category(block: Category, columns: Mapping[str, Column], na: frozense
 
 
 def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnCounts:
-    """Rows of every declared label, and of those that train as rows of zeros."""
+    """Count the rows of every declared label, and those that train as rows of zeros.
+
+    Parameters
+    ----------
+    label : Label, ClassLabel or NumberLabel
+    column : ndarray of shape (n,)
+        The raw labels.
+    na : tuple of str
+        Declared marks of missing values.
+
+    Returns
+    -------
+    ColumnCounts
+    """
     task = label.task
     y = label.encode(column, na)
     lost = ~task.known(y)
@@ -303,16 +344,28 @@ def _count_number_label(label: NumberLabel, column: Column, na: tuple[str, ...],
 
 
 def declared_labels(label: AnyLabel) -> tuple[str, ...]:
-    """The texts that a label's declaration names."""
+    """Return the texts that a label's declaration names."""
     if isinstance(label, Label):
         return (label.positive,) if label.negative is None else (label.negative, label.positive)
     return label.values if isinstance(label, ClassLabel) else ()
 
 
 def count_sites(name: str, column: Column, classes: IntArray | None) -> ColumnCounts:
-    """How many sites a column names, their sizes, and sites whose rows are all of one class.
+    """Count the sites that a column names, their sizes, and sites whose rows are all of one class.
 
-    `classes` (n,) are numbers of classes, negative for no known label; None for labels that are no classes.
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    column : ndarray of shape (n,)
+        The raw sites.
+    classes : ndarray of int, shape (n,), or None
+        The number of each row's class, negative for no known label; None for labels that are no
+        classes.
+
+    Returns
+    -------
+    ColumnCounts
     """
     site = site_numbers(name, column)
     missing = site < 0
@@ -336,7 +389,7 @@ def count_sites(name: str, column: Column, classes: IntArray | None) -> ColumnCo
 
 
 def site_numbers(name: str, column: Column) -> IntArray:
-    """The number of each row's site, as training deals rows; -1 for a row without one."""
+    """Number each row's site as training partitions rows; -1 for a row without one."""
 
     def parts_of(some: Column) -> list[IntArray]:
         return partition(f"site:{name}", np.zeros(len(some)), None, columns={name: some})
@@ -349,7 +402,7 @@ def site_numbers(name: str, column: Column) -> IntArray:
 
 
 def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArray:
-    """Rows whose value is refused by itself, if all together are."""
+    """Find the rows whose value is refused by itself, if the whole column is: a mask (n,)."""
     try:
         attempt(column)
     except InvalidInput:
@@ -368,9 +421,22 @@ def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArr
 
 
 def count_people(person: Person, column: Column, na: frozenset[str], site: IntArray | None) -> ColumnCounts:
-    """How many people a column tells apart, rows without one, and rows that are left out.
+    """Count the people that a column tells apart, rows without one, and rows that are left out.
 
-    `site` (n,) is the number of each row's site, as up to ``person.rows`` of a person are read at each; None for one.
+    Parameters
+    ----------
+    person : Person
+    column : ndarray of shape (n,)
+        The raw identifiers.
+    na : frozenset of str
+        Declared marks of missing values.
+    site : ndarray of int, shape (n,), or None
+        The number of each row's site, as up to ``person.rows`` of a person are read at each; None
+        for a single site.
+
+    Returns
+    -------
+    ColumnCounts
     """
     missing = refused_rows(column, lambda some: person.codes(some, na))
     people = person.codes(column[~missing], na)
@@ -389,7 +455,20 @@ def count_people(person: Person, column: Column, na: frozenset[str], site: IntAr
 
 
 def count_weights(weight: CaseWeight, column: Column, na: frozenset[str]) -> ColumnCounts:
-    """Weights that training refuses, and those above their cap or zero."""
+    """Count the weights that training refuses, and those above their cap or zero.
+
+    Parameters
+    ----------
+    weight : CaseWeight
+    column : ndarray of shape (n,)
+        The raw weights.
+    na : frozenset of str
+        Declared marks of missing values.
+
+    Returns
+    -------
+    ColumnCounts
+    """
     reading = read_numbers(column, na)
     masks = {
         "missing": reading.missing,

@@ -49,13 +49,16 @@ class Block(Protocol):
     @property
     def names(self) -> list[str]: ...
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        """The raw columns to read, of a table with these."""
+        """Return the raw columns to read, of a table with these."""
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
-        """Features (n, k), and which rows were clipped to the declaration."""
+        """Encode raw columns as features (n, k), with a mask of rows clipped to the declaration."""
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
-        """Features (n, k) of made-up rows, from the declaration alone: see :mod:`sottovoce.data.expected`."""
+        """Draw features (n, k) of synthetic rows, from the declaration alone.
+
+        See :mod:`sottovoce.data.expected`.
+        """
 
 
 def _numbers(field: str, values: Column, na: frozenset[str], missing: float | None) -> Array:
@@ -106,7 +109,7 @@ def check_features(field: str, n: int) -> None:
 
 
 class OneColumn:
-    """What the kinds share that read a single raw column, called `column` or else `name`."""
+    """The part shared by kinds that read a single raw column, called `column` or else `name`."""
 
     reach: ClassVar[float] = 1.0
     span: ClassVar[float] = 1.0
@@ -121,7 +124,27 @@ class OneColumn:
         return (self.source,)
 
     def numbers(self, columns: Mapping[str, Column], na: frozenset[str], missing: float | None) -> Array:
-        """The column as numbers, with `missing` for the missing ones."""
+        """Read the raw column as numbers.
+
+        Parameters
+        ----------
+        columns : mapping of str to column
+            Of the table.
+        na : frozenset of str
+            Declared marks of missing values.
+        missing : float or None
+            Stands for a missing value.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Raises
+        ------
+        SchemaError
+            If a value is no finite number, or missing while `missing` is None, or the column has
+            several values a row.  No value is shown.
+        """
         return _numbers(self.source, _one(self.source, columns), na, missing)
 
 
@@ -256,10 +279,12 @@ class Category(OneColumn):
         return Declared({value: k for k, (_, group) in enumerate(self.values) for value in group})
 
     def levels(self, na: frozenset[str]) -> Declared[int]:
-        """The number of the group of every value, and of a missing one if the declaration says what stands for it.
+        """Return the number of the group of every value, and of a missing one if it has a level.
 
-        A level of its own has the number of groups plus one: the number of groups is for what is not listed.  A mark in
-        `na` is missing even if it is listed, one of :data:`sottovoce.data.values.MISSING_MARKS` unless it is.
+        A missing value has the level that the declaration names for it.  A level of its own has the
+        number of groups plus one: the number of groups is for what is not listed.  A mark in `na`
+        is missing even if it is listed, one of :data:`sottovoce.data.values.MISSING_MARKS` unless
+        it is.
         """
         if self.missing is None and not self.indicator:
             return self.listed
@@ -268,11 +293,14 @@ class Category(OneColumn):
         return self.listed.or_else(dict.fromkeys(common, stands)).but(dict.fromkeys(sorted(na | MISSING), stands))
 
     def codes(self, na: frozenset[str]) -> dict[str, int]:
-        """:meth:`levels` by the common spellings of every value, for what can only compare texts as written."""
+        """Return :meth:`levels` by the common spellings of every value.
+
+        It is for what can only compare texts as written.
+        """
         return self.levels(na).spellings()
 
     def unlisted(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Mask, Mask]:
-        """Which values are none of the listed, and which are missing, whatever stands for them."""
+        """Return masks of unlisted and of missing values, whatever stands for them."""
         column = _one(self.source, columns)
         strange = self.listed.numbers(column, -1) < 0
         gone = is_missing(column, na, MISSING_MARKS)
@@ -402,7 +430,10 @@ class Number(OneColumn):
         return x if self.to == "[0,1]" else 2 * x - 1
 
     def number(self, value: object) -> float:
-        """One value in the column's unit, whatever stands beside it; a ValueError or OverflowError if it is none."""
+        """Read one value in the column's unit, whatever other rows hold.
+
+        A ValueError or OverflowError if it is none.
+        """
         return number_of(value)
 
     def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
@@ -511,7 +542,7 @@ class Vector:
 
 
 def row_norms(x: Array) -> Array:
-    """Euclidean norm of each row; squares neither under- nor overflow."""
+    """Compute the Euclidean norm of each row; squares neither under- nor overflow."""
     top = np.max(np.abs(x), axis=1, initial=0.0)
     safe = np.where(top > 0, top, 1.0)
     norms: Array = top * np.sqrt(np.sum((x / safe[:, None]) ** 2, axis=1))
@@ -519,7 +550,7 @@ def row_norms(x: Array) -> Array:
 
 
 def unit_rows(x: Array) -> Array:
-    """Each row divided by its own norm; a zero row stays zero."""
+    """Divide each row by its own norm; a zero row stays zero."""
     norms = row_norms(x)
     if (coarse := (norms > 0) & (norms < _COARSE)).any():
         x = np.where(coarse[:, None], x * 2.0**600, x)  # exact; such numbers have few digits, and so had their norm
@@ -582,7 +613,10 @@ def _refuse_unknown_entries(name: str, kind: str, entries: Mapping[str, Any], kn
 
 
 def block_to_dict(block: Block) -> dict[str, Any]:
-    """The inverse of `block_from_dict`, of JSON types only, without entries at their default."""
+    """Return a block's entries of JSON types, without those at their default.
+
+    The inverse of :func:`block_from_dict`.
+    """
     entries: dict[str, Any] = {"kind": block.kind}
     for field in fields(block):  # type: ignore[arg-type]
         value = getattr(block, field.name)

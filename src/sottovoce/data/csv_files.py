@@ -89,7 +89,7 @@ def read_csv(path: str | Path) -> Table:
 
 
 def csv_header(path: str | Path) -> Header:
-    """The header row of a text file, without reading a row after it; see :func:`read_csv`."""
+    """Read the header row of a text file, without reading a row after it; see :func:`read_csv`."""
     return _TextFile.of(path).start().header
 
 

@@ -65,7 +65,7 @@ class Derived(ABC):
     def names(self) -> list[str]: ...
     @abstractmethod
     def made(self, features: Sequence[Array]) -> Array:
-        """Features (n, k) from those of the blocks `of`, in their order."""
+        """Compute features (n, k) from those of the blocks `of`, in their order."""
 
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
         return tuple(source for one in self.of for source in one.sources(columns))
@@ -331,7 +331,7 @@ KINDS.update({cls.kind: cls for cls in (Squares, Pairs, Spline, Fourier)})
 
 
 def blocks_of(columns: Mapping[str, Mapping[str, Any]]) -> tuple[Block, ...]:
-    """The blocks of a schema file's ``[columns.NAME]``, in their order."""
+    """Build the blocks of a schema file's ``[columns.NAME]``, in their order."""
     given = {str(name): dict(entries) for name, entries in columns.items()}
     later = {name for name, entries in given.items() if is_derived(entries)}
     plain = {name: block_from_dict(name, entries) for name, entries in given.items() if name not in later}
@@ -352,7 +352,28 @@ def is_derived(entries: Mapping[str, Any]) -> bool:
 
 
 def named(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) -> dict[str, Any]:
-    """`of` with blocks for their names."""
+    """Replace the names in an entry ``of`` by the blocks that they name.
+
+    Parameters
+    ----------
+    name : str
+        Of the derived block, for errors.
+    entries : mapping
+        Its entries in a schema file.
+    plain : mapping of str to Block
+        The blocks that are not derived.
+
+    Returns
+    -------
+    dict
+        ``{"of": blocks}``, of every number for ``["*"]``; empty if the entry is no list, which the
+        block itself refuses.
+
+    Raises
+    ------
+    SchemaError
+        If a name is none of `plain`.
+    """
     of = entries.get("of")
     if of == [ALL]:
         return {"of": [block for block in plain.values() if isinstance(block, Number)]}

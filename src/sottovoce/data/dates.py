@@ -19,7 +19,10 @@ _MICRO = 1e6
 
 
 def day_of(value: object) -> datetime:
-    """A declared day or point in time, without a zone; a ValueError, or a TypeError, if it is none."""
+    """Read a declared day or point in time, without a zone.
+
+    A ValueError or a TypeError if it is none.
+    """
     if isinstance(value, str):
         value = datetime.fromisoformat(value.strip())
     if isinstance(value, datetime):
@@ -30,7 +33,27 @@ def day_of(value: object) -> datetime:
 
 
 def since(value: object, epoch: str, unit: str) -> float:
-    """Units from `epoch` to a day or point in time; a ValueError, an OverflowError or a TypeError if it is none."""
+    """Compute the time from a public day to a day or point in time.
+
+    Parameters
+    ----------
+    value : object
+        A text in ISO 8601, or a day or point in time of any library.
+    epoch : str
+        The public day, in ISO 8601.
+    unit : str
+        A key of `UNITS`, such as ``"days"``.
+
+    Returns
+    -------
+    float
+        In the unit; negative before `epoch`.
+
+    Raises
+    ------
+    ValueError, OverflowError or TypeError
+        If `value` is no day or point in time.
+    """
     value = python_value(value)
     point = value if isinstance(value, np.datetime64) else np.datetime64(day_of(value), "us")
     return float(_units(point, epoch, unit))
@@ -43,10 +66,31 @@ def _units(points: Any, epoch: str, unit: str) -> Any:
 
 
 def as_units(values: Column, na: frozenset[str], epoch: str, unit: str) -> tuple[Array, Mask]:
-    """Units since `epoch`, and a mask of the missing ones (set to 0).
+    """Read a column of days or points in time as numbers of units since a public day.
 
-    Texts are read as ISO 8601 ("2024-01-31", or with a time of day), those with a zone as of UTC.  A ValueError, which
-    shows no value, if any other value is no date.
+    Texts are read as ISO 8601 ("2024-01-31", or with a time of day), those with a zone as of UTC.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        The raw column.
+    na : frozenset of str
+        Declared marks of missing values.
+    epoch : str
+        The public day, in ISO 8601.
+    unit : str
+        A key of `UNITS`, such as ``"days"``.
+
+    Returns
+    -------
+    numbers : ndarray of shape (n,)
+        0 where a value is missing.
+    missing : ndarray of bool, shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If any other value is no date; it shows no value.
     """
     marks, known = marks_of(na), dict[str, Any]()
     if values.dtype.kind == "M":
@@ -125,7 +169,7 @@ class Date(Number):
         return entries | found | {"epoch": epoch}
 
     def day(self, value: float) -> str:
-        """A number of units as the day, or point in time, that it is."""
+        """Return the day, or point in time, of a number of units."""
         point = day_of(self.epoch) + timedelta(seconds=round(value * UNITS[self.unit]))
         return point.isoformat().removesuffix("T00:00:00")
 

@@ -24,7 +24,10 @@ _AT_ONCE = 2**22  # numbers
 
 
 def deduplicated(design: Design) -> Design:
-    """The same sums over distinct rows, where that is faster: for one node's dense rows in memory."""
+    """Replace one node's dense rows in memory by distinct rows with multiplicities, if faster.
+
+    Other rows are returned as they are.
+    """
     fields: list[Any] = [x for x in (design.weight, design.offset, design.labels) if x is not None]
     done = design.counts is not None or design.known_norms is not None
     storage = design.storage
@@ -40,8 +43,9 @@ def deduplicated(design: Design) -> Design:
 
 
 def distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, IntArray] | None:
-    """Distinct rows of `a` (1, n, d), their multiplicities (1, m), and where each is first; None if it does not pay.
+    """Find the distinct rows of `a` (1, n, d); None if a sweep over them is not faster.
 
+    Returns the rows (1, m, d), their multiplicities (1, m), and the index of the first row of each.
     `extra`, (1, n), is a further column, such as the labels.
     """
     nodes, n, d = a.shape

@@ -60,7 +60,7 @@ class Storage(ABC):
 
     @abstractmethod
     def keep(self, nodes: Any) -> Self:
-        """Those nodes only."""
+        """Return the rows of some nodes; `nodes` is a mask (M,)."""
 
     @abstractmethod
     def every(self, part: int, parts: int) -> Self:
@@ -76,7 +76,7 @@ class Storage(ABC):
         """Rows ``first .. last - 1`` of every node, as a view."""
 
     def single(self) -> Storage:
-        """The same in single precision; itself if there is no such copy."""
+        """Return a copy in single precision; itself if there is no such copy."""
         return self
 
     @property
@@ -324,11 +324,14 @@ class Design:
         return self.storage.norms() if self.known_norms is None else self.known_norms
 
     def weigh(self, values: Array) -> Array:
-        """Values of rows, (M, R, n), times their weights."""
+        """Multiply values of rows, (M, R, n), by the rows' weights."""
         return values if self.weight is None else values * self.host(self.weight)[:, None, :]
 
     def cut(self, storage: Storage, pick: Callable[[Any], Any]) -> Self:
-        """A subset of these rows, held by `storage`; `pick` selects their entries of a field."""
+        """Return a subset of these rows, held by `storage`.
+
+        `pick` selects their entries of a field.
+        """
         fields = (self.weight, self.offset, self.labels, self.counts, self.known_norms)
         weight, offset, labels, counts, norms = (None if x is None else pick(x) for x in fields)
         return type(self)(storage, weight, offset, labels, counts, norms, self.classes)
@@ -361,7 +364,7 @@ class Design:
         return replace(self, storage=short, known_norms=None if like is None else short.asarray(like))
 
     def normed(self, nodes: int) -> Self:
-        """The same with the norms of all rows, computed in blocks of rows."""
+        """Return these rows with all norms computed, in blocks of rows."""
         step = max(1, _AT_ONCE // nodes)
         spans = [(at, min(at + step, self.n)) for at in range(0, self.n, step)]
         parts = [self.host(self.storage.between(first, last).norms()) for first, last in spans]

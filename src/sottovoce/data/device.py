@@ -43,20 +43,22 @@ class Backend:
         return _BLOCK.get(str(self.device or "cpu").split(":")[0].lower(), _LARGE)
 
     def put(self, x: NDArray[Any]) -> Any:
-        """A copy on the device, in the same precision."""
+        """Copy an array to the device, in the same precision."""
         host = np.ascontiguousarray(x)
         own = np.require(host, requirements="W")  # PyTorch shares memory, and takes none that cannot be written
         return self.xp.asarray(own) if self.device is None else self.xp.asarray(own, device=self.device)
 
     def get(self, x: Any) -> Array:
-        """A copy on the host, as a NumPy array."""
+        """Copy an array to the host, as a NumPy array."""
         near = x if self.device is None else compat.to_device(x, "cpu")
         return np.asarray(np.from_dlpack(near), dtype=float)
 
 
 @cache
 def backend(spec: str) -> Backend:
-    """The backend named ``"torch"``, ``"torch:cuda"``, ``"cupy"``, ``"jax"`` or ``"array_api_strict"``.
+    """Return the array library and device of a name.
+
+    Names are ``"torch"``, ``"torch:cuda"``, ``"cupy"``, ``"jax"`` or ``"array_api_strict"``.
 
     Raises
     ------
@@ -146,7 +148,7 @@ class OnDevice(Storage):
 
 
 def spec_of(x: Any) -> str:
-    """The backend of an array; ``"numpy"`` for all that NumPy can convert."""
+    """Return the backend of an array; ``"numpy"`` for all that NumPy can convert."""
     if isinstance(x, np.ndarray):  # the common case, without loading array_api_compat
         return "numpy"
     try:

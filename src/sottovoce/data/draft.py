@@ -49,10 +49,10 @@ def draft(
     person: str | None = None,
     ignore: Iterable[str] = (),
 ) -> str:
-    """A schema file for a table, with "?" wherever a public fact has to be declared.
+    """Draft a schema file for a table, with "?" wherever a public fact has to be declared.
 
-    Only the names of columns are read; with `types` also what types the file declares, never a value of a row.  Row
-    names that R, pandas or pyarrow wrote are drafted as ignored.
+    Only the names of columns are read; with `types` also what types the file declares, never a
+    value of a row.  Row names that R, pandas or pyarrow wrote are drafted as ignored.
 
     Parameters
     ----------
@@ -64,6 +64,11 @@ def draft(
         Columns that are no features: what is predicted, who holds a row, whose row it is.
     ignore : iterable of str
         Columns that are not used: each a name, or several names with commas between them.
+
+    Returns
+    -------
+    str
+        The text of a schema file, in TOML.
     """
     if types:
         _check_types_are_declared(path)
@@ -159,7 +164,10 @@ def _block(name: str, kind: str) -> list[str]:
 
 
 def toml_of(schema: Schema, comments: Iterable[str] = ()) -> str:
-    """A schema as the text of a schema file, under lines of comments; the inverse of :meth:`Schema.from_toml`."""
+    """Write a schema as the text of a schema file, under lines of comments.
+
+    The inverse of :meth:`Schema.from_toml`.
+    """
     entries = schema.to_dict()
     columns = entries.pop("columns")
     lines = [f"# {line}".rstrip() for text in comments for line in text.split("\n")]
@@ -173,6 +181,7 @@ def toml_of(schema: Schema, comments: Iterable[str] = ()) -> str:
 
 
 def toml_entries(entries: Mapping[str, Any]) -> list[str]:
+    """Write entries as lines of TOML."""
     return [f"{_key(key)} = {_value(value)}" for key, value in entries.items()]
 
 

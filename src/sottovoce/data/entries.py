@@ -57,6 +57,26 @@ CONVERT: dict[str, Any] = {
 
 
 def entry_from(kind: str, key: str, value: object) -> Any:
-    """An entry of a block, read by itself; a TypeError, ValueError or OverflowError if it is of another type."""
+    """Convert one entry of a block from what a schema file may hold.
+
+    Parameters
+    ----------
+    kind : str
+        Of the block, such as ``"category"``, on which the type of some entries depends.
+    key : str
+        Name of the entry.
+    value : object
+        As the file holds it.
+
+    Returns
+    -------
+    object
+        As the block's class takes it.
+
+    Raises
+    ------
+    TypeError, ValueError or OverflowError
+        If the value is of another type.
+    """
     texts = {"values": value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
     return (CONVERT | texts)[key](value)

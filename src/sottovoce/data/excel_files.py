@@ -57,7 +57,10 @@ def read_excel(path: str | Path) -> Table:
 
 
 def excel_header(path: str | Path) -> Header:
-    """The first row of the one sheet of a workbook, which names its columns, without reading another."""
+    """Read the first row of the one sheet of a workbook, without reading another.
+
+    It names the columns.
+    """
     with _rows_of(path) as rows:
         return _header(rows, Path(path).name)
 

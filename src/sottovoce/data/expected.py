@@ -1,9 +1,10 @@
-"""Expected norms of rows, from the schema alone: made-up rows, how long a typical one is, and what to change.
+"""Expected norms of rows, from the schema alone: synthetic rows, their norms, and what to change.
 
-Noise is sized for rows of norm 1, so it is wasted on shorter rows.  Expected rows follow from the declarations: a
-number is uniform in its typical range, or in its bounds where none is declared, after its transform; bins and
-categories of a block are equally likely; entries of a vector are uniform in their bounds; blocks are independent;
-nothing is missing. Private rows are never read, so the answers are public, and so is a schema that follows them.
+Noise is sized for rows of norm 1, so it is wasted on shorter rows.  Expected rows follow from the
+declarations: a number is uniform in its typical range, or in its bounds where none is declared,
+after its transform; bins and categories of a block are equally likely; entries of a vector are
+uniform in their bounds; blocks are independent; nothing is missing. Private rows are never read, so
+the answers are public, and so is a schema that follows them.
 """
 
 from __future__ import annotations
@@ -29,20 +30,43 @@ SHORTENED = 0.75
 """The divisor is too small, too, if it shortens at least this share of rows; the proposed one shortens half of them."""
 CONSTANT = 0.25  #: largest share of a typical row's squared norm that the constant should take
 SMALL_CONSTANT = 0.5
-MANY = 0.1  #: share of made-up rows longer than the divisor from which on a note is written
+MANY = 0.1  #: share of synthetic rows longer than the divisor from which on a note is written
 MOSTLY = 0.75
 """Rows are mostly a common offset if their mean has at least this share of a typical row's norm, without the constant:
 more than half of the squared norm.  Where all columns have two levels it is .71."""
-_ENTRIES = 2_000_000  # of made-up rows in memory while their norms are computed
-_DRAWN = 20_000_000  # entries of the made-up rows from which `fill` takes its shares, about
+_ENTRIES = 2_000_000  # of synthetic rows in memory while their norms are computed
+_DRAWN = 20_000_000  # entries of the synthetic rows from which `fill` takes its shares, about
 _ROUNDED = 1.0 + 1e-9  # a size that is larger than the divisor by less is as large
 _NAMED = 6  # columns in one sentence
 
 
 def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
-    """n made-up rows of norm at most 1, (n, d), encoded as `schema` encodes rows; determined by the state of `rng`.
+    """Draw n synthetic rows (n, d) of norm at most 1 that follow from the schema alone.
 
-    InvalidInput if n is negative, or memory does not hold the rows.
+    Parameters
+    ----------
+    schema : Schema
+        Rows are encoded as it encodes rows of a table: divided, and clipped to norm 1.
+    n : int
+        Number of rows, 0 or more.
+    rng : numpy.random.Generator
+        Its state determines the rows.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+
+    Raises
+    ------
+    InvalidInput
+        If n is negative, or memory does not hold the rows.
+
+    Examples
+    --------
+    >>> from sottovoce.data import builtin_schema
+    >>> schema = builtin_schema("adult")
+    >>> sketch(schema, 10, np.random.default_rng(0)).shape == (10, schema.n_features)
+    True
     """
     if n < 0:
         raise InvalidInput("n", n, "must be >= 0", "give a number of rows")
@@ -51,31 +75,80 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
 
 
 def expected_rows(schema: Schema) -> Sketches:
-    """What `schema` lets one expect of rows, for ``method="auto"``."""
+    """Return the source of synthetic tables that ``method="auto"`` compares methods on."""
     return drawn(schema.fingerprint, "synthetic rows drawn from the schema", partial(sketch, schema), schema.n_features)
 
 
 def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
-    """Norms of n made-up rows before the division, shape (n,)."""
+    """Compute the norms of n synthetic rows before they are divided; deterministic.
+
+    Parameters
+    ----------
+    schema : Schema
+    n : int
+        Number of rows; they are drawn in steps that fit in memory.
+    seed : int
+        Of the rows.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Norms up to :attr:`Schema.bound`.
+    """
     rng, step = np.random.default_rng(seed), max(1, _ENTRIES // schema.n_features)
     steps = [min(step, n - start) for start in range(0, n, step)]
     return np.concatenate([row_norms(weighted_sketch(schema, rows, rng)) for rows in steps] or [np.empty(0)])
 
 
 def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
-    """Norms of n made-up rows as :meth:`Schema.encode` returns them, shape (n,); deterministic."""
+    """Compute the norms of n synthetic rows as :meth:`Schema.encode` returns them; deterministic.
+
+    Parameters
+    ----------
+    schema : Schema
+    n : int
+        Number of rows.
+    seed : int
+        Of the rows.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Norms in [0, 1].  Noise is sized for rows of norm 1.
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120}}})
+    >>> typical_norms(schema, n=3).round(2)
+    array([0.27, 0.46, 0.92])
+    """
     return _norms(schema, typical_sizes(schema, n, seed))
 
 
 def weighted_sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
-    """Made-up rows before the division, (n, d): weighted blocks, and the constant."""
+    """Draw n synthetic rows before they are divided: weighted blocks, and the constant.
+
+    Parameters
+    ----------
+    schema : Schema
+    n : int
+        Number of rows.
+    rng : numpy.random.Generator
+        Its state determines the rows.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+    """
     return weighted_rows(schema, n, lambda block: block.sketch(n, rng))
 
 
 def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
-    """The norm of the mean of made-up rows over their root mean square norm, without the constant.
+    """Compute how much of typical rows is a common offset, and from which blocks it comes.
 
-    Also the share of every block in the mean's squared norm.  Rows are those of :func:`sketch`.
+    Returns the norm of the mean of synthetic rows over their root mean square norm, without the
+    constant; and the share of every block in the mean's squared norm.  Rows are those of
+    :func:`sketch`.
     """
     rng, n, step = np.random.default_rng(seed), _enough(schema), max(1, _ENTRIES // schema.n_features)
     total, square = np.zeros(schema.n_features), 0.0
@@ -94,12 +167,12 @@ def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
 
 
 def long_share(schema: Schema) -> float:
-    """Share of made-up rows that are longer than the divisor."""
+    """Estimate the share of rows that are longer than the divisor, from the schema alone."""
     return _long(schema, typical_sizes(schema, _enough(schema)))
 
 
 def long_rows(schema: Schema) -> list[str]:
-    """A note if a training without row weights will shorten many rows."""
+    """Return a note if a training without row weights will shorten many rows; otherwise nothing."""
     share = long_share(schema)
     what = "are longer than the schema's scale and are shortened, so coefficients are not those of whole rows"
     return [f"about {share:.0%} of rows {what} (from the schema alone)"] if share >= MANY else []
@@ -129,7 +202,7 @@ def _in_full(number: float) -> str:
 
 
 def _enough(schema: Schema) -> int:
-    """How many made-up rows to estimate shares from."""
+    """How many synthetic rows to estimate shares from."""
     return int(np.clip(_DRAWN // schema.n_features, 200, 4000))
 
 
@@ -139,14 +212,14 @@ def _norms(schema: Schema, sizes: Array) -> Array:
 
 @dataclass(frozen=True)
 class Fill:
-    """How well rows of a schema will fill the unit ball.
+    """An estimate of how well rows of a schema will fill the unit ball.
 
     Attributes
     ----------
     low, median, high : float
         The 10%, 50% and 90% quantiles of a row's norm.
     shortened : float
-        Share of rows that are longer than the divisor, and so shortened to norm 1; 0 with unit rows.
+        Share of rows that are longer than the divisor, and so clipped to norm 1; 0 with unit rows.
     intercept, scale : float or None
         Better values for the schema; None to leave what is there.
     guessed : tuple of str
@@ -154,7 +227,8 @@ class Fill:
     mended : float
         The median with `intercept` and `scale` as proposed.
     offset : float
-        Norm of the mean row over that of a typical row, the constant aside: what all rows have in common.
+        Norm of the mean row over that of a typical row, the constant aside: what all rows have in
+        common.
     common : tuple of str
         Blocks that make up most of the mean row, where rows are mostly a common offset.
     """
@@ -178,12 +252,12 @@ class Fill:
 
     @property
     def fine(self) -> bool:
-        """Whether there is nothing to change."""
+        """Whether the schema needs no change."""
         return self.intercept is None and self.scale is None and not self.guessed
 
     @property
     def changes(self) -> list[str]:
-        """What to change in the schema, one sentence each."""
+        """The proposed changes to the schema, one sentence each."""
         changes = []
         if self.guessed:
             changes.append(
@@ -210,7 +284,7 @@ class Fill:
 
     @property
     def says_common(self) -> str:
-        """That typical rows are mostly a common offset, what that means, and what to do; empty if they are not."""
+        """A note if typical rows are mostly a common offset, with the remedy; else empty."""
         if not self.common:
             return ""
         says = (
@@ -227,7 +301,7 @@ class Fill:
         return f"{says}. What may help: {'; '.join(can)}" if can else says
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Return the estimate as plain data of JSON types."""
         return {
             "schema": self.schema.name, "features": self.schema.n_features, "bound": self.schema.bound,
             "divisor": None if self.schema.unit else self.schema.divisor, "unit": self.schema.unit,
@@ -241,11 +315,18 @@ class Fill:
 
 
 def fill(schema: Schema, seed: int = 0) -> Fill:
-    """How long rows of `schema` will be, and what to change; deterministic, with made-up rows from `seed`.
+    """Estimate how long rows of `schema` will be, and propose what to change; deterministic.
 
-    A constant that takes more than a quarter of a typical row's squared norm should be smaller.  Then the divisor
-    should be the norm of a typical row before the division: its median, or the root mean square where at least half of
-    the rows are zero.
+    Rows are synthetic, drawn from `seed`.  A constant that takes more than a quarter of a typical
+    row's squared norm should be smaller.  Then the divisor should be the norm of a typical row
+    before the division: its median, or the root mean square where at least half of the rows are
+    zero.
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120}}})
+    >>> fill(schema).guessed  # without a typical range
+    ('age',)
     """
     sizes = typical_sizes(schema, _enough(schema), seed)
     low, median, high = (float(q) for q in np.quantile(_norms(schema, sizes), (0.1, 0.5, 0.9)))

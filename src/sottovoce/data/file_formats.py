@@ -24,7 +24,7 @@ _PACKED = (".gz", ".xz", ".bz2")
 
 @dataclass(frozen=True)
 class Format:
-    """How files of some endings are read.
+    """A reader of files with certain endings, and of the names of their columns.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class Format:
     names : callable, optional
         From a path to the names of its columns, where these are no row of the file.
     types : callable, optional
-        The same with the types that the file declares, in words.  One of these three is given; no value of a row is
-        read by it.
+        The same with the types that the file declares, in words.  One of these three is given; no
+        value of a row is read by it.
     """
 
     read: Callable[[str | Path], Table]
@@ -58,13 +58,16 @@ READ = ".csv or .tsv (also packed: .gz, .xz, .bz2), .parquet, .sql, .xlsx, .dta,
 
 
 def ending_of(path: str | Path) -> str:
-    """The ending by which a file is read, such as ``".csv.gz"``; empty if there is none."""
+    """Return the ending that says how a file is read, such as ``".csv.gz"``; empty for none."""
     name = Path(path).name.lower()
     return max((ending for ending in FORMATS if name.endswith(ending)), key=len, default="")
 
 
 def format_of(path: str | Path) -> Format:
-    """How a file is read; InvalidInput if its ending says no format, with the name of what it is if that is known."""
+    """Return the format that a file's ending names.
+
+    InvalidInput for an unknown ending, with the name of what the file is if that is known.
+    """
     if ending := ending_of(path):
         return FORMATS[ending]
     place, found = Path(path), kind_of_file(path)
@@ -91,16 +94,16 @@ def read_table(path: str | Path) -> Table:
 
 
 def header_notes(path: str | Path) -> tuple[str, ...]:
-    """What the holder of a table should know of its first row, where that names the columns."""
+    """Return notes for the holder of a table on its first row, where that names the columns."""
     form = format_of(path)
     return () if form.header is None else form.header(path).notes
 
 
 def column_types(path: str | Path) -> dict[str, str]:
-    """The names of a file's columns and the types that it declares, without reading a value of a row.
+    """Return the names of a file's columns and their declared types, without reading a row.
 
-    In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or ``"?"``, as for all
-    columns of a format that declares none.
+    In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or
+    ``"?"``, as for all columns of a format that declares none.
     """
     form = format_of(path)
     if form.types is not None:

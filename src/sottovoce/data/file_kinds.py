@@ -19,7 +19,11 @@ HEAD = 4096
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file: what it is in words, the endings under which it is read, and what to do where it is not."""
+    """A kind of file.
+
+    `name` says in words what it is, `endings` are those under which it is read, and `remedy` says
+    what to do where it is not.
+    """
 
     name: str
     endings: tuple[str, ...] = ()
@@ -119,7 +123,7 @@ _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
 
 
 def kind_of(head: bytes) -> Kind | None:
-    """The kind of a file that begins with `head`, its first :data:`HEAD` bytes; None for what may be a text.
+    """Find the kind of a file from its first :data:`HEAD` bytes; None for what may be a text.
 
     A zip archive is told from an Excel workbook by the names that it holds.
     """
@@ -174,9 +178,9 @@ def _looks_like_utf_16(head: bytes) -> bool:
 
 
 def kind_of_file(path: str | Path) -> Kind | None:
-    """The kind of a readable file, by its ending where its first bytes do not tell; InvalidInput if it is not readable.
+    """Find the kind of a readable file, by its ending or else by its first bytes.
 
-    None for what may be a text.
+    None for what may be a text; InvalidInput if the file is not readable.
     """
     place = regular("path", path)
     if (known := _BY_ENDING.get(place.suffix.lower())) is not None:
@@ -189,7 +193,10 @@ def kind_of_file(path: str | Path) -> Kind | None:
 
 
 def check_kind(path: str | Path, wanted: Kind) -> Path:
-    """The path of a readable file of the kind that its ending says; else InvalidInput, which names what it is."""
+    """Return the path of a readable file of the kind that its ending says.
+
+    Otherwise an InvalidInput, which names what the file is.
+    """
     place, found = Path(path), kind_of_file(path)
     if found == wanted:
         return place
@@ -199,7 +206,7 @@ def check_kind(path: str | Path, wanted: Kind) -> Path:
 
 
 def unlike(place: Path, found: Kind) -> InvalidInput:
-    """The refusal of a file that is of another kind than its ending says."""
+    """Return the refusal of a file that is of another kind than its ending says."""
     remedy = found.remedy
     if found.endings:
         remedy = f"give it a name that ends in {' or '.join(found.endings)}"

@@ -29,7 +29,7 @@ _READ = "a frame of pandas, polars or pyarrow, a dict of columns, or an array wi
 
 
 def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") -> Table:
-    """The columns of a frame as a :class:`Table`.
+    """Read the columns of a frame, a mapping or an array with names as a :class:`Table`.
 
     Parameters
     ----------
@@ -38,6 +38,11 @@ def read_frame(X: Any, columns: Sequence[str] | None = None, name: str = "X") ->
         Names for an array of shape (n, k), which has none of its own.
     name : str
         For messages.
+
+    Returns
+    -------
+    Table
+        Missing values are None, and points in time are in microseconds of UTC.
 
     Raises
     ------
@@ -132,7 +137,7 @@ def check_names(field: str, names: Sequence[object]) -> None:
 
 
 def own_names(X: Any) -> list[object]:
-    """Names of a frame's columns as it has them; empty for a lazy frame, which would have to be read for them."""
+    """Return a frame's own column names; empty for a lazy frame, which would have to be read."""
     if hasattr(X, "collect"):
         return []
     names = X.column_names if hasattr(type(X), "column_names") else X.columns  # of pyarrow, or of the others
@@ -140,7 +145,10 @@ def own_names(X: Any) -> list[object]:
 
 
 def reads_as_number(name: str) -> bool:
-    """Whether a column's name may be a value, from a table without a header."""
+    """Whether a column's name reads as a number.
+
+    It may then be a value, from a table without a header.
+    """
     try:
         float(name)
     except ValueError:

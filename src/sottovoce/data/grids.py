@@ -51,7 +51,7 @@ class Grid(ABC):
         return (self.source,)
 
     def locate(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
-        """The cell of every row, (n,)."""
+        """Find the cell of every row, (n,)."""
         marks = marks_of(na)
         return np.array([self._cell(row, marks) for row in self._rows(columns)], dtype=np.int64)
 
@@ -172,9 +172,10 @@ class Levels(Grid):
 
 
 def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid, ...]:
-    """The grids of a schema's numbers, dates, categories, vectors with a norm, and of a number to predict.
+    """Return the grids of a schema's numbers, dates, categories, vectors with a norm, and label.
 
-    `columns` names some of them, ``"(label)"`` among them.  InvalidInput for one that has none.
+    The label has one if it is a number to predict.  `columns` names some of them, ``"(label)"``
+    among them.  InvalidInput for one that has none.
     """
     found = {block.name: grid for block in schema.blocks if (grid := _grid_of(block)) is not None}
     if isinstance(schema.label, NumberLabel):

@@ -59,18 +59,18 @@ class Header:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the holder of the rows should know."""
+        """Notes for the holder of the rows."""
         return (INDEX_NOTE,) if self.index else ()
 
 
 def header_of(fields: Sequence[str], name: str) -> Header:
-    """The header that the fields of a first row are.
+    """Read the fields of a first row as the names of columns.
 
     Raises
     ------
     InvalidInput
-        If a field is empty (but for the first, of row names) or repeated, or looks like a value of a row.  Nothing of
-        the row is shown.
+        If a field is empty (but for the first, of row names) or repeated, or looks like a value of
+        a row.  Nothing of the row is shown.
     """
     found = [field.strip().strip(_INVISIBLE).strip() for field in fields]
     index = len(found) > 1 and not found[0]

@@ -65,7 +65,7 @@ class Label(_Classes):
         return TwoClasses((self.negative or f"not {self.positive}", self.positive))
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
-        """Labels as `task` encodes them; `na` are further marks of missing values."""
+        """Encode labels as `task` does; `na` are further marks of missing values."""
         if self.negative is not None:
             return self.task.encode(Declared({self.negative: 0, self.positive: 1}).numbers(column, -1))
         gone = is_missing(column, na, MISSING_MARKS)
@@ -120,7 +120,7 @@ class NumberLabel:
         return BoundedNumber(self.lo, self.hi, self.unit)
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
-        """Labels as `task` encodes them: NaN where a value is missing or no number."""
+        """Encode labels as `task` does: NaN where a value is missing or no number."""
         return self.task.encode(numbers_in(column, na))
 
     def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
@@ -138,7 +138,10 @@ def _all_text(*given: object) -> None:
 
 
 def numbers_in(column: Column, na: tuple[str, ...]) -> Array:
-    """Each value parsed by itself, NaN where it is no number: a stray text must not change how other rows are read."""
+    """Parse each value by itself as a number, NaN where it is none.
+
+    A stray text in one row must not change how other rows are read.
+    """
     if column.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
             return np.where(marked(column, na), np.nan, column.astype(np.float64)) + 0.0  # zero has one sign
@@ -151,7 +154,10 @@ def numbers_in(column: Column, na: tuple[str, ...]) -> Array:
 
 
 def label_from(given: object) -> AnyLabel | None:
-    """The label of a schema's ``label`` entry, or a SchemaError; the inverse of :func:`label_entries`."""
+    """Read the label of a schema's ``label`` entry, or raise a SchemaError.
+
+    The inverse of :func:`label_entries`.
+    """
     if given is None:
         return None
     for kind in _KINDS:
@@ -176,13 +182,34 @@ def _plain(key: str, value: Any) -> Any:
 
 
 def label_entries(label: AnyLabel) -> dict[str, Any]:
-    """Plain data of JSON and TOML types."""
+    """Return a label's declaration as plain data of JSON and TOML types."""
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(label).items()}
     return {key: value for key, value in plain.items() if value is not None and (key, value) != ("unit", "")}
 
 
 def rows_of(task: Task, parts: Sequence[tuple[Any, Array]], weights: Sequence[Array] | None = None) -> Rows:
-    """Rows of every site from (X, y), y as `task` encodes labels, and sample weights in [0, 1]."""
+    """Stack the encoded rows and labels of every site, as the learning task asks.
+
+    Parameters
+    ----------
+    task : Task
+        By which labels were encoded.
+    parts : sequence of (X of shape (n_i, d), y of shape (n_i,))
+        Rows in the unit ball and labels of every site.  A row without a known label must be a row
+        of zeros.
+    weights : sequence of ndarray of shape (n_i,), optional
+        Sample weights of every site's rows, in [0, 1].
+
+    Returns
+    -------
+    Rows
+        Of two classes, of several, or with numbers to predict.
+
+    Raises
+    ------
+    InvalidInput
+        On all that :meth:`Rows.build` and :meth:`Rows.with_weight` refuse.
+    """
     if isinstance(task, ManyClasses):
         rows = Rows.of_classes([(X, y.astype(np.intp)) for X, y in parts], task.outputs)
     elif isinstance(task, BoundedNumber):
@@ -193,7 +220,22 @@ def rows_of(task: Task, parts: Sequence[tuple[Any, Array]], weights: Sequence[Ar
 
 
 def two_classes(task: Task, field: str, *, weighs: bool = False) -> None:
-    """Refuse, for `field`, other labels than of two classes, and weighted rows."""
+    """Refuse labels of another kind than two classes, and weighted rows, for what supports neither.
+
+    Parameters
+    ----------
+    task : Task
+        The learning task of a schema.
+    field : str
+        Named by the error: the function or option that supports two classes only.
+    weighs : bool
+        Whether the schema declares weights.
+
+    Raises
+    ------
+    InvalidInput
+        If `weighs`, or `task` is no task of two classes.
+    """
     if weighs:
         rule = "counts every row once, and this schema declares weights"
         raise InvalidInput(field, None, rule, "leave weight and class_weight out, or use `sottovoce train`")
@@ -203,5 +245,5 @@ def two_classes(task: Task, field: str, *, weighs: bool = False) -> None:
 
 
 def targets_of(parts: Sequence[tuple[Any, Array]]) -> list[Array]:
-    """Numbers to predict of every site, 0 where there is none."""
+    """Return the numbers to predict of every site, 0 where there is none."""
     return [np.nan_to_num(y, nan=0.0) for _, y in parts]

@@ -6,7 +6,10 @@ from collections.abc import Collection
 
 
 def names_in(given: str, known: Collection[str]) -> list[str]:
-    """The columns that a text means; a name of `known` may hold commas itself, and then the longest one is meant."""
+    """Split a text at commas into the names of columns.
+
+    A name of `known` may hold commas itself; then the longest one is meant.
+    """
     parts = given.split(",")
     names, start = list[str](), 0
     while start < len(parts):

@@ -98,9 +98,10 @@ class Dataset:
         return self.n_held_out if self.held_people is None else len(np.unique(self.held_people))
 
     def all_held_out(self, X: Array) -> tuple[Array, Array]:
-        """All held-out rows (n_held_out, d) and their labels, from features X of the test rows.
+        """Return all held-out rows (n_held_out, d) and labels, from features X of the test rows.
 
-        Rows that were left out are zeros without a label: 0, -1 of several classes, or NaN of numbers.
+        Rows that were left out are zeros without a label: 0, -1 of several classes, or NaN of
+        numbers.
         """
         if self.kept_test is None:
             return X, self.y_test
@@ -110,7 +111,7 @@ class Dataset:
         return rows, labels
 
     def weights_of(self, parts: Sequence[IntArray]) -> list[Array] | None:
-        """Sample weights of each part of the training rows."""
+        """Return the sample weights of each part of the training rows; None without weights."""
         return None if self.weights is None else [self.weights[part] for part in parts]
 
     @property
@@ -119,7 +120,7 @@ class Dataset:
 
     @property
     def task(self) -> Task:
-        """What the label is: as the schema declares; two classes for synthetic rows."""
+        """The learning task: as the schema declares; two classes for synthetic rows."""
         return TwoClasses() if self.schema is None else self.schema.task
 
     @property
@@ -141,7 +142,7 @@ _LISTED: tuple[tuple[Any, ...], ...] = (
 
 
 def describe() -> list[dict[str, Any]]:
-    """The built-in data sets: name, rows, features, licence, and what each is."""
+    """List the built-in data sets: name, rows, features, licence and a description of each."""
     return [
         {
             "name": name, "rows": rows, "features": features or builtin_schema(name).n_features,
@@ -152,13 +153,16 @@ def describe() -> list[dict[str, Any]]:
 
 
 def builtin_schema(name: str) -> Schema:
-    """A shipped public schema: ``adult``, ``mnist37``, ``covertype``, ``census-us`` or ``census-brazil``."""
+    """Read a shipped public schema by name.
+
+    One of ``adult``, ``mnist37``, ``covertype``, ``census-us`` and ``census-brazil``.
+    """
     with resources.as_file(_folder("schemas") / f"{name}.toml") as path:
         return Schema.from_toml(path)
 
 
 def builtin_table(name: str) -> Table:
-    """The shipped raw table of ``adult`` or ``mnist37``."""
+    """Read the shipped raw table of ``adult`` or ``mnist37``."""
     with (_folder("tables") / f"{name}.npz").open("rb") as file, np.load(file) as arrays:
         if name == "mnist37":
             return Table(name, dict(arrays))
@@ -177,19 +181,26 @@ def load(
     test_share: float | None = 0.2,
     rng_seed: int = 0,
 ) -> Dataset:
-    """Load a built-in data set or a table of the user's.
+    """Load a built-in data set, synthetic rows or a table of the user's as encoded rows.
 
     Parameters
     ----------
     name_or_path : str or Path
-        ``adult``, ``adult-002``, ``mnist37``, ``synthetic:n=...,d=...,seed=...`` (n training rows), or the path of
-        a table: its ending says how it is read (:mod:`sottovoce.data.file_formats`).
+        ``adult``, ``adult-002``, ``mnist37``, ``synthetic:n=...,d=...,seed=...`` (n training rows),
+        or the path of a table: its ending says how it is read (:mod:`sottovoce.data.file_formats`).
     schema : path, mapping or Schema, optional
-        Needed for a path; replaces the shipped schema of a built-in table.
+        Needed for a path; replaces the shipped schema of a built-in table.  Not for synthetic rows,
+        which are encoded already.
     test_share : float or None
-        Share of test rows of a path or of synthetic data.  The built-in tables have one fixed public split.
+        Share of the rows of a path or of synthetic data that are held out, in (0, 1); None for
+        none. The built-in tables have one fixed public split.
     rng_seed : int
         Seed of the random split of a path.
+
+    Returns
+    -------
+    Dataset
+        Training and test rows in the unit ball, with their labels, weights and raw columns.
 
     Raises
     ------
@@ -228,10 +239,33 @@ def load(
 def split_table(
     table: Table, schema: Schema, *, test_share: float | None = 0.2, rng_seed: int = 0, name: str | None = None
 ) -> Dataset:
-    """A table as :func:`load` gives it: encoded rows, split at random into training and held-out rows.
+    """Encode a table and split it at random into training rows and held-out rows.
 
-    InvalidInput if the table does not fit its schema.
+    Parameters
+    ----------
+    table : Table
+        Raw columns of all rows.
+    schema : Schema
+        How rows are encoded.  If it names a person's column, people are split, each with all their
+        rows.
+    test_share : float or None
+        Share of the rows, or of the people, that are held out, in (0, 1); None for none.
+    rng_seed : int
+        Seed of the split.
+    name : str, optional
+        Name of the data set; that of the table if None.
+
+    Returns
+    -------
+    Dataset
+        As :func:`load` returns for a path.
+
+    Raises
+    ------
+    InvalidInput
+        If the table does not fit its schema, or no training row would be left.
     """
+    # People are split whole: nobody has training rows and held-out rows.
     units = _units(table, schema)
     order = np.random.default_rng(rng_seed).permutation(len(units))
     n_test = 0 if test_share is None else round(len(units) * test_share)
@@ -258,9 +292,22 @@ def _rows_of(units: IntArray | list[IntArray], some: IntArray) -> IntArray:
 
 
 def table_digest(tables: Sequence[Table], deal: str) -> bytes:
-    """Digest of the raw rows of tables, for :meth:`sottovoce.ledger.identity.RowsIdentity.bind`; treat it as secret.
+    """Compute a digest of the raw rows of tables; treat it as secret.
 
-    It is the same under every schema.  `deal` says which site holds which row, as far as the tables do not.
+    It binds a ledger to its rows (:meth:`sottovoce.ledger.identity.RowsIdentity.bind`) and is the
+    same under every schema.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        In a fixed order: another order is another digest.
+    deal : str
+        Which site holds which row, as far as the tables do not say.
+
+    Returns
+    -------
+    bytes
+        32 bytes (BLAKE2b).
     """
     digest = hashlib.blake2b(deal.encode(), digest_size=32)
     for table in tables:
@@ -286,7 +333,7 @@ def _text_in_digest(value: object) -> str:
 
 
 def file_digest(name: str, deal: str) -> bytes | None:
-    """:func:`table_digest` of a table in a file; None for a data set of the package."""
+    """Compute :func:`table_digest` of a table in a file; None for a built-in data set."""
     return table_digest([_read(name)], deal) if isfile(name) else None
 
 

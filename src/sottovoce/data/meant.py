@@ -25,7 +25,7 @@ _CALLED = {
 
 
 def meant(key: str, known: Iterable[str]) -> str:
-    """The question which known entry a wrong one stands for; empty if it is like none."""
+    """Return a question that proposes a known entry for a wrong one; empty if it is like none."""
     names = list(known)
     spelled = key.strip().lower().replace("-", "_")
     called = [name for name in names if spelled in _CALLED.get(name, "").split()]

@@ -148,10 +148,15 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     blocks : iterable of (site number, X of shape (m, d), y of shape (m,) in {-1, +1})
         In any order; one block is in memory at a time.
 
+    Returns
+    -------
+    MappedRows
+
     Raises
     ------
     InvalidInput, NotWritten
-        On all that :meth:`Rows.build` refuses; on a full disk, for example.  Files written so far are removed.
+        On all that :meth:`Rows.build` refuses; on a full disk, for example.  Files written so far
+        are removed.
     """
     folder = Path(folder)
     if (folder / "rows.json").exists():
@@ -181,10 +186,10 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def map_rows(folder: str | Path) -> MappedRows:
-    """Open the rows that :func:`write_rows` stored, and check all of them once: others may have written the files.
+    """Open the rows that :func:`write_rows` stored, and check all of them once.
 
-    InvalidInput if the folder holds no rows, a file has a wrong length, or a row is one that :meth:`Rows.build`
-    refuses.
+    Others may have written the files.  InvalidInput if the folder holds no rows, a file has a wrong
+    length, or a row is one that :meth:`Rows.build` refuses.
     """
     found = _opened(Path(folder))
     for i, site in enumerate(found.sites):
@@ -214,10 +219,33 @@ def _opened(folder: Path) -> MappedRows:
 
 
 def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int = 1, seed: int = 0) -> MappedRows:
-    """Encode a Parquet file of any length into mapped rows, `BATCH` rows at a time; see :func:`write_rows`.
+    """Encode a Parquet file of any length into mapped rows, `BATCH` rows at a time.
 
-    The values of the schema's site column, in order of appearance, are the sites.  Without one, every row goes to one
-    of `nodes` sites at random, by `seed`.  The label must be one of two classes.
+    Parameters
+    ----------
+    path : str or Path
+        The Parquet file.
+    schema : Schema
+        Its label must be one of two classes, without weights and without a person's column.  The
+        values of its site column, in order of appearance, are the sites.
+    folder : str or Path
+        Where the rows are written; made if absent, refused if it holds rows already.
+    nodes : int
+        Without a site column, every row goes to one of this number of sites at random.
+    seed : int
+        Of that draw.
+
+    Returns
+    -------
+    MappedRows
+
+    Raises
+    ------
+    InvalidInput
+        If the schema declares what is not supported, the file does not fit it, or the folder holds
+        rows.
+    NotWritten
+        On a full disk, for example.  Files written so far are removed.
     """
     two_classes(schema.task, "map_parquet", weighs=schema.weighs)
     if schema.person is not None:

@@ -58,7 +58,7 @@ def check_file(path: str | Path) -> Checked:
 
 
 def check(given: Mapping[str, Any]) -> Checked:
-    """The same from the entries of a schema file."""
+    """Find every mistake in the entries of a schema file: see :func:`check_file`."""
     columns = given.get("columns", {})
     found, fine = _check_columns(columns)
     wrong, entries = _check_keys(given)

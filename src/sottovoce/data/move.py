@@ -29,7 +29,23 @@ _UP = 1.0 + 2.0**-50  # more than the rounding of a root, of a product and of a 
 
 
 def stretch_of(gain: float, k: float, constants: int = 1) -> float:
-    """A bound on ``1 + ||A||``, for every m of norm at most 1."""
+    """Bound ``1 + ||A||`` of the map A, for every mean m of norm at most 1.
+
+    It bounds ``1 + ||A^-1||`` too (docs/privacy/centring.md).
+
+    Parameters
+    ----------
+    gain : float
+        g, at least 1.
+    k : float
+        The constant of a row that nothing shortened, in (0, 1].
+    constants : int
+        Number of columns that hold a constant.
+
+    Returns
+    -------
+    float
+    """
     return 2.0 + gain * (1.0 + math.sqrt(constants) / k)
 
 
@@ -74,7 +90,7 @@ class Move:
 
     @cached_property
     def digest(self) -> bytes:
-        """Of all that it is, 16 bytes."""
+        """Digest of the map, 16 bytes; equal maps have equal digests."""
         return digest_of("move", self.mean, list(self.constants), self.k, self.gain)
 
     @property
@@ -95,32 +111,36 @@ class Move:
         return stretch_of(self.gain, self.k, len(self.constants))
 
     def at(self, replicate: int) -> Move:
-        """The map of one replicate."""
+        """Return the map of one replicate."""
         return self if self.mean.ndim == 1 else replace(self, mean=self.mean[replicate])
 
     def apart(self) -> list[Move]:
-        """The maps of all replicates."""
+        """Return the maps of all replicates."""
         return [self] if self.mean.ndim == 1 else [self.at(r) for r in range(len(self.mean))]
 
     # Models
 
     def fold(self, w: Array) -> Array:
-        """``A'w``: the model of rows as they were, of a model of moved rows; (..., K p), replicates first.
+        """Fold the map into models (..., K p) of moved rows: ``A'w``; replicates come first.
 
-        ``c (a.fold(w))`` is the margin of the moved row, so an answer that needs no length is that of ``fold(w)``.
+        The result is a model of rows as they were.  ``c (a.fold(w))`` is the margin of the moved
+        row, so an answer that needs no length is that of ``fold(w)``.
         """
         v, mean = self._split(w)
         back = (self.gain / self.k) * np.sum(v * mean, axis=-1, keepdims=True)
         return np.where(self._constant > 0.0, v - back, self.gain * v).reshape(w.shape)
 
     def unfold(self, w: Array) -> Array:
-        """The inverse of :meth:`fold`."""
+        """Invert :meth:`fold`."""
         v, mean = self._split(w)
         back = np.sum(v * mean, axis=-1, keepdims=True) / self.k
         return np.where(self._constant > 0.0, v + back, v / self.gain).reshape(w.shape)
 
     def push(self, v: Array) -> Array:
-        """``A v``, of sums of rows, of the same shape; replicates, if any, come first."""
+        """Multiply sums of rows by the map: ``A v``, of the same shape.
+
+        Replicates, if any, come first.
+        """
         given, mean = self._split(v)
         x = np.sum(given * self._constant, axis=-1, keepdims=True)
         moved = np.where(self._constant > 0.0, given, self.gain * (given - mean * (x / self.k)))
@@ -135,7 +155,7 @@ class Move:
     # Rows
 
     def lengths(self, X: Any) -> Array:
-        """c of encoded rows X (n, p), dense or sparse: (n,), or (R, n) of several maps.
+        """Compute c of encoded rows X (n, p), dense or sparse: (n,), or (R, n) of several maps.
 
         A row's c depends on no other row, to the last bit (:mod:`sottovoce.data.products`).
         """
@@ -144,7 +164,10 @@ class Move:
         return np.asarray(found[0] if self.mean.ndim == 1 else found)
 
     def shortened(self, X: Any) -> Any:
-        """Rows times their c, of one map: products with a folded model are then the margins of the moved rows."""
+        """Multiply rows by their c, for one map.
+
+        Products with a folded model are then the margins of the moved rows.
+        """
         c = self.lengths(X)[:, None]
         return X * c if isinstance(X, np.ndarray) else X.multiply(c).tocsr()
 
@@ -201,7 +224,26 @@ class Moved(Storage):
 
     @classmethod
     def of(cls, base: Storage, move: Move, *, short: bool = True) -> Moved:
-        """Rows of `base`, moved by the map of one replicate; without `short` of any length, as they come out."""
+        """Move the rows of a storage by the map of one replicate.
+
+        Parameters
+        ----------
+        base : Storage
+            Rows as they were; they are never written down in another form.
+        move : Move
+            Of one replicate.
+        short : bool
+            Shorten each moved row to norm 1; without it, moved rows have any length.
+
+        Returns
+        -------
+        Moved
+
+        Guarantee
+        ---------
+        With `short`, every row ``c A a`` has norm at most 1, rounding included, and depends on its
+        own row a and on public numbers alone (docs/privacy/centring.md).
+        """
         factors, lengths = _factors(base, move, short=short)
         return cls(base, move, base.asarray(factors), lengths)
 
@@ -241,7 +283,7 @@ class Moved(Storage):
         return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
 
     def of_rows(self, base: Storage, which: IntArray) -> Self:
-        """Those rows of every node, which `base` holds."""
+        """Return these products with some rows of every node, which `base` holds."""
         return replace(self, base=base, factors=self.factors[:, which], lengths=self.lengths[:, which])
 
     def single(self) -> Storage:

@@ -27,7 +27,13 @@ ADULT_CATEGORIES = (
 
 
 def complete_cases(table: Table, columns: Sequence[str] | None = None) -> Table:
-    """The rows without a missing value in the given columns (default: all)."""
+    """Return the rows of a table without a missing value in the given columns (default: all).
+
+    Examples
+    --------
+    >>> complete_cases(Table("t", {"a": np.array(["x", "", "y"])})).n_rows
+    2
+    """
     complete = np.ones(table.n_rows, dtype=bool)
     for name in columns if columns is not None else table.columns:
         if table.columns[name].dtype.kind not in "biuf":
@@ -44,7 +50,10 @@ def schema_from_rows(
     ignore: Sequence[str] = (),
     name: str = "from-rows",
 ) -> Schema:
-    """The papers' encoding as a schema whose facts are computed from the rows (`data_dependent` is True).
+    """Build the papers' encoding: a schema whose facts are computed from the rows.
+
+    Its `data_dependent` is True: no guarantee covers that, and every statement about such rows says
+    so.
 
     Parameters
     ----------
@@ -53,9 +62,25 @@ def schema_from_rows(
     numbers : sequence of str
         Columns mapped from ``[0, max]`` to ``[0, 1]``.
     categories : sequence of str
-        Columns that are one-hot encoded.
+        Columns that are one-hot encoded, a level for each value that occurs.
+    label : Label
+        Two classes.
     ignore : sequence of str
         Columns left out.
+    name : str
+        Of the schema.
+
+    Returns
+    -------
+    Schema
+        With a constant of 1, and the largest norm of a row as its scale.
+
+    Examples
+    --------
+    >>> table = Table("t", {"age": np.array([20, 60]), "ill": np.array(["yes", "no"])})
+    >>> schema = schema_from_rows(table, numbers=["age"], categories=[], label=Label("ill", "yes"))
+    >>> schema.feature_names, schema.data_dependent
+    (['age', 'intercept'], True)
     """
     blocks: list[Block] = []
     for column in numbers:
@@ -71,7 +96,7 @@ def schema_from_rows(
 
 
 def adult_002(table: Table) -> tuple[Table, Schema]:
-    """Complete rows of the raw Adult table and the 105-feature schema of paper 002."""
+    """Return the complete rows of the raw Adult table and the 105-feature schema of paper 002."""
     kept = complete_cases(table, (*ADULT_NUMBERS, *ADULT_CATEGORIES))
     schema = schema_from_rows(
         kept,

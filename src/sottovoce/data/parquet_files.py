@@ -23,9 +23,10 @@ _ROWS = 8192  # read at a time
 
 
 def parquet_types(path: str | Path) -> dict[str, str]:
-    """The types that a Parquet file declares, by column, without reading a value of a row.
+    """Return the types that a Parquet file declares, by column, without reading a row.
 
-    In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or ``"?"``.
+    In words: ``"number"``, ``"truth"``, ``"text"``, ``"date"``, ``"vector N"`` of a fixed size, or
+    ``"?"``.
     """
     pa, pq = _arrow(path)
     place = check_kind(path, PARQUET)
@@ -65,7 +66,7 @@ def read_parquet(path: str | Path) -> Table:
 
 
 def parquet_batches(path: str | Path, rows: int) -> Iterator[Table]:
-    """A Parquet file in tables of at most `rows` rows, one in memory at a time."""
+    """Read a Parquet file as tables of at most `rows` rows, one in memory at a time."""
     pa, _ = _arrow(path)
     for batch in _batches(path, rows):
         yield _from_arrow(pa.Table.from_batches([batch]), path)
@@ -144,7 +145,7 @@ def _arrow(path: str | Path) -> tuple[Any, Any]:
 
 
 def from_batches(batches: list[Any], path: str | Path) -> Table:
-    """A table from Arrow's record batches; nulls are missing values."""
+    """Build a table from Arrow's record batches; nulls are missing values."""
     pa, _ = _arrow(path)
     return _from_arrow(pa.Table.from_batches(batches), path)
 
@@ -189,7 +190,10 @@ def _values(pa: Any, column: Any) -> list[object]:
 
 
 def plain_values(pa: Any, values: Any) -> list[object]:
-    """Values as Python's own; where one of them is beyond Python's, each is read by itself."""
+    """Convert values to Python's own types.
+
+    Where one of them is beyond Python's, each is read by itself.
+    """
     try:
         return list(values.to_pylist())
     except (ValueError, OverflowError, pa.ArrowException):

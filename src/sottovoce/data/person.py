@@ -28,7 +28,10 @@ _WRITE = 'write person = "patient_id", or person = { column = "patient_id", rows
 
 @dataclass(frozen=True)
 class Person:
-    """The column whose values tell people apart within a site, and the most `rows` of a person that are read there."""
+    """The column whose values identify people within a site.
+
+    At most `rows` rows of a person are read there.
+    """
 
     column: str
     rows: int = MOST
@@ -42,7 +45,7 @@ class Person:
 
     @classmethod
     def of(cls, given: object) -> Self:
-        """From a schema's ``person`` entry, or a SchemaError."""
+        """Read a schema's ``person`` entry; a SchemaError for any other."""
         if isinstance(given, str):
             return cls(given)
         if not isinstance(given, Mapping) or not {"column"} <= set(given) <= {"column", "rows"}:
@@ -50,11 +53,14 @@ class Person:
         return cls(**given)
 
     def to_entry(self) -> Any:
-        """The entry of a schema file."""
+        """Return the entry of a schema file."""
         return self.column if self.rows == MOST else {"column": self.column, "rows": self.rows}
 
     def codes(self, column: Column, na: frozenset[str]) -> IntArray:
-        """The number of each row's person, in the order in which they first appear."""
+        """Number the person of each row, in the order in which people first appear: (n,).
+
+        A SchemaError if some rows do not name a person, or the column has several values a row.
+        """
         if column.ndim != 1:
             raise SchemaError(self.column, None, "must hold one value a row", "give a column of identifiers")
         texts, which = distinct(column)
@@ -69,7 +75,10 @@ class Person:
         return order[number]
 
     def among(self, columns: Mapping[str, Column], na: frozenset[str]) -> IntArray:
-        """:meth:`codes` of a table's column; a SchemaError if it lacks it."""
+        """Number the people of a table's rows, as :meth:`codes`.
+
+        A SchemaError if the table lacks the column.
+        """
         if self.column not in columns:
             rule = "says whose a row is, and the table does not have it"
             raise SchemaError(self.column, None, rule, "add the column, or leave person out of the schema")
@@ -86,28 +95,33 @@ def _alike(text: str) -> str:
 
 
 def kept(people: IntArray, most: int) -> BoolArray:
-    """Which rows are read: the first `most` of every person."""
+    """Return which rows are read: the first `most` of every person, a mask (n,)."""
     order = np.argsort(people, kind="stable")
     start = np.flatnonzero(np.diff(people[order], prepend=-1))
     place = np.empty(len(people), dtype=np.int64)
+    # Number of earlier rows of the same person: the stable sort keeps the order of the table.
     place[order] = np.arange(len(people)) - np.repeat(start, np.diff(np.append(start, len(people))))
     return place < most
 
 
 def shares(people: IntArray) -> Array:
-    """Weight of each row, one over the number of rows of its person; a person's add up to at most 1."""
+    """Return the weight of each row: one over the number of rows of its person, (n,).
+
+    A person's weights add up to at most 1 in floating-point arithmetic too, so all rows of a person
+    move a weighted sum no further than one row of weight 1 (docs/privacy/person.md).
+    """
     _, number, count = np.unique(people, return_inverse=True, return_counts=True)
     return np.asarray(_BELOW / count[number])
 
 
 def whole(people: IntArray, rows: IntArray) -> list[IntArray]:
-    """The row numbers of each person, in the order of the people; `rows` are those of `people`."""
+    """Group row numbers by person, in the order of the people; `rows` are those of `people`."""
     order = np.argsort(people, kind="stable")
     return np.split(rows[order], np.flatnonzero(np.diff(people[order])) + 1)
 
 
 def dealt(people: IntArray, parts: Sequence[IntArray]) -> list[IntArray]:
-    """Rows of each node, sorted, from the people of each node."""
+    """Return the rows of each node, sorted, from the people of each node."""
     at = np.full(int(people.max(initial=-1)) + 1, -1)
     for node, part in enumerate(parts):
         at[part] = node
@@ -115,12 +129,34 @@ def dealt(people: IntArray, parts: Sequence[IntArray]) -> list[IntArray]:
 
 
 def at_random(people: IntArray, nodes: int | None, seed: int, sizes: Sequence[float] | None = None) -> list[IntArray]:
-    """Rows of each node, if people are dealt at random, with all their rows."""
+    """Partition people at random over nodes, each with all their rows.
+
+    Parameters
+    ----------
+    people : ndarray of int, shape (n,)
+        Whose row it is.
+    nodes : int or None
+        Number of nodes, at most the number of people.
+    seed : int
+        Of the partition.
+    sizes : sequence of float, optional
+        Relative numbers of people of the nodes; equal up to one person if None.
+
+    Returns
+    -------
+    list of ndarray of int64
+        Sorted row numbers of each node.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`sottovoce.data.partition.partition` raises for ``iid``.
+    """
     _, number = np.unique(people, return_inverse=True)
     everybody = np.ones(int(number.max(initial=-1)) + 1)
     return dealt(number, partition("iid", everybody, nodes, seed, sizes=sizes))
 
 
 def places(people: IntArray, parts: Sequence[IntArray]) -> int:
-    """The largest number of parts in which one person has rows."""
+    """Return the largest number of parts in which one person has rows."""
     return int(np.unique(np.concatenate([np.unique(people[part]) for part in parts]), return_counts=True)[1].max())

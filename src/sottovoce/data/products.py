@@ -15,7 +15,9 @@ _ROWS_AT_ONCE = 4096  # so that a block of rows stays in cache while its columns
 
 
 def products_by_row(X: Array, W: Array) -> Array:
-    """``X @ W.T``, transposed, added up column after column.
+    """Compute ``X @ W.T``, transposed, so that each result depends on its own row alone.
+
+    Products are added up column after column.
 
     Parameters
     ----------
@@ -30,9 +32,10 @@ def products_by_row(X: Array, W: Array) -> Array:
 
     Guarantee
     ---------
-    Entry k is a function of row k and of `W`: neither the number of rows, nor the other rows, nor the place of a row
-    among them, nor the arrays' order in memory changes a bit of it.  Each is one elementwise product and one
-    elementwise sum a column, in the order of the columns, each correctly rounded.  What overflows is infinite or NaN.
+    Entry k is a function of row k and of `W`: neither the number of rows, nor the other rows, nor
+    the place of a row among them, nor the arrays' order in memory changes a bit of it.  Each is one
+    elementwise product and one elementwise sum a column, in the order of the columns, each
+    correctly rounded.  What overflows is infinite or NaN.
 
     Examples
     --------

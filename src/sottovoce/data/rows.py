@@ -90,7 +90,10 @@ class Rows:
         return self.n[:, 0].astype(int) if self.held is None else self.held
 
     def on(self, spec: str) -> Self:
-        """The same rows, multiplied by another array library: see :func:`sottovoce.data.device.backend`."""
+        """Return these rows with another array library to multiply them.
+
+        See :func:`sottovoce.data.device.backend` for `spec`.
+        """
         if spec != "numpy":
             backend(spec)
         return replace(self, backend=spec)
@@ -128,14 +131,14 @@ class Rows:
             raise InvalidInput("loss", loss.spec, rule, "use a weighted loss")
 
     def node(self, i: int) -> Self:
-        """Node `i` alone."""
+        """Return the rows of node `i` alone."""
         n, rows = self.n[i : i + 1], int(self.stored[i])
         alike = (0,) if i in self.one_class else ()
         part = self._part(self._stored_at(i), n, alike, lambda x: x[i : i + 1, :rows])
         return part if self.held is None else replace(part, held=self.held[i : i + 1])
 
     def pooled(self) -> Self:
-        """All rows at one node."""
+        """Return all rows at one node."""
         counts = self.stored
         n = self.n.sum(axis=0, keepdims=True)
         alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
@@ -173,7 +176,10 @@ class Rows:
         return OnDevice(home.put(a), home)
 
     def design(self, nodes: IntArray) -> Design:
-        """Products with the rows of those nodes and their fields, padded to the largest of them."""
+        """Return products with the rows of some nodes and their fields.
+
+        Rows are padded to the largest of the nodes.
+        """
         storage = self._storage(nodes)
         if self.move is not None:
             storage = Moved.of(storage, self.move, short=not self.any_norm)
@@ -182,22 +188,22 @@ class Rows:
         return Design(storage, **put, classes=self.classes)
 
     def sweep(self) -> Sweep:
-        """Passes over all of these rows, for the solver."""
+        """Return the passes over all of these rows, for the solver."""
         parts = batched(self.stored, self.d)
         return Sweep(tuple(Batch(nodes, self.design(nodes)) for nodes in parts), self.d)
 
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays that determine these rows, for a fingerprint."""
+        """Return the arrays that determine these rows, for a fingerprint."""
         return (*self._stored_arrays(), *(np.asarray(x, dtype=float) for x in self._fields.values()))
 
     def _stored_arrays(self) -> tuple[Array, ...]:
         return self.signed, self.n
 
     def with_offset(self, offsets: Sequence[Array]) -> Self:
-        """The same rows, each with a number t to predict: losses see ``a.w - t``.
+        """Return these rows, each with a number t to predict: losses see ``a.w - t``.
 
-        Offsets, (n_i,) for each node, are in [-1, 1], scaled by declared public bounds, and 0 for rows of zeros.
-        InvalidInput for others, and for rows with classes.
+        Offsets, (n_i,) for each node, are in [-1, 1], scaled by declared public bounds, and 0 for
+        rows of zeros. InvalidInput for others, and for rows with classes.
         """
         if self.labels is not None:
             raise InvalidInput("offsets", len(offsets), "rows with a class have no number to predict", "leave them out")
@@ -207,7 +213,10 @@ class Rows:
         return replace(self, offset=offset, one_class=())
 
     def with_people(self, people: Sequence[IntArray], most: int) -> Self:
-        """The same rows, each weighing one over the number of its person's at the node; `n` then counts people.
+        """Return these rows weighted by one over the number of rows of their person at the node.
+
+        Then `n` counts people, and the unit that is protected is a person with all rows at a node
+        (docs/privacy/person.md).  Weights that rows have already are multiplied in.
 
         Parameters
         ----------
@@ -215,6 +224,15 @@ class Rows:
             Whose row it is, within a node.
         most : int
             Public: no person has more rows at a node.
+
+        Returns
+        -------
+        Rows
+
+        Raises
+        ------
+        InvalidInput
+            If a person has more than `most` rows at a node.
         """
         own = [np.asarray(codes) for codes in people]
         if any(np.unique(codes, return_counts=True)[1].max(initial=0) > most for codes in own):
@@ -234,9 +252,9 @@ class Rows:
             raise InvalidInput("rows_per_person", rows_per_person, rule, f"use {self.people}")
 
     def with_weight(self, weights: Sequence[Array]) -> Self:
-        """The same rows with sample weights in [0, 1], (n_i,) for each node: see :mod:`sottovoce.data.weights`.
+        """Return these rows with sample weights in [0, 1], (n_i,) for each node.
 
-        InvalidInput for others; the message shows none of them.
+        See :mod:`sottovoce.data.weights`.  InvalidInput for others; the message shows none of them.
         """
         rule = "weights must be numbers from 0 to 1"
         weight = self._stacked("weights", weights, 0.0, 1.0, rule, "divide them by their public cap")
@@ -258,7 +276,10 @@ class Rows:
 
     @classmethod
     def of_classes(cls, parts: Sequence[tuple[Any, IntArray]], classes: int) -> Rows:
-        """From (X, label in 0..classes-1) of every node, validated as by :meth:`build`; -1 makes a row of zeros."""
+        """Validate the (X, label in 0..classes-1) of every node; label -1 makes a row of zeros.
+
+        Rows are validated as by :meth:`build`.
+        """
         rows = cls.build([(X, np.where(y < 0, 0.0, 1.0)) for X, y in parts])
         labels = np.zeros((len(parts), int(rows.n.max())), dtype=np.intp)
         for i, (X, y) in enumerate(parts):
@@ -270,7 +291,11 @@ class Rows:
 
     @classmethod
     def of_any_norm(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
-        """As :meth:`build`, for rows of any norm and :class:`sottovoce.problem.weighted_loss.Weighted` losses."""
+        """Validate rows of any norm, for losses whose bounds hold for such rows.
+
+        These are :class:`sottovoce.problem.weighted_loss.Weighted` losses.  Otherwise as
+        :meth:`build`.
+        """
         short = []
         for X, y in parts:
             peak = np.maximum(np.abs(X).max(axis=1, keepdims=True, initial=0.0), 1.0)
@@ -286,28 +311,34 @@ class Rows:
 
     @classmethod
     def build(cls, parts: Sequence[tuple[Array, Array]], offsets: Sequence[Array] | None = None) -> Rows:
-        """Stack the (X, y) of every node.
+        """Validate the rows and labels of every node, and stack them for the solver.
 
         Parameters
         ----------
         parts : sequence of (X of shape (n_i, d), y of shape (n_i,) in {-1, +1})
-            Label 0 makes a row of zeros: it counts as a row and adds nothing.  SciPy sparse matrices stay sparse
-            (:class:`SparseRows`); arrays of another library stay on their device.
+            Rows in the unit ball.  Label 0 makes a row of zeros: it counts as a row and adds
+            nothing.  SciPy sparse matrices stay sparse (:class:`SparseRows`); arrays of another
+            library stay on their device.
         offsets : sequence of array (n_i,), optional
-            Numbers to predict, see :meth:`with_offset`.  Labels are then +1, or 0 for a row of zeros, whose number is
-            dropped.
+            Numbers to predict, see :meth:`with_offset`.  Labels are then +1, or 0 for a row of
+            zeros, whose number is dropped.
+
+        Returns
+        -------
+        Rows
+            A :class:`SparseRows` if any of the matrices is sparse.
 
         Raises
         ------
         InvalidInput
-            NaN or infinite entries, other labels, rows outside the unit ball, a node without rows, nodes that disagree
-            on d. Messages hold no data value.
+            NaN or infinite entries, other labels, rows outside the unit ball, a node without rows,
+            nodes that disagree on d. Messages hold no data value.
 
         Notes
         -----
-        A row of norm 1 that rounding left up to :data:`ROUNDED` longer, as rows have that were divided by their own
-        norms, is divided by its norm once more: each row by itself, so that all are inside the unit ball, where prices
-        hold.
+        A row of norm 1 that rounding left up to :data:`ROUNDED` longer, as rows have that were
+        divided by their own norms, is divided by its norm once more: each row by itself, so that
+        all are inside the unit ball, where prices hold.
 
         Examples
         --------

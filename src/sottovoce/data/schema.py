@@ -90,10 +90,22 @@ class Encoded:
 
 
 def unfit(clipped: Mapping[str, int], *, shortened: bool = True, weighed: bool = False) -> list[str]:
-    """What did not fit a schema, in words, with the exact counts of :class:`Encoded`: for the holder of the rows.
+    """Describe which rows did not fit a schema, with exact counts for the holder of the rows.
 
-    `shortened` says whether rows that are longer than the divisor are spoken of, and `weighed` that they count for less
-    instead of being shortened.
+    Parameters
+    ----------
+    clipped : mapping of str to int
+        Numbers of rows, as in :attr:`Encoded.clipped`.
+    shortened : bool
+        With False, nothing is said of rows that are longer than the divisor.
+    weighed : bool
+        Say that such rows count for less, where they are weighted instead of being clipped to norm
+        1.
+
+    Returns
+    -------
+    list of str
+        One sentence for each reason; it names at most six columns.  Empty if every row fits.
     """
     left, only = dict(clipped), "(for the data's holder only)"
     kinds = (
@@ -201,25 +213,25 @@ class Schema:
         validate(self, RULES, error=SchemaError)
 
     def reserved_columns(self) -> dict[str, str]:
-        """Columns that are read, but are no feature, with what they are."""
+        """Return the columns that are read but are no feature, each with its role."""
         declared = {"label": self.label, "weight": self.weight, "person": self.person}
         reserved = {one.column: use for use, one in declared.items() if one is not None}
         return reserved if self.site is None else {self.site: "site"} | reserved
 
     @property
     def task(self) -> Task:
-        """What the label is; two classes called -1 and 1 if none is declared."""
+        """The learning task that the label declares; two classes, -1 and 1, if none is."""
         return TwoClasses() if self.label is None else self.label.task
 
     @property
     def caveat(self) -> str | None:
-        """What every privacy statement about rows encoded by this schema must say; None if nothing."""
+        """The caveat that every privacy statement about such rows must carry, or None."""
         surveyed = f"{SURVEYED}: {self.survey}" if self.survey else None
         return "; ".join(filter(None, (FROM_ROWS if self.data_dependent else None, surveyed))) or None
 
     @property
     def weighs(self) -> bool:
-        """Whether rows have weights."""
+        """Whether rows have sample weights: of a weight column, of their classes, or both."""
         return bool(self.weight or self.class_weight)
 
     @property
@@ -229,14 +241,18 @@ class Schema:
 
     @property
     def divisor(self) -> float:
-        """What rows are divided by, unless they are longer or `unit` is set: `scale`, or that of the class."""
+        """The number that rows are divided by, unless they are longer or `unit` is set.
+
+        It is `scale` if that is declared, and otherwise the norm of a row whose blocks all reach
+        their span.
+        """
         if self.scale is not None:
             return self.scale
         return math.sqrt(self.intercept**2 + sum((block.weight * block.span) ** 2 for block in self.blocks))
 
     @property
     def shortens(self) -> bool:
-        """Whether a row may be longer than the divisor, and then is shortened; always with unit rows."""
+        """Whether rows may be longer than the divisor, and are then clipped; true of unit rows."""
         return self.unit or self.scale is not None or any(block.reach > block.span for block in self.blocks)
 
     @property
@@ -262,17 +278,27 @@ class Schema:
         Parameters
         ----------
         table : Table, mapping of str to array, or frame of pandas, polars or pyarrow
-            The raw columns.  In a frame a NaN is a missing value.
+            The raw columns, each of shape (n,), or (n, width) for a vector.  In a frame a NaN is a
+            missing value.
         labels : bool
             With False (for prediction) the label and site columns may be absent and are not read.
         whole : bool
             Leave rows longer than the divisor as they are, outside the unit ball: for
             :class:`sottovoce.problem.weighted_loss.Weighted` losses alone.
 
+        Returns
+        -------
+        Encoded
+            Rows (n, d) of norm at most 1 (unless `whole`), with labels and sample weights (n,), and
+            exact counts of rows that did not fit, for the holder of the data only.
+
         Raises
         ------
         SchemaError
             If columns or values do not fit the declarations.  No data value is shown.
+        InvalidInput
+            If `table` is no table of columns of one length, or memory does not hold the encoded
+            rows.
         """
         table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
         if errors := column_errors(self, table.columns, labels):
@@ -293,6 +319,7 @@ class Schema:
             return Encoded(X, None, clipped)
         y, beyond_bounds = _labels(self, table.columns)
         strange = ~self.task.known(y)
+        # Which labels occur is private, so such a row is not refused: it counts, and adds nothing.
         X[strange] = 0.0
         if strange.any():
             clipped[LABEL] = int(strange.sum())
@@ -307,7 +334,10 @@ class Schema:
 
     @property
     def slack(self) -> float:
-        """Covers the rounding of norms, divisions and sums over d entries: no test for norm <= 1 can fail."""
+        """A factor above 1 that covers the rounding of norms, divisions and sums over d entries.
+
+        With it no test for norm <= 1 can fail.
+        """
         return 1 + max(1e-12, 4 * self.n_features * float(np.finfo(float).eps))
 
     @classmethod
@@ -338,7 +368,7 @@ class Schema:
         return cls(**({"name": "schema"} | entries), blocks=blocks_of(columns), label=label_from(label))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data of JSON and TOML types; `from_dict` is the inverse."""
+        """Return plain data of JSON and TOML types; `from_dict` is the inverse."""
         entries: dict[str, Any] = {"name": self.name, "intercept": self.intercept}
         for key in ("ignore", "na"):
             if values := getattr(self, key):
@@ -358,7 +388,10 @@ class Schema:
 
 
 def column_errors(schema: Schema, columns: Mapping[str, Column], labels: bool = True) -> list[SchemaError]:
-    """Declared columns that a table lacks; if there are none, columns that nothing declares.
+    """Return errors for declared columns that a table lacks, or else for undeclared ones.
+
+    Undeclared columns are reported only where no declared one is missing: the names in the table
+    might otherwise be the first row of a file without a header.
 
     Parameters
     ----------
@@ -367,6 +400,11 @@ def column_errors(schema: Schema, columns: Mapping[str, Column], labels: bool = 
         Of the table.
     labels : bool
         With False, columns that are no features may be absent.
+
+    Returns
+    -------
+    list of SchemaError
+        Empty if the columns fit.
     """
     sources = {source for block in schema.blocks for source in block.sources(columns)}
     roles = list(schema.reserved_columns())
@@ -396,7 +434,22 @@ def _undeclared_columns(schema: Schema, columns: Mapping[str, Column], declared:
 
 
 def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array]) -> Array:
-    """Rows before the division (n, d), from the features of blocks that are not derived from others."""
+    """Assemble the features of all blocks, each times its weight, before rows are divided.
+
+    Parameters
+    ----------
+    schema : Schema
+    n : int
+        Number of rows.
+    features_of : callable
+        Gives the features (n, m) of a block that reads raw columns.  Blocks that are derived from
+        others are computed from these.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        Rows of any norm up to :attr:`Schema.bound`, the constant last.
+    """
     X, features, start = np.empty((n, schema.n_features)), dict[str, Array](), 0
     bases = {one.name for block in schema.blocks if isinstance(block, Derived) for one in block.of}
     for block in schema.blocks:
@@ -408,6 +461,7 @@ def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array])
                 features[block.name] = found
         start = end
     X[:, start:] = schema.intercept
+    # Derived blocks come second: they may stand before the blocks that they are made from.
     start = 0
     for block in schema.blocks:
         end = start + len(block.names)
@@ -418,7 +472,15 @@ def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array])
 
 
 def into_ball(schema: Schema, X: Array) -> tuple[Array, int]:
-    """Divide rows of weighted features (n, d), in place; also the number of rows longer than the divisor."""
+    """Divide rows of weighted features (n, d) into the unit ball, in place.
+
+    Also returns the number of rows longer than the divisor.
+
+    Guarantee
+    ---------
+    Every row that is returned has Euclidean norm at most 1, also in floating-point arithmetic:
+    divisors are larger than the norms by the factor :attr:`Schema.slack`.
+    """
     slack = schema.slack
     if schema.unit:
         X = unit_rows(X)
@@ -477,7 +539,10 @@ def _check_entries(entries: Mapping[str, Any], columns: object) -> None:
 
 
 def texts_of(key: str, values: Iterable[object]) -> tuple[str, ...]:
-    """Declared texts, numbers and truth values as texts; a SchemaError for a table or list among them."""
+    """Convert declared texts, numbers and truth values to texts.
+
+    A SchemaError for a table or list among them.
+    """
     try:
         return tuple(map(plain_text, values))
     except TypeError:
@@ -485,20 +550,20 @@ def texts_of(key: str, values: Iterable[object]) -> tuple[str, ...]:
 
 
 def names_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
-    """Every block has a name of its own."""
+    """Every block must have a name of its own."""
     if len({block.name for block in schema.blocks}) != len(schema.blocks):
         yield SchemaError("columns", None, "every block must have its own name", "rename one")
 
 
 def weights_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
-    """The features of a block are multiplied by its weight."""
+    """Weights of blocks, by which their features are multiplied, must be within bounds."""
     for block in schema.blocks:
         if not LEAST_WEIGHT <= block.weight <= MOST_WEIGHT:
             yield SchemaError(f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it")
 
 
 def sources_of_derived_blocks(schema: Schema) -> Iterator[InvalidInput]:
-    """What is made from other blocks finds them in the schema."""
+    """Blocks that derived blocks are made from must be in the schema."""
     for block in schema.blocks:
         for source in block.of if isinstance(block, Derived) else ():
             if source not in schema.blocks:
@@ -506,13 +571,16 @@ def sources_of_derived_blocks(schema: Schema) -> Iterator[InvalidInput]:
 
 
 def size_of_the_intercept(schema: Schema) -> Iterator[InvalidInput]:
-    """A constant feature has a weight, as blocks have."""
+    """The constant feature must be 0, or within the bounds of the weights of blocks."""
     if 0 < schema.intercept < LEAST_WEIGHT:
         yield SchemaError("intercept", schema.intercept, "must be 0 or from 1e-6 to 1e6", "use true or false")
 
 
 def divisor_of_rows(schema: Schema) -> Iterator[InvalidInput]:
-    """A declared divisor shortens rows; one above the bound by construction would only add noise."""
+    """A declared divisor must be at most the bound by construction.
+
+    A larger one would only add noise.  With unit rows it has no meaning.
+    """
     if schema.scale is None:
         return
     if not LEAST_WEIGHT <= schema.scale <= schema.bound:
@@ -523,7 +591,7 @@ def divisor_of_rows(schema: Schema) -> Iterator[InvalidInput]:
 
 
 def weights_of_classes(schema: Schema) -> Iterator[InvalidInput]:
-    """Weights are of declared classes."""
+    """Weights of classes must be of declared classes."""
     if not schema.class_weight:
         return
     try:
@@ -533,7 +601,7 @@ def weights_of_classes(schema: Schema) -> Iterator[InvalidInput]:
 
 
 def column_of_people(schema: Schema) -> Iterator[InvalidInput]:
-    """The column that says whose a row is says nothing else."""
+    """The person's column must not be the label or the weight too."""
     if schema.person is None:
         return
     others = [one.column for one in (schema.label, schema.weight) if one is not None]
@@ -543,7 +611,7 @@ def column_of_people(schema: Schema) -> Iterator[InvalidInput]:
 
 
 def columns_of_features(schema: Schema) -> Iterator[InvalidInput]:
-    """No feature is read from a column that says something else."""
+    """No feature may be read from the label, site, person or weight column."""
     reserved = schema.reserved_columns()
     for block in schema.blocks:
         for source in block.sources({}):
@@ -573,7 +641,23 @@ KEYS = (
 
 
 def count_unfit(block: Block, outside: BoolArray, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, int]:
-    """How many rows did not fit a block: of a category, unknown and missing values apart."""
+    """Count the rows that do not fit a block; of a category, unknown and missing values apart.
+
+    Parameters
+    ----------
+    block : Block
+    outside : ndarray of bool, shape (n,)
+        Rows that the block's encoding clipped, or encoded as zeros.
+    columns : mapping of str to column
+        Of the table, each with n rows.
+    na : frozenset of str
+        Declared marks of missing values.
+
+    Returns
+    -------
+    dict of str to int
+        Entries of :attr:`Encoded.clipped`: positive counts only.
+    """
     if not isinstance(block, Category):
         return {block.name: int(outside.sum())} if outside.any() else {}
     if not (block.other or outside.any()):

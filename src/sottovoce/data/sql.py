@@ -71,7 +71,7 @@ def read_sql(path: str | Path) -> Table:
 
 
 def sql_names(path: str | Path) -> list[str]:
-    """The names of the columns that the query selects."""
+    """Return the names of the columns that the query selects."""
     with _asked(path) as (names, parts):
         return [str(name) for name in (parts.schema.names if names is None else names)]
 

@@ -121,9 +121,10 @@ def read_statistics(path: str | Path) -> Table:
 
 
 def statistics_types(path: str | Path) -> dict[str, str]:
-    """The types that a file of Stata, SPSS or SAS declares, by column, without reading a value of a row.
+    """Return the types that a file of Stata, SPSS or SAS declares, without reading a row.
 
-    In words: ``"number"``, ``"text"`` or ``"date"``.  A column with value labels is a text.
+    By column, in words: ``"number"``, ``"text"`` or ``"date"``.  A column with value labels is a
+    text.
     """
     about = _metadata(path)
     labels, clocks = _labels(about), _clocks(about, Path(path))

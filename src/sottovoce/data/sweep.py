@@ -33,7 +33,10 @@ _MOST = 128  # replicates of one block
 
 
 def cores() -> int:
-    """Number of threads to use: the cores of this process, or fewer if OMP_NUM_THREADS says so."""
+    """Return the number of threads to use.
+
+    It is that of the cores of this process, or fewer if OMP_NUM_THREADS says so.
+    """
     lent = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(lent, int(asked))) if asked.isdecimal() else lent
@@ -52,12 +55,12 @@ def _mark() -> None:
 
 
 def threads_left() -> int:
-    """Number of threads to share work with: one if the caller is such a thread."""
+    """Return the number of threads to share work with: one if the caller is such a thread."""
     return 1 if getattr(_ours, "busy", False) else cores()
 
 
 def shared(work: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
-    """`work` on every item, in order, on our threads."""
+    """Apply `work` to every item on our threads; yield results in order."""
     threads = min(threads_left(), len(items))
     if threads <= 1:
         yield from map(work, items)
@@ -72,7 +75,10 @@ def _library() -> ThreadpoolController:
 
 @contextmanager
 def one_thread_a_product() -> Iterator[None]:
-    """Limit the linear algebra library to one thread: its own would use the cores while they wait for our threads."""
+    """Limit the linear algebra library to one thread.
+
+    Its own threads would use the cores while they wait for ours.
+    """
     if cores() == 1:
         yield
         return
@@ -93,7 +99,25 @@ class Batch:
 
 
 def batched(n: IntArray, d: int, padding: float = 0.1) -> Iterator[IntArray]:
-    """Batches of nodes: large ones alone, others with nodes whose size is within `padding`."""
+    """Group nodes into batches: large ones alone, others with nodes of about their size.
+
+    Rows of a batch are padded to its largest node and multiplied in one product, so nodes of very
+    different sizes would multiply mostly padding.
+
+    Parameters
+    ----------
+    n : ndarray of int, shape (M,)
+        Number of rows of each node.
+    d : int
+        Columns; a node of at least `ALONE` entries is a batch of its own.
+    padding : float
+        The largest node of a batch has at most this share more rows than its smallest.
+
+    Yields
+    ------
+    ndarray of int
+        Sorted indices of the nodes of a batch.
+    """
     order = np.argsort(n, kind="stable")
     start = 0
     for k in range(1, len(order) + 1):
@@ -122,6 +146,7 @@ class Sweep:
         return bool(self.batches) and all(batch.design.storage.here for batch in self.batches)
 
     def keep(self, nodes: BoolArray) -> Sweep:
+        """Return the rows of some nodes, numbered anew; `nodes` is a mask (M,)."""
         number = np.cumsum(nodes) - 1
         kept = []
         for batch in self.batches:
@@ -133,26 +158,32 @@ class Sweep:
         return Sweep(tuple(kept), self.width)
 
     def every(self, part: int, parts: int) -> Sweep:
-        """Rows ``part, part + parts, ...`` of every node."""
+        """Return rows ``part, part + parts, ...`` of every node."""
         return Sweep(tuple(Batch(g.nodes, g.design.every(part, parts)) for g in self.batches), self.width)
 
     def single(self) -> Sweep | None:
-        """The same in single precision; None where some rows have no such copy."""
+        """Return a copy in single precision; None where some rows have no such copy."""
         short = [g.design.single() for g in self.batches]
         if any(new is g.design for new, g in zip(short, self.batches, strict=True)):
             return None
         return Sweep(tuple(Batch(g.nodes, new) for g, new in zip(self.batches, short, strict=True)), self.width)
 
     def deduplicated(self) -> Sweep:
-        """The same sums over distinct rows, where that is faster; :meth:`values` is not for these."""
+        """Return sums over distinct rows with multiplicities, where that is faster.
+
+        :meth:`values` is not for these.
+        """
         return Sweep(tuple(Batch(g.nodes, deduplicated(g.design)) for g in self.batches), self.width)
 
     def normed(self) -> Sweep:
-        """The same, with the rows' norms computed once: for losses that depend on them."""
+        """Return these passes with the rows' norms computed once, for losses that need them."""
         return Sweep(tuple(Batch(g.nodes, g.design.normed(len(g.nodes))) for g in self.batches), self.width)
 
     def gradient(self, loss: Loss, w: Array) -> Array:
-        """``sum_k derivative(a_k.w) a_k``, shape of `w`, in the precision of the rows."""
+        """Compute gradients ``sum_k derivative(a_k.w) a_k``, of the shape of `w`.
+
+        They are computed in the precision of the rows.
+        """
         rows = max(CHUNK, TASK // max(1, w.shape[1] * self.width))
         if len(self.batches) == 1 and self.batches[0].design.n < 1.5 * rows:  # the common case, without tasks
             return _gradient(self.batches[0].design, loss, w)
@@ -165,7 +196,22 @@ class Sweep:
         return self._added(out, one, tasks, w.shape[1])
 
     def values(self, loss: Loss, w: Array, clip: float, n: Array) -> Array:
-        """Sums of losses clipped to [0, clip], weighted, over the first n rows of every node: (M, R, 1)."""
+        """Sum clipped losses, times weights, over the first n rows of every node.
+
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (M, R, width)
+            Models.
+        clip : float
+            Each row's loss is clipped to [0, clip] before it is weighed.
+        n : ndarray of shape (M, 1)
+            Number of rows of each node; what follows is padding.
+
+        Returns
+        -------
+        ndarray of shape (M, R, 1)
+        """
         out = np.zeros((*w.shape[:2], 1))
         for nodes, block, first in self._blocks():
             worth = np.clip(block.host(loss.at(block.norms).value(block.margins(w[nodes]))), 0.0, clip)
@@ -174,9 +220,20 @@ class Sweep:
         return out
 
     def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
-        """Sums over rows of any statistic, block by block in a fixed order: (M, R, m).
+        """Sum any statistic over rows, block by block in a fixed order.
 
-        ``each(block, loss, points)`` gives them for a block of rows, the loss for these rows and points (M, R, d).
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (M, R, d)
+            Models.
+        each : callable
+            ``each(block, loss, points)`` gives the sums (M', R, m) over a block of rows of M'
+            nodes, with the loss for these rows and the models (M', R, d) of these nodes.
+
+        Returns
+        -------
+        ndarray of shape (M, R, m)
         """
         whole: Array | None = None
         for nodes, block, _ in self._blocks():
@@ -187,9 +244,22 @@ class Sweep:
         return whole
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """``sum_k curvature(a_k.w) a_k a_k'``, averaged over R: (M, width, width), or its diagonal, (M, width).
+        """Compute ``sum_k curvature(a_k.w) a_k a_k'``, with curvatures averaged over replicates.
 
-        With `typical`, by :meth:`Loss.typical_curvature`.
+        Parameters
+        ----------
+        loss : Loss
+        w : ndarray of shape (M, R, width)
+            Models.
+        diagonal : bool
+            Compute the diagonals alone.
+        typical : bool
+            Use :meth:`Loss.typical_curvature` in place of the curvature.
+
+        Returns
+        -------
+        ndarray of shape (M, width, width), or (M, width) of diagonals
+            Of several classes, the blocks on the diagonal; others are zero.
         """
         out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
         tasks = [(g, a, b) for g in self.batches for a, b in g.spans(CHUNK)]
@@ -204,7 +274,18 @@ class Sweep:
         return self._added(out, one, tasks, self.width)
 
     def turn(self, loss: Loss, w: Array, along: Array) -> Array:
-        """The Hessian at `w` times `along`: ``sum_k turn(a_k.w, a_k.along) a_k``, shape of both."""
+        """Multiply the Hessians at `w` by vectors: ``sum_k turn(a_k.w, a_k.along) a_k``.
+
+        Parameters
+        ----------
+        loss : Loss
+        w, along : ndarray of shape (M, R, width)
+            Models, and the vectors that the Hessians are multiplied by.
+
+        Returns
+        -------
+        ndarray of shape (M, R, width)
+        """
         out = np.zeros((self.nodes, *w.shape[1:]))
         for nodes, block, _ in self._blocks():
             z, m = block.margins(w[nodes]), block.moves(along[nodes])
@@ -229,7 +310,7 @@ class Sweep:
 
 
 def spans(n: int, size: int) -> list[tuple[int, int]]:
-    """Equal parts of ``range(n)`` of about `size`."""
+    """Split ``range(n)`` into equal parts of about `size`."""
     parts = max(1, round(n / size))
     edges = [n * k // parts for k in range(parts + 1)]
     return list(pairwise(edges))

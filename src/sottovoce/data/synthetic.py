@@ -21,7 +21,7 @@ special = Later("scipy.special")
 
 
 class Synthetic(NamedTuple):
-    """Rows, labels, the true direction, and the site of each row."""
+    """Rows X (n, d), labels y (n,), the true direction w (d,), and the site of each row (n,)."""
 
     X: Array
     y: Array
@@ -32,24 +32,41 @@ class Synthetic(NamedTuple):
 def make_synthetic(
     n: int, d: int, seed: int = 0, *, margin: float = 6.0, flip: float = 0.0, sites: int = 1, shift: float = 0.0
 ) -> Synthetic:
-    """Draw n rows of d features; deterministic.
+    """Draw n synthetic rows of d features with labels of a logistic model; deterministic.
 
     Parameters
     ----------
+    n, d : int
+        Numbers of rows and of features, at least 1.
+    seed : int
+        Not negative.  Equal parameters and seeds give equal rows.
     margin : float
-        Slope of the true model; 0 makes the labels coin flips.
+        Slope of the true model, finite and not negative; 0 makes the labels coin flips.
     flip : float
         Share of flipped labels, in [0, 0.5].
     sites : int
-        Row k belongs to site ``k % sites``.
+        Number of sites, from 1 to n.  Row k belongs to site ``k % sites``.
     shift : float
-        Heterogeneity in [0, 1): rows of a site move towards a direction of its own, ``x -> (1 - shift) x + shift
-        u_site`` with ``|u_site| = 1``, which keeps them in the ball.  Labels follow the one common model.
+        Heterogeneity in [0, 1): rows of a site move towards a direction of its own, ``x -> (1 -
+        shift) x + shift u_site`` with ``|u_site| = 1``, which keeps them in the ball.  Labels
+        follow the one common model.
+
+    Returns
+    -------
+    Synthetic
+        Rows X (n, d) of norm at most 1, labels y (n,) in {-1, 1}, the true unit direction w (d,),
+        and the site of each row (n,).
 
     Raises
     ------
     InvalidInput
         For parameters out of range, or more rows than memory holds.
+
+    Examples
+    --------
+    >>> rows = make_synthetic(100, 3, seed=1)
+    >>> rows.X.shape, bool(np.linalg.norm(rows.X, axis=1).max() <= 1)
+    ((100, 3), True)
     """
     for field, value, good, rule in (
         ("n", n, n >= 1, "must be at least 1"),

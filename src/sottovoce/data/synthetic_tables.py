@@ -1,8 +1,9 @@
-"""Made-up tables that resemble real ones, drawn from public facts alone: methods are tried on them in advance.
+"""Synthetic tables, drawn from public facts alone, on which methods are tried in advance.
 
-Rows come from a *sketch*: rows that a schema lets one expect, rows of public people, or, where only the number of
-features is known, rows of a few kinds.  Labels follow a softmax model; classes are unevenly frequent, and a few labels
-are random.  A row counts for every class with its probability, so a few hundred rows stand for a site of any size.
+Rows come from a *sketch*: rows that a schema lets one expect, rows of public people, or, where only
+the number of features is known, rows of a few kinds.  Labels follow a softmax model; classes are
+unevenly frequent, and a few labels are random.  A row counts for every class with its probability,
+so a few hundred rows stand for a site of any size.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ Sketch = Callable[[int, np.random.Generator], Array]
 
 @dataclass(frozen=True)
 class Labels:
-    """How labels depend on a row's score, a linear function of the row.
+    """The law of synthetic labels given a row's score, a linear function of the row.
 
-    `sharpness` is the standard deviation of a class's score, `wrong` the share of random labels, `gap` how far rows of
-    two classes are moved apart, in standard deviations of the score.  Columns enter the score in proportion to their
-    spread to the power of ``1 - even``: at 1 all alike, at 0 wide ones most.
+    `sharpness` is the standard deviation of a class's score, `wrong` the share of random labels,
+    `gap` how far rows of two classes are moved apart, in standard deviations of the score.  Columns
+    enter the score in proportion to their spread to the power of ``1 - even``: at 1 all alike, at 0
+    wide ones most.
     """
 
     sharpness: float
@@ -48,14 +50,14 @@ LABELS = (
 Half of them are as hard as most tables of people are: where all are easy, large coefficients look right, and then the
 probabilities of a run are too sure."""
 WIDE = (Labels(3.0, 0.03, 1.0, 0.0), Labels(4.0, 0.01, 2.0, 0.0))  # the same for rows of many columns
-MANY = 64  # columns beyond which made-up rows are condensed to this number
+MANY = 64  # columns beyond which synthetic rows are condensed to this number
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
 _INSIDE = 1.0 + 1e-9
 
 
 @dataclass(frozen=True)
 class World:
-    """A made-up table.
+    """A synthetic table: rows, and the weight of every row for every class at every site.
 
     Attributes
     ----------
@@ -76,12 +78,18 @@ class World:
     start: Array | None = None
 
     def error(self, W: Array) -> Array:
-        """Expected misclassified share of classifiers (..., d), or (..., K d) with one block a class."""
+        """Compute the expected share of misclassified test rows of classifiers.
+
+        They are (..., d), or (..., K d) with one block a class.
+        """
         task = of_margins(W.shape[-1] // self.test.shape[1])
         return task.expected_error(task.vectors(W) @ self.test.T, self.chances)
 
     def log_loss(self, W: Array) -> Array:
-        """Expected log loss, in nats a row, of the probabilities that classifiers state: shape as for :meth:`error`."""
+        """Compute the expected log loss, in nats a row, of classifiers' probabilities.
+
+        Shapes are as for :meth:`error`.
+        """
         task = of_margins(W.shape[-1] // self.test.shape[1])
         return task.expected_log_loss(task.vectors(W) @ self.test.T, self.chances)
 
@@ -96,10 +104,28 @@ def make_world(
     tilt: float = 0.0,
     labels: Labels = LABELS[0],
 ) -> World:
-    """Draw a world with labels of its own and `rows` training rows; deterministic.
+    """Draw a synthetic table, with labels of its own, over several sites; deterministic.
 
-    `sites` are the rows of every site; `tilt` is how much the sites' labels differ: 0 not at all, 1 as in the ``label``
-    partition.
+    Parameters
+    ----------
+    sketch : callable
+        Draws rows in the unit ball.
+    rows : int
+        Number m of training rows; another 1000 are drawn for tests.
+    sites : sequence of int
+        Number of rows of each of N sites; only their proportions matter.
+    seed : int
+        Of the rows and labels.
+    classes : int
+        Number K of classes.
+    tilt : float
+        How much the sites' labels differ: 0 not at all, 1 as in the ``label`` partition.
+    labels : Labels
+        How labels depend on rows.
+
+    Returns
+    -------
+    World
     """
     rng = np.random.default_rng(seed)
     X = sketch(rows + HELD_OUT, rng)
@@ -130,9 +156,25 @@ HELD_OUT = 1000  # test rows of a world
 
 
 def deal(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
-    """Shares (N, m, K) of every site, from the class probabilities (m, K) and the sites' rows.
+    """Divide rows over sites as weights, from the probabilities of their classes.
 
-    The log-odds of classes move in equal steps from site to site, scaled by `tilt`.
+    The log-odds of classes move in equal steps from site to site, scaled by `tilt`.  The sums over
+    sites and classes are fitted by iterative proportional fitting.
+
+    Parameters
+    ----------
+    chances : ndarray of shape (m, K)
+        Class probabilities of every row.
+    sites : sequence of int
+        Number of rows of each of N sites; only their proportions matter.
+    tilt : float
+        How much the sites' labels differ: 0 not at all.
+
+    Returns
+    -------
+    ndarray of shape (N, m, K)
+        Weight of every row for every class at every site.  A site's add up to m, and their mean
+        over sites, by size, is `chances`.
     """
     size, have = np.asarray(sites, dtype=float) / np.sum(sites), chances.mean(axis=0)
     along = np.linspace(-1.0, 1.0, len(size)) if len(size) > 1 else np.zeros(1)
@@ -173,10 +215,23 @@ def dense(d: int, norm: float = 1.0) -> Sketch:
 
 
 def correlated(sketch: Sketch, decay: float = 1.0, astray: float = 0.0, share: float = 1.0) -> Sketch:
-    """Rows with about the means, spreads and typical norms of a sketch, and correlated columns.
+    """Return a sketch with about the means, spreads and norms of another, and correlated columns.
 
-    The k-th eigenvalue of the correlations is ``k^-decay``.  Means are off by `astray` standard deviations of the
-    column; then spreads are off too, with median `share` relative to the sketch's.
+    Parameters
+    ----------
+    sketch : callable
+        Draws rows (n, d) in the unit ball.
+    decay : float
+        The k-th eigenvalue of the correlations is ``k^-decay``.
+    astray : float
+        Standard deviations of the column by which means are off; if not 0, spreads are off too.
+    share : float
+        Median of the spreads relative to the sketch's, where they are off.
+
+    Returns
+    -------
+    callable
+        A sketch of the same number of columns.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
@@ -198,9 +253,24 @@ FACTOR = 0.5  # log-scale standard deviation of the spreads of columns relative 
 
 
 def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
-    """:func:`correlated` in a few coordinates: the mean's direction, the first principal ones, and a last.
+    """Return a sketch like :func:`correlated` in `MANY` coordinates, for rows of more columns.
 
-    The last coordinate has the remaining spread, with a random sign.
+    They are the direction of the mean, the first principal directions, and a last one that has the
+    remaining spread, with a random sign.
+
+    Parameters
+    ----------
+    sketch : callable
+        Draws rows (n, d) in the unit ball.
+    d : int
+        Columns of the sketch, more than `MANY`.
+    decay : float
+        The k-th eigenvalue of the covariance is in proportion to ``k^-decay``.
+
+    Returns
+    -------
+    callable
+        A sketch of `MANY` columns.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
@@ -216,9 +286,10 @@ def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
 
 
 def narrowed(sketch: Sketch, d: int) -> Sketch:
-    """The same rows in d dimensions: all but one are the first principal ones, and the last has what is left.
+    """Return a sketch of the same rows in at most d dimensions, with their norms.
 
-    Norms stay, and so does the spread of a margin under isotropic noise.
+    All coordinates but one are the first principal ones, and the last has what is left.  Norms
+    stay, and so does the spread of a margin under isotropic noise.
     """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
@@ -229,7 +300,8 @@ def narrowed(sketch: Sketch, d: int) -> Sketch:
 
 
 def principal(X: Array, d: int) -> Array:
-    """The first d principal directions of rows, as columns; zeros beyond their rank."""
+    """Compute the first d principal directions of rows, as columns; zeros beyond their rank."""
+    # With fewer rows than columns the Gram matrix of the rows is the smaller one.
     if len(X) < X.shape[1]:
         values, vectors = np.linalg.eigh(X @ X.T)
         some = values[-d:] > 1e-9 * values[-1]  # the others are rounding
@@ -238,19 +310,33 @@ def principal(X: Array, d: int) -> Array:
 
 
 def onto(directions: Array, X: Array, rng: np.random.Generator) -> Array:
-    """Rows in the coordinates of orthonormal directions; a last one, of random sign, keeps their norms."""
+    """Project rows onto orthonormal directions, with one more coordinate that keeps their norms.
+
+    Parameters
+    ----------
+    directions : ndarray of shape (d, k)
+        Orthonormal columns.
+    X : ndarray of shape (n, d)
+        Rows.
+    rng : numpy.random.Generator
+        Draws the sign of the last coordinate.
+
+    Returns
+    -------
+    ndarray of shape (n, k + 1)
+    """
     kept = X @ directions
     left = np.sqrt(np.maximum((X**2).sum(axis=1) - (kept**2).sum(axis=1), 0.0))
     return np.column_stack([kept, left * rng.choice([-1.0, 1.0], size=len(X))])
 
 
 def inside(X: Array) -> Array:
-    """Rows clipped to norm 1."""
+    """Clip rows to norm 1."""
     return np.asarray(X / (np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0) * _INSIDE))
 
 
 class Expected(ABC):
-    """What is publicly known of rows before any is read: the source of worlds.
+    """Public expectations of rows before any is read, as a source of synthetic tables.
 
     Equal `key` means equal worlds.
     """
@@ -263,7 +349,27 @@ class Expected(ABC):
     def world(
         self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
     ) -> World:
-        """World `number`, deterministic, of at most `widest` features: see :func:`make_world`."""
+        """Draw world `number`; deterministic.
+
+        Parameters
+        ----------
+        number : int
+            From 0 on; kinds of rows and of labels take turns.
+        rows : int
+            Number of training rows.
+        sites : sequence of int
+            Number of rows of each site; only their proportions matter.
+        classes : int
+            Number of classes.
+        tilt : float
+            How much the sites' labels differ, see :func:`make_world`.
+        widest : int
+            Most features of a row; others are projected (:func:`narrowed`).
+
+        Returns
+        -------
+        World
+        """
 
 
 @dataclass(frozen=True)
@@ -278,26 +384,46 @@ class Sketches(Expected):
     def world(
         self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
     ) -> World:
+        """Draw world `number` from sketches and labels in turn: see :meth:`Expected.world`."""
         sketch = narrowed(self.sketches[number % len(self.sketches)], widest)
         labels = self.labels[(number + number // len(self.sketches)) % len(self.labels)]
         return make_world(sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt, labels=labels)
 
 
-_SEED = 20_240_229  # of made-up rows: no user's seed enters them
+_SEED = 20_240_229  # of synthetic rows: no user's seed enters them
 
 
 def unknown(d: int) -> Sketches:
-    """Rows of a few kinds, where only their number of features is known: a bound on norms is often generous."""
+    """Return a source of tables where only the number of features is known.
+
+    Rows are of a few kinds and norms: a bound on norms is often generous.
+    """
     few = min(d, MANY)
     kinds = (one_hot(few), dense(few), dense(few, 0.3), dense(few, 0.1))
     return Sketches(f"unknown {d}", "rows of four kinds", kinds)
 
 
 def drawn(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
-    """Rows of a sketch of d columns, and others with its means, spreads and norms and correlated columns.
+    """Return a source of tables from a sketch and from others with correlated columns.
 
-    Many uncorrelated columns are unlikely: beyond `MANY` all rows are correlated and condensed, and labels depend on
-    the common factors and are easier to predict.
+    The others have its means, spreads and norms.  Many uncorrelated columns are unlikely: beyond
+    `MANY` all rows are correlated and condensed, and labels depend on the common factors and are
+    easier to predict.
+
+    Parameters
+    ----------
+    key : str
+        Sources of equal keys draw equal worlds.
+    says : str
+        Description of the rows, a few words.
+    sketch : callable
+        Draws rows (n, d) in the unit ball.
+    d : int
+        Columns of the sketch.
+
+    Returns
+    -------
+    Sketches
     """
     if d <= MANY:
         together = (correlated(sketch), correlated(sketch, 1.0, 1.0), correlated(sketch, 1.5, 1.0, 0.5))

@@ -69,7 +69,7 @@ def _array(values: Any) -> Column:
 
 
 def as_table(table: Table | Mapping[str, Any]) -> Table:
-    """A `Table` from a table or a mapping of names to columns."""
+    """Return a `Table` from a table or a mapping of names to columns."""
     return table if isinstance(table, Table) else Table("table", table)
 
 

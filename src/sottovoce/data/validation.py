@@ -56,9 +56,30 @@ _MESSAGES: tuple[tuple[str, str, str], ...] = (
 
 
 def checked(field: str, check: Callable[[], T], frame: Any = None) -> T:
-    """What `check` returns; an error is replaced by an :class:`InvalidInput` without values and without its cause.
+    """Run a check, and replace its errors by an :class:`InvalidInput` without data values.
 
-    Of a `frame` it names the columns that were refused.
+    The original error is not kept as the cause: messages of scikit-learn repeat values of the data,
+    and a traceback would show them.
+
+    Parameters
+    ----------
+    field : str
+        Named by the error.
+    check : callable
+        Takes nothing.
+    frame : object, optional
+        What is checked.  Of a data frame the error names the columns that were refused.
+
+    Returns
+    -------
+    object
+        What `check` returns.
+
+    Raises
+    ------
+    InvalidInput
+        In place of any other exception; an InvalidKind for a TypeError.  Errors of this package,
+        warnings and a MemoryError pass unchanged.
     """
     try:
         return check()
@@ -81,11 +102,12 @@ def _refusal(field: str, error: Exception, frame: Any) -> InvalidInput:
 
 
 def check_columns(X: Any) -> None:
-    """Refuse what would train as other numbers than are meant, without a schema.
+    """Refuse columns that would silently train as other numbers than are meant, without a schema.
 
-    Two columns of a frame that share a name, as coefficients go by names (names of several levels are none to
-    scikit-learn, and columns go by their order); points in time and durations, which NumPy takes for nanoseconds since
-    1970; and masked entries, whose mask is lost on the way.
+    They are: two columns of a frame that share a name, as coefficients go by names (names of
+    several levels are none to scikit-learn, and columns go by their order); points in time and
+    durations, which NumPy takes for nanoseconds since 1970; and masked entries, whose mask is lost
+    on the way.
     """
     if hasattr(type(X), "columns"):
         check_names("X", [str(name) for name in own_names(X)])
@@ -142,7 +164,7 @@ def _names(text: str) -> str:
 
 
 def declared(classes: Any) -> Array:
-    """The declared classes in the order of ``np.unique``, as scikit-learn expects of ``classes_``.
+    """Return the declared classes in the order of ``np.unique``, as ``classes_`` of scikit-learn.
 
     InvalidInput if they are fewer than two, of several kinds, not finite, or not all different.
     """
@@ -185,11 +207,30 @@ def _kind(value: object) -> str | None:
 
 
 def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
-    """Which of the declared classes each of `n` rows is of; -1 for any other label, a missing one included.
+    """Look up the declared class of each of n rows; -1 for an undeclared or missing label.
 
     Every label is looked up by itself, with ``1``, ``1.0`` and ``"1"`` as one
-    (:func:`sottovoce.data.values.identity`): readers of tables turn a column into text because of one rare label, and
-    one row must not change how others are read.  InvalidInput if y has not one label a row.
+    (:func:`sottovoce.data.values.identity`): readers of tables turn a column into text because of
+    one rare label, and one row must not change how others are read.
+
+    Parameters
+    ----------
+    y : array_like of shape (n,) or (n, 1)
+        Labels.
+    classes : ndarray of shape (K,)
+        The declared classes.
+    n : int
+        Number of rows.
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
+        From -1 to K - 1.
+
+    Raises
+    ------
+    InvalidInput
+        If `y` has not one label a row; no label is shown.
     """
     column = _column("y", y)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
@@ -223,9 +264,10 @@ def _column(field: str, given: Any) -> Array:
 
 
 def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
-    """The classes that occur in the labels of `n` rows, and the index of each row's class: for simulations only.
+    """Find the classes that occur in the labels of n rows, for simulations only.
 
-    InvalidInput on what scikit-learn refuses, and on fewer than two classes.
+    Also returns the index of each row's class, (n,).  InvalidInput on what scikit-learn refuses,
+    and on fewer than two classes.
     """
     column = typed_labels(checked("y", lambda: column_or_1d(y, warn=True)))
     _one_each("y", "label", column, n)
@@ -240,9 +282,10 @@ def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
 
 
 def typed_labels(labels: Array) -> Array:
-    """Labels in an array of objects as one of numbers or of truth values, if all are such; else as they are.
+    """Return labels in an array of objects as numbers or truth values, if all are such.
 
-    scikit-learn takes an array of objects for texts alone, and a frame makes one of whole numbers too.
+    Others are returned as they are.  scikit-learn takes an array of objects for texts alone, and a
+    frame makes one of whole numbers too.
     """
     if labels.dtype.kind != "O":
         return labels
@@ -252,7 +295,7 @@ def typed_labels(labels: Array) -> Array:
 
 
 def one_site_each(groups: Any, n: int) -> Array:
-    """What n rows say of their sites, as a column; InvalidInput unless there is one value a row."""
+    """Return the site of each of n rows as a column; InvalidInput without one value a row."""
     column = _column("groups", groups)
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
     _one_each("groups", "site", column, n)
@@ -260,10 +303,10 @@ def one_site_each(groups: Any, n: int) -> Array:
 
 
 def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
-    """The sites that `n` rows name, sorted, and the rows of each.
+    """Return the sites that n rows name, sorted, and the row numbers of each.
 
-    Which rows are of one site follows from :func:`sottovoce.data.values.identity`.  Names are numbers if numbers were
-    given, else texts; whether a row says 1 or 1.0 changes none.
+    Which rows are of one site follows from :func:`sottovoce.data.values.identity`.  Names are
+    numbers if numbers were given, else texts; whether a row says 1 or 1.0 changes none.
     """
     column = one_site_each(groups, n)
     given = values_of(column)
@@ -291,10 +334,26 @@ def _whole_or_not(text: str) -> int | float:
 
 
 def misfit(X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = False) -> str | None:
-    """A note if a bound on the norms suits few of the rows; for their holder, as no noise protects it.
+    """Return a note if a bound on the norms suits few of the rows; otherwise None.
 
-    Without noise in the fit (`noisy`) short rows do no harm.  Rows beyond the bound were shortened, or if `weighed`
-    count for less.
+    The note is for the rows' holder: it depends on the data, and no noise protects it.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix, shape (n, d)
+        Rows as given, before they are divided.
+    data_norm : float
+        The declared bound on the norms of rows.
+    noisy : bool
+        Whether noise is added in the fit; without it, short rows do no harm and are not spoken of.
+    weighed : bool
+        Whether rows beyond the bound count for less, instead of being clipped to it.
+
+    Returns
+    -------
+    str or None
+        A sentence if more than 90% of the rows lie beyond the bound, or `noisy` and all rows have
+        less than half of it.
     """
     with np.errstate(over="ignore"):  # a norm that overflows is longer than any bound
         squares = X.power(2).sum(axis=1) if issparse(X) else np.einsum("nd,nd->n", X, X)
@@ -313,7 +372,29 @@ def misfit(X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = Fals
 def init_in(
     coef: ArrayLike | None, intercept: ArrayLike | None, models: int, features: int
 ) -> tuple[Array, Array] | None:
-    """Coefficients (models, features) and intercepts (models,) to start from; None if neither is given."""
+    """Validate the coefficients and intercepts that a fit starts from.
+
+    Parameters
+    ----------
+    coef : array_like of shape (models, features), optional
+        Zeros if None.  For one model also of shape (features,).
+    intercept : array_like of shape (models,), optional
+        Zeros if None.  For one model also a number.
+    models : int
+        1 for two classes, or the number of classes.
+    features : int
+        Number of columns.
+
+    Returns
+    -------
+    tuple of ndarray or None
+        Coefficients (models, features) and intercepts (models,); None if neither is given.
+
+    Raises
+    ------
+    InvalidInput
+        If one of them has another shape, or numbers that are not finite.
+    """
     if coef is None and intercept is None:
         return None
     return _init("coef_init", coef, (models, features)), _init("intercept_init", intercept, (models,))

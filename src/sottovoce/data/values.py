@@ -58,10 +58,11 @@ _TRUTH_VALUES = {spelled: name for name in ("true", "false") for spelled in (nam
 
 
 def python_value(value: object) -> Any:
-    """One value as Python's own, whatever library it comes from.
+    """Convert one value to Python's own type, whatever library it comes from.
 
-    None stands for the gaps of all libraries but a floating-point NaN, which stays a number that is none.  Points in
-    time become a :class:`datetime.datetime` in UTC without a zone, or a :class:`numpy.datetime64` beyond its range.
+    None stands for the gaps of all libraries but a floating-point NaN, which stays a number that is
+    none.  Points in time become a :class:`datetime.datetime` in UTC without a zone, or a
+    :class:`numpy.datetime64` beyond its range.
     """
     kind = type(value)
     if kind is str or kind is int or kind is float or kind is bool or value is None:
@@ -162,7 +163,7 @@ def _from_exact(value: Decimal | Fraction) -> Any:
 
 
 def text_of(value: object) -> str:
-    """One value as text, without blanks at its ends; missing becomes ``""``."""
+    """Return one value as text, without blanks at its ends; a missing one as ``""``."""
     value = python_value(value)
     if isinstance(value, str):
         return _stripped(value)
@@ -225,7 +226,10 @@ MOST_MICROS = 2**62
 
 
 def number_of(value: object) -> float:
-    """One value as a number, whatever stands beside it; a ValueError or OverflowError if it is none."""
+    """Read one value as a number, whatever other rows hold.
+
+    A ValueError or OverflowError if it is none.
+    """
     value = python_value(value)
     if isinstance(value, bool | int | float):
         return float(value) + 0.0  # zero has one sign
@@ -236,7 +240,7 @@ def number_of(value: object) -> float:
 
 
 def values_of(column: Column) -> list[Any]:
-    """The values one by one; of an array of points in time, each such a point."""
+    """Return the values one by one; of an array of points in time, each such a point."""
     if column.dtype.kind == "M":
         return list(points_in(column))
     if column.dtype.kind == "m":
@@ -291,7 +295,10 @@ def _rows_of_objects(some: list[Any], width: int) -> Column:
 
 
 def as_text(values: Column) -> Column:
-    """Every value as text, so that ``1``, ``1.0`` and ``numpy.float32(1)`` are one; missing becomes ``""``."""
+    """Convert every value to text, so that ``1``, ``1.0`` and ``numpy.float32(1)`` are one.
+
+    Missing values become ``""``.
+    """
     if values.dtype.kind == "U":
         return np.char.strip(values)
     if values.dtype.kind in "iu":
@@ -304,9 +311,10 @@ def as_text(values: Column) -> Column:
 
 
 def distinct(values: Column) -> tuple[Column, IntArray]:
-    """The distinct texts of a column and the index of each value's text, so that repeated values are parsed once.
+    """Return the distinct texts of a column, and the index of each value's text.
 
-    Texts may repeat, as for ``"a"`` and ``"a "``, or for columns of numbers, which are not searched for duplicates.
+    So repeated values are parsed once.  Texts may repeat, as for ``"a"`` and ``"a "``, or for
+    columns of numbers, which are not searched for duplicates.
     """
     if values.dtype.kind in "UiuM":
         return as_text(values), np.arange(len(values))
@@ -331,10 +339,10 @@ def _fits(texts: int, size: int) -> None:
 
 
 def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, BoolArray]:
-    """Values as float64, and a mask of the missing ones (set to 0).
+    """Convert values to float64, with a mask of the missing ones (set to 0).
 
-    A mark stands for a missing value wherever it is that value's text, among numbers too.  A ValueError, which shows no
-    value, if any other value is not a finite number.
+    A mark stands for a missing value wherever it is that value's text, among numbers too.  A
+    ValueError, which shows no value, if any other value is not a finite number.
     """
     if values.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
@@ -370,12 +378,12 @@ def _number_or_none(value: object, marks: frozenset[str], known: dict[str, float
 
 
 def marks_of(na: Iterable[str]) -> frozenset[str]:
-    """Declared marks of missing values, and the empty text, as :func:`identity` writes them."""
+    """Return the declared marks of missing values and the empty text, in their :func:`identity`."""
     return frozenset(map(identity, na)) | MISSING
 
 
 def marked(values: Column, na: Iterable[str]) -> BoolArray:
-    """Which of an array of numbers have a mark of missing values as their text."""
+    """Return a mask of the numbers in an array whose text is a mark of missing values."""
     found = np.zeros(values.shape, dtype=bool)
     marks = marks_of(na)
     for mark in marks:
@@ -390,7 +398,21 @@ def marked(values: Column, na: Iterable[str]) -> BoolArray:
 
 
 def is_missing(column: Column, na: Iterable[str], marks: Iterable[str] = MISSING) -> BoolArray:
-    """Which values of a column are missing: their text is one of `na`, or of `marks`."""
+    """Return a mask of the missing values of a column.
+
+    Parameters
+    ----------
+    column : ndarray of shape (n,)
+        Raw values.
+    na : iterable of str
+        Declared marks; the empty text is one without being declared.
+    marks : iterable of str
+        Further marks.  All are compared by :func:`identity`.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+    """
     levels, which = distinct(column)
     known = marks_of(na) | frozenset(map(identity, marks))
     return np.array(_once_each(levels, lambda level: identity(level) in known), dtype=bool)[which]
@@ -423,7 +445,7 @@ def identity(text: str) -> str:
 
 
 def identities(column: Column) -> Column:
-    """The :func:`identity` of every value's text, as an array of objects."""
+    """Return the :func:`identity` of every value's text, as an array of objects."""
     levels, which = distinct(column)
     found = np.empty(len(levels), dtype=object)
     found[:] = _once_each(levels, identity)
@@ -431,7 +453,11 @@ def identities(column: Column) -> Column:
 
 
 def sites_of(column: Column) -> tuple[list[str], IntArray, BoolArray]:
-    """The sites that a column names, sorted; the number of every row's; and which rows name none."""
+    """Find the sites that a column names.
+
+    Returns their names, sorted; the number of each row's site, (n,); and a mask of rows without
+    one.
+    """
     names = identities(column)
     none = is_missing(column, (), MISSING_MARKS)
     sites = sorted(set(names[~none].tolist()), key=natural_order)
@@ -440,7 +466,7 @@ def sites_of(column: Column) -> tuple[list[str], IntArray, BoolArray]:
 
 
 def natural_order(text: str) -> tuple[bool, float, str]:
-    """A key to sort texts by, of two texts alone: numbers by value, then other texts."""
+    """Return a key to sort texts by: numbers by value, then other texts."""
     if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text):
         return False, float(text), text
     return True, 0.0, text
@@ -481,7 +507,7 @@ class Declared(Generic[T]):
             del self._alike[key]
 
     def get(self, text: str, otherwise: Any = None) -> Any:
-        """What a value's text stands for, or `otherwise`."""
+        """Return the meaning of a value's text, or `otherwise`."""
         if text in self._written:
             return self._written[text]
         return self._alike.get(_in_a_frame(text), otherwise)
@@ -490,15 +516,21 @@ class Declared(Generic[T]):
         return isinstance(text, str) and self.get(text, self) is not self
 
     def or_else(self, entries: Mapping[str, T]) -> Declared[T]:
-        """These, and for what none of them says, the meaning of others."""
+        """Return these, extended by the meanings of other texts.
+
+        Where both declare a text, these count.
+        """
         return _Joined(self, Declared(entries))
 
     def but(self, entries: Mapping[str, T]) -> Declared[T]:
-        """These, but for others, which come first."""
+        """Return these, overridden by the meanings of other texts."""
         return _Joined(Declared(entries), self)
 
     def spellings(self) -> dict[str, T]:
-        """Declared texts and the other common spellings of each, for what can only compare texts as written."""
+        """Return the meanings of declared texts and of the other common spellings of each.
+
+        It is for what can only compare texts as written.
+        """
         found = dict[str, T]()
         for text, meaning in self._alike.items():
             spelled = [one for one, name in _TRUTH_VALUES.items() if name == text]
@@ -509,7 +541,10 @@ class Declared(Generic[T]):
         return found | self._written
 
     def numbers(self, column: Column, otherwise: int) -> IntArray:
-        """What every value of a column stands for, if that is a whole number; `otherwise` for none."""
+        """Return the meaning of every value of a column, where meanings are whole numbers.
+
+        `otherwise` is for values that are not declared.
+        """
         levels, which = distinct(column)
         return np.array(_once_each(levels, lambda level: self.get(level, otherwise)), dtype=np.int64)[which]
 
@@ -529,6 +564,9 @@ class _Joined(Declared[T]):
 
 
 def same_in_a_frame(texts: Iterable[str]) -> bool:
-    """Whether two whole numbers among declared texts are one to a frame, which rounds large ones if a row has a gap."""
+    """Whether a frame may round two declared whole numbers to one.
+
+    It rounds those beyond 2^53 if another row has a gap.
+    """
     large = [text for text in map(identity, texts) if len(text) > 15 and _WHOLE_NUMBER.fullmatch(text)]
     return len(set(map(_in_a_frame, large))) < len(set(large))

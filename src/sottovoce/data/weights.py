@@ -14,16 +14,36 @@ from .values import Column, Declared, as_numbers, python_value, text_of
 
 
 def check_cap(field: str, cap: float) -> None:
-    """Refuse what is no cap on weights."""
+    """Refuse a cap on weights that is not a number from 1e-100 to 1e100."""
     if isinstance(cap, bool) or not (isinstance(cap, int | float) and 1e-100 <= cap <= 1e100):
         rule = "must be a number above 0: weights beyond it count as much"
         raise InvalidInput(field, cap, rule, "declare a public bound, such as 3")
 
 
 def shares(field: str, given: ArrayLike, cap: float) -> tuple[Array, int]:
-    """``min(w, cap) / cap`` for weights w, and how many were above the cap, for their holder only.
+    """Cap sample weights w and scale them to [0, 1]: ``min(w, cap) / cap``.
 
-    InvalidInput, which shows no weight, for one that is negative or no finite number.
+    Parameters
+    ----------
+    field : str
+        Named by errors.
+    given : array_like
+        Weights, finite and not negative.
+    cap : float
+        Public bound, from 1e-100 to 1e100.
+
+    Returns
+    -------
+    weights : ndarray
+        In [0, 1], of the shape given.
+    above : int
+        Number of weights above the cap: exact, for the holder of the rows only.
+
+    Raises
+    ------
+    InvalidInput
+        For a weight that is negative or no finite number (no weight is shown), or a cap out of
+        range.
     """
     check_cap(field, cap)
     w = np.asarray(given, dtype=np.float64)
@@ -47,13 +67,13 @@ class CaseWeight:
 
     @classmethod
     def of(cls, given: object) -> Self:
-        """From a schema's ``weight`` entry, or a SchemaError."""
+        """Read a schema's ``weight`` entry; a SchemaError for any other."""
         if not isinstance(given, Mapping) or set(given) != {"column", "max"}:
             raise SchemaError("weight", None, "must have column and max", 'write weight = {column = "w", max = 3}')
         return cls(**given)
 
     def encode(self, column: Column, na: frozenset[str]) -> tuple[Array, int]:
-        """Weights in [0, 1], and how many were above the cap."""
+        """Read sample weights in [0, 1] from their column, with the number above the cap."""
         try:
             numbers, missing = as_numbers(column, na)
         except ValueError as error:
@@ -65,7 +85,28 @@ class CaseWeight:
 
 
 def class_shares(field: str, given: Any, names: Sequence[object]) -> Array:
-    """Weights of the classes, (K,), scaled to at most 1; 1 before scaling for classes that are not named."""
+    """Return the weights of all classes, scaled so that the largest is 1.
+
+    Parameters
+    ----------
+    field : str
+        Named by errors.
+    given : mapping of class to float
+        Public weights, finite, 0 or more, at least one positive; 1 for classes that are not named.
+        ``"balanced"`` is refused: it would count the labels of private rows.
+    names : sequence of length K
+        The declared classes.
+
+    Returns
+    -------
+    ndarray of shape (K,)
+        In [0, 1], in the order of `names`.
+
+    Raises
+    ------
+    InvalidInput
+        If `given` is no such mapping, or names a class twice or one that is not declared.
+    """
     remedy = "give public numbers, such as {'died': 5}; from published counts, n / (K n_class) is 'balanced'"
     if isinstance(given, str):
         raise InvalidInput(field, given, "would count the labels of private rows, which nothing pays for", remedy)

@@ -13,7 +13,7 @@ from ..util.typing import Any
 
 
 class Cause(Enum):
-    """Why a line of a table of coefficients has no numbers, or a question mark."""
+    """The reason why a line of a table of coefficients has no numbers, or has a question mark."""
 
     MERGED = "merged"
     SMALL_SITE = "small site"
@@ -33,22 +33,25 @@ class Cause(Enum):
 
     @property
     def sentence(self) -> str:
-        """What happened, and what to do; without a full stop, so that a remedy in numbers can follow."""
+        """The reason and the remedy.
+
+        Without a full stop, so that a remedy in numbers can follow.
+        """
         return _SENTENCES[self]
 
     @property
     def brief(self) -> str:
-        """The same in a clause that begins with "as"."""
+        """The reason in a clause that begins with "as"."""
         return _BRIEF[self]
 
     @property
     def label(self) -> str:
-        """The same in a word or two, for a cell of a table."""
+        """The reason in a word or two, for a cell of a table."""
         return _LABELS[self]
 
     @property
     def by_noise(self) -> bool:
-        """Whether a larger epsilon or more rows would do."""
+        """Whether a larger epsilon or more rows would remove the cause."""
         return self in (Cause.NOISE, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN, Cause.SIZE_HIDDEN)
 
 
@@ -132,11 +135,14 @@ _LABELS = {
 
 
 def cause_of(line: dict[str, Any]) -> Cause | None:
-    """The cause of a line that is refused or has a question mark; None without one, or if its code is unknown."""
+    """Return the cause of a line that is refused or has a question mark.
+
+    None for other lines, and for a code that this version does not know.
+    """
     return next((cause for cause in Cause if cause.value == line.get("cause")), None)
 
 
 def blames_noise(lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether noise is why all of these lines are refused."""
+    """Whether all of these lines are refused because of noise."""
     causes = [cause_of(line) for line in lines]
     return bool(causes) and all(cause is not None and cause.by_noise for cause in causes)

@@ -27,7 +27,7 @@ _WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
 
 
 def cells(line: dict[str, Any]) -> list[str]:
-    """The cells of a line, in the columns of :data:`HEAD`."""
+    """Return the cells of a line, in the columns of :data:`HEAD`."""
     if line.get("one_sided") is not None:
         found = dict.fromkeys(HEAD, "-") | {"95% interval": end_text(line, odds=False), HEAD[-1]: why(line)}
         return list(found.values())
@@ -46,7 +46,7 @@ def cells(line: dict[str, Any]) -> list[str]:
 
 
 def why(line: dict[str, Any]) -> str:
-    """Why a line is refused or has a question mark, in a word or two; empty for others."""
+    """Return the reason of a refusal or a question mark, in a word or two; else empty."""
     if line.get("refused") is None and not line.get("unsure"):
         return ""
     cause = cause_of(line)
@@ -54,14 +54,17 @@ def why(line: dict[str, Any]) -> str:
 
 
 def mark(line: dict[str, Any]) -> str:
-    """The question mark of a line in a drawing, with its reason; empty without one."""
+    """Return the question mark of a line in a drawing, with its reason; empty without one."""
     if not line.get("unsure"):
         return ""
     return f"? ({why(line).rstrip('?')})" if why(line) else "?"
 
 
 def one_end(line: dict[str, Any]) -> tuple[float, int] | None:
-    """The one known end of a line's interval, and 1 if the other lies above it, -1 if below; None for other lines."""
+    """Return the known end of a line's one-sided interval; None for other lines.
+
+    Also 1 if the other end lies above it, -1 if below.
+    """
     side = line.get("one_sided")
     if side is None:
         return None
@@ -69,7 +72,11 @@ def one_end(line: dict[str, Any]) -> tuple[float, int] | None:
 
 
 def end_text(line: dict[str, Any], odds: bool) -> str:
-    """A line's one end in words, never rounded towards what it excludes; as an odds ratio if `odds`."""
+    """Format a line's one end in words, as a coefficient or, with `odds`, as an odds ratio.
+
+    A coefficient is never rounded towards what its interval excludes; an odds ratio is rounded to
+    the nearest.
+    """
     found = one_end(line)
     assert found is not None
     end, side = found
@@ -80,7 +87,7 @@ def end_text(line: dict[str, Any], odds: bool) -> str:
 
 
 def called(line: dict[str, Any]) -> str:
-    """The name of a line."""
+    """Return the name of a line, with its level if it has one."""
     name = str(line.get("unit") or line["name"])
     return name if line["level"] is None else f"{name}: {line['level']}"
 
@@ -94,7 +101,7 @@ class CoefficientGroup(NamedTuple):
 
 
 def groups(lines: Sequence[dict[str, Any]]) -> list[CoefficientGroup]:
-    """Lines by column, in order."""
+    """Group lines by column, in order."""
     found: list[CoefficientGroup] = []
     for line in lines:
         name, reference = str(line.get("unit") or line["name"]), line["reference"]
@@ -107,7 +114,7 @@ def groups(lines: Sequence[dict[str, Any]]) -> list[CoefficientGroup]:
 
 
 def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Labels and cells, with levels indented below their column and its reference."""
+    """Return labels and cells, with levels indented below their column and its reference."""
     found = []
     for group in groups(lines):
         level = group.lines[0]["level"] is not None
@@ -120,7 +127,7 @@ def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """The table as texts, head first, without columns that no line has."""
+    """Return the table as texts, head first, without columns that no line has."""
     kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or has_odds(lines)]
     if not any(map(why, lines)):
         kept.remove(HEAD.index("why"))
@@ -129,7 +136,7 @@ def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 def text_table(lines: Sequence[dict[str, Any]]) -> str:
-    """The table of coefficients as plain text."""
+    """Format the table of coefficients as plain text."""
     rows = rows_of(lines)
     wide = [max(map(len, column)) for column in zip(*(row for _, row in rows), strict=True)]
     first = max(len(name) for name, _ in rows)
@@ -141,7 +148,7 @@ def text_table(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def page_table(lines: Sequence[dict[str, Any]]) -> Table:
-    """The table of coefficients for a page."""
+    """Build the table of coefficients for a page."""
     (_, heads), *rows = rows_of(lines)
     columns = [Column("column", "name"), *(Column(text, "n") for text in heads)]
     return Table(columns, [[_indented(name), *row] for name, row in rows])
@@ -153,7 +160,10 @@ def _indented(name: str) -> str:
 
 
 def needed(needs: dict[str, Any] | None) -> str:
-    """Epsilon or rows that would do for a whole table, in words; empty if all is printed."""
+    """Return the epsilon or rows that would do for a whole table, in words.
+
+    Empty if all is printed.
+    """
     if not needs:
         return ""
     more = [f"epsilon {number(needs['epsilon']):g}"] if "epsilon" in needs else []
@@ -162,7 +172,7 @@ def needed(needs: dict[str, Any] | None) -> str:
 
 
 def refusals(lines: Sequence[dict[str, Any]]) -> list[tuple[list[str], str]]:
-    """Names of refused lines and why, one entry a reason."""
+    """Group refused lines by reason: names, and the reason."""
     reasons: dict[str, list[str]] = {}
     for line in lines:
         if line.get("refused") is not None:
@@ -171,7 +181,24 @@ def refusals(lines: Sequence[dict[str, Any]]) -> list[tuple[list[str], str]]:
 
 
 def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
-    """Sentences on what a table lacks and one on long rows; empty if there is nothing to say."""
+    """Return the sentences below a printed table of coefficients; empty if there is nothing to say.
+
+    They are on refused lines, question marks, noise, and rows longer than the norm bound.
+
+    Parameters
+    ----------
+    lines : sequence of dict
+        Lines of the table, as in a run's record.
+    needs : dict or None
+        Epsilon and rows that would do for the whole table; None if no such
+        numbers are stated.
+    weighed : str
+        A sentence on rows longer than the norm bound; empty for none.
+
+    Returns
+    -------
+    str
+    """
     refused, said = refusals(lines), list[str]()
     for names, why in refused:
         sentence = f"{_listed(names)}: {why}." if len(names) < len(lines) else f"{why[:1].upper()}{why[1:]}."
@@ -182,7 +209,7 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
 
 
 def assumptions(plain: dict[str, Any]) -> str:
-    """Sentences of a run's record on what its table takes for granted.
+    """Return a run's sentences on the assumptions of its table.
 
     They are on long rows, on targets at their bounds, and on rows that are alike.
     """
@@ -191,7 +218,23 @@ def assumptions(plain: dict[str, Any]) -> str:
 
 
 def doubts(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighed: str = "") -> str:
-    """Sentences on what printed lines are worth: on question marks, on noise, and on long rows."""
+    """Return sentences on the reliability of printed lines: question marks, noise, and long rows.
+
+    Parameters
+    ----------
+    lines : sequence of dict
+        Lines of the table, as in a run's record; refused ones are left out.
+    needs : dict or None
+        Epsilon and rows that would do for the whole table; None if no such
+        numbers are stated.
+    weighed : str
+        A sentence on rows longer than the norm bound; empty for none.
+
+    Returns
+    -------
+    str
+        Empty if there is nothing to say.
+    """
     printed = [line for line in lines if line.get("refused") is None]
     said = _question_marks([line for line in printed if line.get("unsure")], needs)
     if printed and has_intervals(printed):
@@ -234,7 +277,7 @@ def _question_marks(unsure: Sequence[dict[str, Any]], needs: dict[str, Any] | No
 
 
 def strained(lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether a question mark is that of a strained table."""
+    """Whether any question mark is for a last Newton step that was too large."""
     return any(line.get("unsure") and cause_of(line) is Cause.STRAINED for line in lines)
 
 
@@ -245,7 +288,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def sites_differ(found: dict[str, Any], odds: bool) -> str:
-    """Sentences on constants of sites, from the fields of :class:`sottovoce.answers.between.Between`."""
+    """Return sentences on how far the constants of sites differ.
+
+    `found` has the fields of :class:`sottovoce.answers.between.Between`; with `odds` constants are
+    log-odds.
+    """
     p, sd, apart = (number(found[name]) for name in ("p", "sd", "apart"))
     low, high = (number(x) for x in found["sd_ends"])
     told = "p < .001" if p < 0.001 else f"p = {p:.3f}"
@@ -309,14 +356,14 @@ def _even_numbers(low: float, high: float) -> list[float]:
 
 
 def scaled(line: dict[str, Any]) -> tuple[float, float, float]:
-    """Low end, estimate and high end for the difference that :func:`compared` names."""
+    """Return low end, estimate and high end for the difference that :func:`compared` names."""
     steps = finite(line.get("steps", 1.0))
     low, mid, high = (steps * finite(line[name]) for name in ("low", "estimate", "high"))
     return low, mid, high
 
 
 def compared(line: dict[str, Any]) -> str:
-    """The two values of a number that are compared."""
+    """Return, in words, the two values of a number that a coefficient compares."""
     if line.get("typical") is None:
         return "one more" + (f" of {line['unit']}" if line.get("unit") else "")
     low, high = (number(x) for x in line["typical"])
@@ -324,7 +371,19 @@ def compared(line: dict[str, Any]) -> str:
 
 
 def interval(low: float, mid: float, high: float, odds: bool) -> str:
-    """An estimate with its interval; as odds ratios if `odds`."""
+    """Format an estimate with its interval, as in ``1.2 (0.9 to 1.6)``.
+
+    Parameters
+    ----------
+    low, mid, high : float
+        Low end, estimate and high end: coefficients or log-odds.
+    odds : bool
+        Write them as odds ratios.
+
+    Returns
+    -------
+    str
+    """
     if not odds:
         return f"{mid:.3g} ({low:.3g} to {high:.3g})"
     a, b, c = (ratio_text(math.exp(min(x, 50.0))) for x in (mid, low, high))
@@ -345,7 +404,7 @@ def has_odds(lines: Sequence[dict[str, Any]]) -> bool:
 
 
 def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:
-    """An axis for these lines and zero."""
+    """Return an axis that shows these lines and zero."""
     odds = has_odds(lines)
     ends = [scaled(line) for line in lines if line.get("refused") is None]
     most = _WIDEST if odds else math.inf
@@ -377,7 +436,11 @@ class ForestRow:
 
 
 class Forest(NamedTuple):
-    """A forest plot: the place of no difference, (place, text) of each tick, what the axis is, and the rows."""
+    """A forest plot.
+
+    `base` is the place of no difference, `ticks` are places and texts, and `label` says what the
+    axis is.
+    """
 
     base: str
     ticks: list[tuple[str, str]]
@@ -386,7 +449,7 @@ class Forest(NamedTuple):
 
 
 def forest(lines: Sequence[dict[str, Any]]) -> Forest:
-    """The forest plot of all coefficients but constants, with the references."""
+    """Lay out the forest plot of all coefficients but constants, with the references."""
     kept = [line for line in lines if line["name"] != CONSTANT]
     axis = axis_of(kept)
     rows = []
@@ -424,7 +487,7 @@ def _forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
 
 @dataclass(frozen=True)
 class CoefficientSection:
-    """What templates/coefficients.html shows."""
+    """The section of a page on coefficients: the values of templates/coefficients.html."""
 
     table: Table
     weighed: str
@@ -440,7 +503,7 @@ class CoefficientSection:
 
 
 def coefficient_section(plain: dict[str, Any]) -> CoefficientSection:
-    """A page's section: plot, refusals and table."""
+    """Build a page's section on coefficients: plot, refusals and table."""
     lines, weighed = plain["coefficients"], assumptions(plain)
     several, odds = len(lines) > 1, has_odds(lines)
     if not has_intervals(lines):

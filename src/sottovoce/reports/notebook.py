@@ -13,13 +13,30 @@ _LINES = 60  # of a table of columns
 
 
 def pairs_text(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> str:
-    """Names with their values as aligned text."""
+    """Format names with their values as aligned text.
+
+    Parameters
+    ----------
+    title : str
+        The first line.
+    pairs : sequence of (str, str)
+        Names and values, one line each, indented by two spaces.
+    said : str
+        The last line; none if empty.
+
+    Returns
+    -------
+    str
+    """
     wide = max((len(name) for name, _ in pairs), default=0)
     return "\n".join([title, *(f"  {name:<{wide}}  {value}" for name, value in pairs), *([said] if said else [])])
 
 
 def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
-    """The released numbers of an evaluation's plain data, by name: nothing of what is for the rows' holder only."""
+    """Return the released numbers of an evaluation's plain data, by name.
+
+    Numbers for the holder of the rows only are left out.
+    """
     if "classes" in plain:
         told = {"accuracy": plain["accuracy"]}
         for one in plain["classes"]:

@@ -46,7 +46,7 @@ def _sites(plain: dict[str, Any], privacy: Statement) -> Table:
 
 
 class Cost(NamedTuple):
-    """What a run cost: totals, what the ledger says, and the shares of what was asked."""
+    """The privacy cost of a run: totals, the state of its ledger, and shares of releases."""
 
     totals: Table
     ledger: str
@@ -75,7 +75,7 @@ def _shares(name: str, asked: Any) -> Table:
 
 
 class Promise(NamedTuple):
-    """What is promised, and the same of held-out rows where that is something else."""
+    """The privacy statement of a run, and that of held-out rows where it is another."""
 
     words: Words
     terms: list[tuple[str, str]]
@@ -101,7 +101,7 @@ def _promise(plain: dict[str, Any], privacy: Statement) -> Promise:
 
 
 def outcome_of(plain: dict[str, Any]) -> str:
-    """The predicted event or number, in words."""
+    """Return the predicted event or number, in words."""
     label = plain.get("label")
     if label:
         return f"{label['column']} = {label['positive']}" if "positive" in label else str(label["column"])
@@ -109,7 +109,7 @@ def outcome_of(plain: dict[str, Any]) -> str:
 
 
 def answer(plain: dict[str, Any]) -> tuple[str, list[str]]:
-    """The main result in one plain sentence, and further ones."""
+    """Return the main result in one plain sentence, and a list of further ones."""
     what, said = outcome_of(plain), list[str]()
     lines = [line for line in plain.get("coefficients") or () if line["name"] != CONSTANT]
     if has_intervals(lines):
@@ -211,9 +211,9 @@ def _good(found: dict[str, Any], what: str) -> list[str]:
 
 
 def sections(plain: dict[str, Any], *, holder: bool = False) -> dict[str, Any]:
-    """What templates/sections.html shows of a run's record: its coefficients and quality, each None if not asked for.
+    """Return the sections of a page: its coefficients and quality, each None if not asked for.
 
-    `holder` and errors are as in :func:`page`.
+    They are the values of templates/sections.html; `holder` and errors are as in :func:`page`.
     """
     with of_anybody():
         return {
@@ -223,7 +223,7 @@ def sections(plain: dict[str, Any], *, holder: bool = False) -> dict[str, Any]:
 
 
 def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = False) -> str:
-    """A self-contained page of a finished run.
+    """Render a self-contained HTML page of a finished run.
 
     Parameters
     ----------
@@ -233,6 +233,11 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
         By default from the label's name.
     holder : bool
         Whether to show, marked, numbers without noise, which only the holder of the rows may see.
+
+    Returns
+    -------
+    str
+        HTML without external resources, with all texts escaped.
 
     Raises
     ------

@@ -35,7 +35,10 @@ class PictureRow:
 
 
 def picture(plain: dict[str, Any]) -> str:
-    """A run's forest plot as one SVG file, for slides and papers; InvalidInput if `plain` has no intervals."""
+    """Render a run's forest plot as one SVG file, for slides and papers.
+
+    InvalidInput if `plain` has no intervals.
+    """
     with of_anybody():
         kept = [line for line in plain["coefficients"] if line["name"] != CONSTANT]
         axis = axis_of(kept)

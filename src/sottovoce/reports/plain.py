@@ -12,7 +12,7 @@ from ..util.typing import Any
 
 @contextmanager
 def of_anybody() -> Iterator[None]:
-    """Refuse a document that is no run's record, by InvalidInput."""
+    """Replace errors of reading an untrusted document by an InvalidInput: it is no run's record."""
     try:
         yield
     except InvalidInput:
@@ -23,14 +23,14 @@ def of_anybody() -> Iterator[None]:
 
 
 def number(x: Any) -> float:
-    """A number, or an infinity in words; ValueError for anything else."""
+    """Read a number, or an infinity in words; ValueError for anything else."""
     if isinstance(x, bool) or not (isinstance(x, int | float) or x in ("inf", "-inf")):
         raise ValueError("no number")
     return float(x)
 
 
 def finite(x: Any) -> float:
-    """A finite number; ValueError for anything else."""
+    """Read a finite number; ValueError for anything else."""
     found = number(x)
     if not math.isfinite(found):
         raise ValueError("not finite")
@@ -38,12 +38,12 @@ def finite(x: Any) -> float:
 
 
 def percent(x: float, digits: int = 1) -> str:
-    """A share in text."""
+    """Format a share as a percentage."""
     return f"{100.0 * x:.{digits}f}%"
 
 
 def ratio_text(x: float, digits: int = 2) -> str:
-    """An odds ratio in text."""
+    """Format an odds ratio."""
     if x >= 1e4:
         return ">10,000"
     least = 10.0**-digits

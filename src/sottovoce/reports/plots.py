@@ -32,7 +32,7 @@ class _Row(NamedTuple):
 
 
 def axes_of(ax: Any, rows: int) -> Any:
-    """The axes to draw on: those given, or of a new figure with space for that many rows.
+    """Return the axes to draw on: those given, or of a new figure with space for that many rows.
 
     Raises
     ------
@@ -61,18 +61,27 @@ def _largest(values: Array) -> list[int]:
 
 
 def forest_plot(lines: Sequence[dict[str, Any]], ax: Any = None) -> Any:
-    """A forest plot of coefficients with their 95% intervals, odds ratios on a logarithmic axis if they are log-odds.
+    """Draw a forest plot of coefficients with their 95% intervals.
+
+    Log-odds are drawn as odds ratios on a logarithmic axis.  Of many coefficients the largest are
+    drawn.
 
     Parameters
     ----------
     lines : sequence of dict
-        Those of :meth:`sottovoce.answers.coefficients.Coefficients.to_dict`.  Constants are left out.
+        Those of :meth:`sottovoce.answers.coefficients.Coefficients.to_dict`.  Constants are left
+        out.
     ax : matplotlib Axes, optional
         Where to draw; None for a new figure.
 
     Returns
     -------
     matplotlib Axes
+
+    Raises
+    ------
+    InvalidInput
+        If matplotlib is not installed.
     """
     every = [line for line in lines if line["name"] != CONSTANT]
     sizes = np.array([math.inf if line["refused"] else abs(scaled(line)[1]) for line in every])
@@ -186,19 +195,29 @@ def _finish(ax: Any, names: Sequence[str], bold: Sequence[bool] | None = None) -
 
 
 def coefficient_plot(names: Sequence[str], values: ArrayLike, classes: Sequence[str] = (), ax: Any = None) -> Any:
-    """Bars of coefficients without intervals; of several classes, a dot of its own colour for each.
+    """Draw bars of coefficients without intervals; of several classes, coloured dots for each.
+
+    Of many coefficients the largest are drawn.
 
     Parameters
     ----------
     names : sequence of str
+        Of the n coefficients.
     values : array (n,), or (classes, n)
+        Coefficients.
     classes : sequence of str
         The class that the coefficients are for, or those of each line of `values`.
     ax : matplotlib Axes, optional
+        Where to draw; None for a new figure.
 
     Returns
     -------
     matplotlib Axes
+
+    Raises
+    ------
+    InvalidInput
+        If matplotlib is not installed.
     """
     table = np.atleast_2d(np.asarray(values, dtype=float))
     which = _largest(np.abs(table).max(axis=0))
@@ -221,20 +240,27 @@ def coefficient_plot(names: Sequence[str], values: ArrayLike, classes: Sequence[
 
 
 def survival_plot(edges: ArrayLike, survival: ArrayLike, names: Sequence[str], ax: Any = None) -> Any:
-    """Survival curves at the ends of intervals.
+    """Draw survival curves at the ends of intervals of time.
 
     Parameters
     ----------
     edges : array (m + 1,)
+        Ends of the m intervals, in the unit of time of the data.
     survival : array (n, m)
         Probabilities of no event by the end of each interval.
     names : sequence of str
         Of the n curves; none for no legend.
     ax : matplotlib Axes, optional
+        Where to draw; None for a new figure.
 
     Returns
     -------
     matplotlib Axes
+
+    Raises
+    ------
+    InvalidInput
+        If matplotlib is not installed.
     """
     curves, ax = np.atleast_2d(np.asarray(survival, dtype=float)), axes_of(ax, 9)
     for k, curve in enumerate(curves):

@@ -56,7 +56,10 @@ RECALIBRATION = {
 
 
 def cell_text(cell: dict[str, Any]) -> str:
-    """The model's probabilities in a cell of the calibration: their mean, or beyond what they are in an open cell."""
+    """Format the model's probabilities in a cell of the calibration.
+
+    It is their mean, or in an open cell the probability that they all lie beyond.
+    """
     if cell["predicted"] is not None:
         return percent(finite(cell["predicted"]))
     if cell.get("above") is not None:
@@ -257,7 +260,10 @@ def _class_confusion(found: dict[str, Any]) -> Table:
 
 @dataclass(frozen=True)
 class QualitySection:
-    """What templates/quality.html shows: of one model that answers yes or no, a number, or one of several classes."""
+    """The section of a page on quality: the values of templates/quality.html.
+
+    It is about one model: of two classes, of a number, or of several classes.
+    """
 
     rows: str
     epsilon: str
@@ -278,7 +284,10 @@ class QualitySection:
 
 
 def quality_section(plain: dict[str, Any], holder: bool) -> QualitySection:
-    """A page's section: curves, rates and subgroups; with `holder` also numbers without noise."""
+    """Build a page's section on quality: curves, rates and subgroups.
+
+    With `holder` it also has numbers without noise, which only the holder of the rows may see.
+    """
     found = plain["evaluation"]
     exact: dict[str, Any] = (found.get("exact") or {}) if holder else {}
     rows = f"{finite(found['rows']):,.0f}"

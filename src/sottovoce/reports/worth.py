@@ -18,9 +18,10 @@ CLEAR = 0.05
 
 
 def times_wider(noise_share: float | None) -> float | None:
-    """An interval's width over its width without privacy noise: 1 over the root of the share that is sampling.
+    """Compute the width of an interval over its width without privacy noise.
 
-    None for a line that is refused, and infinity if nothing of its variance is sampling.
+    It is 1 over the root of the share of the variance that is sampling: ``1 - noise_share``.  None
+    for a line that is refused, and infinity if nothing of its variance is sampling.
     """
     if noise_share is None:
         return None
@@ -29,22 +30,24 @@ def times_wider(noise_share: float | None) -> float | None:
 
 
 def exaggeration(estimate: float, standard_error: float) -> float:
-    """How many times the truth an estimate is, on average over those with p < .05, if the truth is this estimate.
+    """Compute the expected exaggeration of an estimate with p < .05, if the truth is this estimate.
 
-    ``E[|Z| given |Z| > c] / z`` for a normal Z with mean ``z = |estimate| / standard_error`` and deviation 1: the
-    "type M error" of Gelman and Carlin (2014).  1 for an estimate of next to no error.
+    ``E[|Z| given |Z| > c] / z`` for a normal Z with mean ``z = |estimate| / standard_error`` and
+    deviation 1: the "type M error" of Gelman and Carlin (2014).  1 for an estimate of next to no
+    error.
     """
     if not standard_error > 0.0 or estimate == 0.0:
         return 1.0
     z, c = abs(estimate) / standard_error, -normal.quantile(CLEAR / 2.0)
     above, below = math.exp(normal.log_cdf(z - c)), math.exp(normal.log_cdf(-z - c))
     density = (math.exp(-0.5 * (c - z) ** 2) + math.exp(-0.5 * (c + z) ** 2)) / math.sqrt(2.0 * math.pi)
+    # E[|Z|; |Z| > c], from the partial expectations of a normal law in its two tails.
     mean = z * (above - below) + density
     return mean / ((above + below) * z)
 
 
 def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
-    """A sentence on how much wider noise makes intervals; empty if it makes none `WIDE` times as wide.
+    """Return a sentence on how much wider noise makes intervals.
 
     Parameters
     ----------
@@ -52,6 +55,11 @@ def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str
         Printed lines.
     names : sequence of str
         Of these lines.
+
+    Returns
+    -------
+    str
+        Empty if no interval is `WIDE` times as wide as without noise.
     """
     wider = [(_width(line), name) for line, name in zip(lines, names, strict=True)]
     if not wider or max(wider)[0] < WIDE:
@@ -67,7 +75,10 @@ def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str
 
 
 def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
-    """A sentence on lines with p < .05 that are likely too large because of noise; empty if there are none."""
+    """Return a sentence on lines with p < .05 that are likely too large because of noise.
+
+    Empty if there are none.
+    """
     found = []
     for line, name in zip(lines, names, strict=True):
         half_is_noise = _width(line) >= math.sqrt(2.0)

@@ -11,7 +11,7 @@ from .typing import Array, BoolArray
 
 
 def bisect_unbounded(holds: Callable[[float], bool], start: float, relative_width: float) -> tuple[float, float]:
-    """Where a property of positive numbers ends, with nothing known of how far that is.
+    """Bracket the end of a property of positive numbers, by doubling and then bisection.
 
     Parameters
     ----------
@@ -25,13 +25,14 @@ def bisect_unbounded(holds: Callable[[float], bool], start: float, relative_widt
     Returns
     -------
     tuple of float
-        ``low`` and ``high``: the property holds at ``low`` (or ``low`` is 0) and fails at ``high``, both tried.  Both
-        are infinite if the property holds at infinity.
+        ``low`` and ``high``: the property holds at ``low`` (or ``low`` is 0) and fails at ``high``,
+        both tried.  Both are infinite if the property holds at infinity.
     """
     low, high = 0.0, start
     while holds(high):
         if high == math.inf:
             return math.inf, math.inf
+        # Doubling ends at infinity by overflow, so the loop ends for every property.
         low, high = high, 2.0 * high
     while high - low > relative_width * high:
         middle = 0.5 * (low + high)
@@ -43,7 +44,7 @@ def bisect_unbounded(holds: Callable[[float], bool], start: float, relative_widt
 
 
 def bisect_between(holds: Callable[[Array], BoolArray], low: Array, high: Array, halvings: int) -> tuple[Array, Array]:
-    """Where a property ends, element by element, between two arrays.
+    """Bisect the end of a property between two arrays, element by element.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ def bisect_between(holds: Callable[[Array], BoolArray], low: Array, high: Array,
     low, high : array
         The property is taken to hold at ``low`` and to fail at ``high``.
     halvings : int
-        How often the interval is halved.
+        Number of times the interval is halved.
 
     Returns
     -------

@@ -30,18 +30,27 @@ _NAMES: dict[object, str] = {
 
 
 class Unreadable(ValueError):
-    """Why plain data is not a record: the place and the rule, as the end of a sentence, and no value."""
+    """Raised where plain data is no record.
+
+    The message is the place and the rule, as the end of a sentence, without a value.
+    """
 
 
 def to_plain(value: Any, leave_out: Collection[str] = ()) -> Any:
-    """A record as plain data.
+    """Convert a record to plain data.
 
     Parameters
     ----------
     value
-        A record, or what a field may hold: numbers, texts, None, arrays, and lists, tuples and dicts of these.
+        A record, or what a field may hold: numbers, texts, None, arrays, and lists, tuples and
+        dicts of these.
     leave_out : collection of str
         Fields that are kept elsewhere.
+
+    Returns
+    -------
+    object
+        Of JSON types.
     """
     if is_record(type(value)):
         names = [name for name in _fields(type(value)) if name not in leave_out]
@@ -56,7 +65,7 @@ def to_plain(value: Any, leave_out: Collection[str] = ()) -> Any:
 
 
 def from_plain(cls: type[T], plain: Any, **elsewhere: Any) -> T:
-    """The record that :func:`to_plain` told.
+    """Read a record from plain data, the inverse of :func:`to_plain`.
 
     Parameters
     ----------
@@ -66,6 +75,11 @@ def from_plain(cls: type[T], plain: Any, **elsewhere: Any) -> T:
         Plain data, which may come from anybody.
     **elsewhere
         The fields that were left out.
+
+    Returns
+    -------
+    object
+        Of the class `cls`.
 
     Raises
     ------

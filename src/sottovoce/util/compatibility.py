@@ -19,7 +19,7 @@ FORMER = "is of a version before 0.3, and this version does not go on with it"
 
 
 class Refusal(NamedTuple):
-    """Why a file is not read, and what to do."""
+    """The rule by which a file is not read, and the remedy."""
 
     rule: str
     remedy: str
@@ -29,7 +29,7 @@ class Refusal(NamedTuple):
 
 
 def refusal_of_format(found: Any, remedy: str) -> Refusal | None:
-    """Why a file of this format is not read; None if it is of the present one.
+    """Return why a file of another format is not read; None for the present format.
 
     Parameters
     ----------
@@ -37,6 +37,10 @@ def refusal_of_format(found: Any, remedy: str) -> Refusal | None:
         What the file says of its format: before 0.3 it was 1, 2 or nothing.
     remedy : str
         What to do with a file of a version before 0.3.
+
+    Returns
+    -------
+    Refusal or None
 
     Raises
     ------

@@ -38,23 +38,23 @@ _KEY = "constraint"
 
 
 class Constraint(ABC):
-    """What a value must be."""
+    """A declared constraint on the value of a field."""
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """What it must be, in words that follow "must be"."""
+        """The constraint in words that follow "must be"."""
 
     @abstractmethod
     def holds(self, value: object) -> bool:
-        """Whether a value keeps to it."""
+        """Whether a value satisfies the constraint."""
 
     def concerns(self, value: object) -> bool:
-        """Whether a value is of the kind that it bounds, as a number is for an interval, wherever it lies."""
+        """Whether a value is of the kind that is bounded, as any number is for an interval."""
         return self.holds(value)
 
     def rule_for(self, value: object) -> str:
-        """What to say of a value that does not keep to it."""
+        """Return the rule that a value breaks, for a message."""
         return f"must be {self.words}"
 
 
@@ -254,7 +254,7 @@ class Interval(Constraint):
 
 @dataclass(frozen=True, init=False)
 class Both(Constraint):
-    """What keeps to each of several constraints; a message says the first that is broken."""
+    """The conjunction of several constraints; a message says the first that is broken."""
 
     parts: tuple[Constraint, ...]
 
@@ -277,7 +277,10 @@ class Both(Constraint):
 
 @dataclass(frozen=True, init=False)
 class AnyOf(Constraint):
-    """What keeps to at least one of several constraints; a message says the one that concerns the value, if any."""
+    """The disjunction of several constraints.
+
+    A message says the one that concerns the value, if any.
+    """
 
     options: tuple[Constraint, ...]
 
@@ -405,7 +408,7 @@ Rule = Callable[[Any], Iterable[InvalidInput]]
 
 
 def broken_constraints(target: Any, error: type[InvalidInput] = InvalidInput) -> list[InvalidInput]:
-    """What is wrong with single fields of a dataclass, in the order of the fields."""
+    """Return an error for every field of a dataclass that breaks its constraint, in order."""
     found = []
     for one in fields(target):
         if _KEY not in one.metadata:
@@ -429,19 +432,30 @@ def _default_of(one: Field[Any]) -> str:
 
 
 def broken_rules(target: Any, rules: Iterable[Rule]) -> list[InvalidInput]:
-    """What is wrong with several fields together, in the order of the rules."""
+    """Return the errors of rules over several fields, in the order of the rules."""
     return [wrong for rule in rules for wrong in rule(target)]
 
 
 def validate(target: Any, rules: Sequence[Rule] = (), error: type[InvalidInput] = InvalidInput) -> None:
     """Check the constraints of a dataclass's fields, then the rules over several of them.
 
-    Rules may trust that every field by itself keeps to its constraint, so they are asked only if all do.
+    Rules may trust that every field by itself keeps to its constraint, so they are asked only if
+    all do.
+
+    Parameters
+    ----------
+    target : dataclass instance
+        Its fields may declare constraints with :func:`constrained`.
+    rules : sequence of callable
+        Each takes `target` and yields errors.
+    error : type
+        Class of the errors on single fields, an InvalidInput.
 
     Raises
     ------
     InvalidInput
-        Of the class `error`.  It is about the first thing that is wrong, and its ``others`` are about all else.
+        About the first thing that is wrong; its ``others`` are about all else.  Of the class
+        `error` for a single field, and as the rule made it for several.
     """
     raise_all(broken_constraints(target, error))
     raise_all(broken_rules(target, rules))

@@ -52,7 +52,7 @@ def memory() -> float:
 
 
 def regular(field: str, path: str | Path) -> Path:
-    """The path of a readable regular file; else InvalidInput naming `field`."""
+    """Return the path of a readable regular file; InvalidInput naming `field` for any other."""
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISREG(mode) and os.access(path, os.R_OK):
@@ -66,7 +66,26 @@ def regular(field: str, path: str | Path) -> Path:
 
 
 def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
-    """The content of a file of at most `largest` bytes; InvalidInput if it has more, or cannot be read."""
+    """Read a file of bounded size.
+
+    Parameters
+    ----------
+    field : str
+        Named by errors.
+    path : str or Path
+        Of a regular file, as a pipe might never end.
+    largest : int
+        Most bytes of the file.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    InvalidInput
+        If the file has more bytes, or cannot be read.
+    """
     try:
         with regular(field, path).open("rb") as file:
             data = file.read(largest + 1)
@@ -79,7 +98,26 @@ def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
 
 
 def read_text(field: str, path: str | Path, largest: int = LARGEST) -> str:
-    """As :func:`read`, decoded from UTF-8."""
+    """Read a text file of bounded size, in UTF-8.
+
+    Parameters
+    ----------
+    field : str
+        Named by errors.
+    path : str or Path
+        Of a regular file.
+    largest : int
+        Most bytes of the file.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    InvalidInput
+        If the file has more bytes, cannot be read, or is no text in UTF-8.
+    """
     try:
         return read(field, path, largest).decode("utf-8")
     except UnicodeDecodeError:
@@ -111,7 +149,13 @@ def from_json(text: str, *, infinite: bool = False) -> Any:
 
 
 def from_toml(text: str) -> dict[str, Any]:
-    """As :func:`from_json`, for a TOML text."""
+    """Parse a TOML text within the bounds of this module; numbers may be infinite.
+
+    Raises
+    ------
+    ValueError
+        If it is not TOML, or beyond the bounds.
+    """
     if any(_DOTTED.search(_QUOTED.sub("k", line)) for line in text.splitlines()):
         raise ValueError("is nested too deeply")  # such keys take the parser quadratic time
     try:
@@ -154,9 +198,10 @@ def _bounded(value: Any, infinite: bool) -> Any:
 
 
 def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an ``.npz`` file that :func:`pack` made.
+    """Read the arrays of an ``.npz`` file that :func:`pack` made.
 
-    InvalidInput if there is no such file; ValueError if it is another, or would take more memory than it has bytes.
+    InvalidInput if there is no such file; ValueError if it is another, or would take more memory
+    than it has bytes.
     """
     place = regular("path", path)
     try:
@@ -176,7 +221,10 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
 
 
 def pack(**arrays: Any) -> memoryview:
-    """The bytes of an ``.npz`` file: equal for equal arrays, because no entry holds a time."""
+    """Pack arrays as the bytes of an ``.npz`` file.
+
+    They are equal for equal arrays, because no entry holds a time.
+    """
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as packed:
         for name, array in arrays.items():
@@ -186,10 +234,27 @@ def pack(**arrays: Any) -> memoryview:
 
 
 def check(field: str, path: str | Path, *, make: bool = False, reads: Iterable[object] = ()) -> None:
-    """Refuse, before any budget is spent, a path where no file can be written, or which is among `reads`, the inputs.
+    """Refuse a path where no file can be written, before any budget is spent.
 
-    A quarter MiB is written on trial and removed; `make` makes a missing folder.  InvalidInput names `field`.  Only
-    :func:`write` notices a disk that fills up later.
+    A quarter MiB is written on trial and removed.  Only :func:`write` notices a disk that fills up
+    later.
+
+    Parameters
+    ----------
+    field : str
+        Named by errors.
+    path : str or Path
+        Where a file shall be written; a file there may be written over, but for a database.
+    make : bool
+        Make a missing folder.
+    reads : iterable
+        The inputs of the command, which must not be written over; only paths of files that exist
+        count.
+
+    Raises
+    ------
+    InvalidInput
+        If the path is one of `reads` or a database, or no file can be written there.
     """
     try:
         place = Path(os.path.realpath(path))
@@ -221,14 +286,25 @@ def _write_on_trial(field: str, path: Path, place: Path) -> None:
 def write(
     field: str, path: str | Path, content: bytes | memoryview | str, *, mode: int = 0o666, make: bool = False
 ) -> None:
-    """Write a file atomically: a reader finds either the old file or the whole new one, even after a crash.
+    """Write a file atomically: readers find the old file or the new one, even after a crash.
 
-    A link is followed.  `mode` is of a new file, less the umask; `make` makes a missing folder; texts are UTF-8.
+    Parameters
+    ----------
+    field : str
+        Named by errors.
+    path : str or Path
+        A link is followed.
+    content : bytes, memoryview or str
+        Texts are written in UTF-8.
+    mode : int
+        Permissions of a new file, less the umask; an old file keeps its own.
+    make : bool
+        Make a missing folder.
 
     Raises
     ------
     NotWritten
-        Naming `field`; an old file is unchanged.
+        If the file cannot be written, or holds a database; an old file is unchanged.
     """
     temporary = None
     try:
@@ -242,6 +318,7 @@ def write(
         temporary = place.with_name(f".{os.urandom(8).hex()}.tmp")
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content.encode() if isinstance(content, str) else content)
+            # Before the rename: else, after a crash, the name might stand for an empty file.
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, place)

@@ -13,7 +13,7 @@ _LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 
 
 def cdf(x: float) -> float:
-    """The share of the law that is below x."""
+    """Compute ``Phi(x)``, the distribution function of the standard normal law."""
     return 0.5 * math.erfc(-x * math.sqrt(0.5))
 
 
@@ -35,10 +35,10 @@ def log_cdf(x: float) -> float:
 
 
 def quantile(p: float) -> float:
-    """The number that a share `p`, in (0, 1), of the law is below."""
+    """Compute the quantile of the standard normal law at `p`, in (0, 1)."""
     return NormalDist().inv_cdf(p)
 
 
 def two_sided(z: float) -> float:
-    """The probability of a number as far from zero as `z`, on either side."""
+    """Compute the probability of a standard normal number at least as far from zero as `z`."""
     return math.erfc(abs(z) * math.sqrt(0.5))

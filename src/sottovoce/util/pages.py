@@ -67,7 +67,7 @@ def notebook(
     table: Table | None = None,
     remark: str = "",
 ) -> str:
-    """What an object shows of itself in a notebook: those of these parts that it has, in this order.
+    """Render an object for a notebook: those of these parts that it has, in this order.
 
     Parameters
     ----------
@@ -81,6 +81,11 @@ def notebook(
         Names and their values.
     table : Table, optional
         A table below them.
+
+    Returns
+    -------
+    str
+        HTML, with all texts escaped.
     """
     return render("notebook.html", title=title, words=words, text=text, pairs=pairs, table=table, remark=remark)
 
@@ -103,18 +108,18 @@ def _environment(package: str) -> Environment:
 
 
 def place(x: float, y: float) -> tuple[float, float]:
-    """Coordinates in a square plot of a point of the unit square."""
+    """Return the coordinates in a square plot of a point of the unit square."""
     return _LEFT + _SIDE * x, _BOTTOM - _SIDE * y
 
 
 def path(xs: Iterable[float], ys: Iterable[float]) -> str:
-    """The ``d`` of a line through points of the unit square."""
+    """Return the SVG path, its attribute ``d``, of a line through points of the unit square."""
     points = (place(x, y) for x, y in zip(xs, ys, strict=True))
     return "M" + " ".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
 def versions(*libraries: str) -> str:
-    """Versions of the package, of these libraries and of Python."""
+    """Return the versions of the package, of these libraries and of Python."""
     from importlib.metadata import version  # which takes longer to load than a page to write
 
     parts = [f"{name} {version(name)}" for name in ("sottovoce", *libraries)]

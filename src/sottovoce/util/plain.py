@@ -67,7 +67,7 @@ HOLDER_ONLY = "holder_only"
 
 
 def shown_of(released: dict[str, Any], held_back: dict[str, Any], *, release: bool, holder: bool) -> dict[str, Any]:
-    """What a command may print as JSON: of a release what was released, of a simulation all.
+    """Select what a command may print as JSON: of a release what was released, of a simulation all.
 
     Parameters
     ----------
@@ -79,6 +79,11 @@ def shown_of(released: dict[str, Any], held_back: dict[str, Any], *, release: bo
         Whether noise came from the operating system.
     holder : bool
         Whether a release also shows what is held back, under :data:`HOLDER_ONLY`.
+
+    Returns
+    -------
+    dict
+        A release has all keys of a simulation on its first level; what is not shown is None.
     """
     if not release:
         return with_held_back(released, held_back)
@@ -87,7 +92,7 @@ def shown_of(released: dict[str, Any], held_back: dict[str, Any], *, release: bo
 
 
 def with_held_back(released: dict[str, Any], held_back: dict[str, Any]) -> dict[str, Any]:
-    """Both, each number where it belongs: dicts within are joined."""
+    """Merge what is held back into what is released; dicts within are merged too."""
     joined = dict(released)
     for key, value in held_back.items():
         below = joined.get(key)
@@ -99,15 +104,16 @@ def with_held_back(released: dict[str, Any], held_back: dict[str, Any]) -> dict[
 
 
 def keyed_hash(*parts: bytes, key: bytes = b"") -> bytes:
-    """BLAKE2b, 32 bytes, personalised for this library."""
+    """Compute a BLAKE2b hash of 32 bytes, personalised for this library."""
     return hashlib.blake2b(b"".join(parts), digest_size=32, key=key, person=_PERSON).digest()
 
 
 def digest_of(*public: Any) -> bytes:
-    """Digest of public values, 16 bytes: numbers, texts, arrays, dataclasses, and lists and dicts of these.
+    """Compute a digest of public values, 16 bytes.
 
-    Ledgers hold such digests, also as names of runs: never digest private rows, and never change the digest of a value.
-    Anything else is a TypeError.
+    Values are numbers, texts, arrays, dataclasses, and lists and dicts of these; anything else is a
+    TypeError.  Ledgers hold such digests, also as names of runs: never digest private rows, and
+    never change the digest of a value.
     """
     return keyed_hash(b"public", canonical(_injective(public)).encode())[:16]
 

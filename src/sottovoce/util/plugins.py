@@ -53,10 +53,13 @@ class EntryPoint(NamedTuple):
 
 
 def installed(group: str) -> dict[str, list[EntryPoint]]:
-    """All entry points of a group, by name; several under one name if several packages bring it.
+    """List all entry points of a group, by name.
 
-    :func:`importlib.metadata.entry_points` finds the same.  To import that module takes longer than all else that
-    ``sottovoce --help`` does, so the files are read here: INI, by the specification of entry points.
+    Several stand under one name if several packages bring it.
+
+    :func:`importlib.metadata.entry_points` finds the same.  To import that module takes longer than
+    all else that ``sottovoce --help`` does, so the files are read here: INI, by the specification
+    of entry points.
     """
     found: dict[str, list[EntryPoint]] = {}
     for package, text in _declarations():
@@ -66,7 +69,7 @@ def installed(group: str) -> dict[str, list[EntryPoint]]:
 
 
 def find(group: str, name: str) -> EntryPoint | None:
-    """The entry point of this name; None if no package brings one.
+    """Find the entry point of this name; None if no package brings one.
 
     Raises
     ------
@@ -82,7 +85,7 @@ def find(group: str, name: str) -> EntryPoint | None:
 
 
 def load(group: str, name: str) -> Any:
-    """The object of this name, imported now; None if no package brings one.
+    """Import the object of this name; None if no package brings one.
 
     Raises
     ------
@@ -101,7 +104,7 @@ def load(group: str, name: str) -> Any:
 
 
 def first_line(entry: EntryPoint) -> str:
-    """The first line of an object's docstring, read from its file without running anything of it.
+    """Read the first paragraph of an object's docstring without running any code of its package.
 
     Where there is no such file or docstring, the line names the package.
     """

@@ -19,9 +19,26 @@ AFTER = 3.0
 def bar(
     console: Any, text: str, total: int | None = None, *, left: bool = False, after: float = 0.0
 ) -> Iterator[Callable[..., None]]:
-    """A bar of rich on a `console`, as the function that updates it, with the time that has passed or that is `left`.
+    """Show a progress bar on a console, and yield the function that updates it.
 
-    It is drawn `after` so many seconds, and taken away at the end.
+    The bar is taken away at the end.
+
+    Parameters
+    ----------
+    console : rich.console.Console
+    text : str
+        Description of the work.
+    total : int, optional
+        Number of steps; None if it is not known.
+    left : bool
+        Show the time that is left in place of the time that has passed.
+    after : float
+        Seconds after which the bar is drawn.
+
+    Yields
+    ------
+    callable
+        ``update`` of :class:`rich.progress.Progress` for this bar.
     """
     from rich import progress as parts  # which few need
 
@@ -43,7 +60,7 @@ def bar(
 
 
 class Teller:
-    """Tells how far a fit is: ``told.phase("choosing a method")``, then ``told(k)`` after each round of a phase."""
+    """Progress of a fit: ``told.phase("choosing a method")``, then ``told(k)`` after each round."""
 
     def __init__(self, update: Callable[..., None] | None, lines: bool) -> None:
         self._update, self._lines, self._text, self._total = update, lines, "", 0
@@ -66,7 +83,11 @@ class Teller:
 
 @contextmanager
 def told(verbose: bool | int | None) -> Iterator[Teller]:
-    """A teller: None for a bar on a terminal once work is long, True for a bar at once or lines, False for nothing."""
+    """Yield a :class:`Teller` for progress on the standard error.
+
+    `verbose` None shows a bar on a terminal once work is long, True a bar at once or lines, False
+    nothing.
+    """
     here = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     asked = verbose is not None and bool(verbose)
     if (verbose is None and not here) or (verbose is not None and not asked):
