@@ -110,7 +110,7 @@ def _price_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting)
 
 
 def _claim_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting) -> PriceOfScale:
-    """What a plan costs by the paper's own claim, infinite where it claims nothing, by the scale of its noise."""
+    """Price a plan at a scale of noise by the paper's claim; infinite where there is none."""
 
     def claims(ledger: Ledger) -> Array:
         found = ledger.claims()

@@ -116,7 +116,7 @@ class Centring:
 
     @cached_property
     def digest(self) -> str:
-        """Configurations hold it."""
+        """Digest of this centring; configurations hold it."""
         return keyed_hash(b"centre", canonical(self.to_dict()).encode()).hex()[:32]
 
     def check(self, width: int) -> None:
@@ -128,17 +128,17 @@ class Centring:
 
     @property
     def recipe(self) -> Centre:
-        """What is asked before the method."""
+        """The recipe that releases the mean before the method."""
         return Centre(noise=Schedule(self.alpha), constants=self.constants)
 
     @property
     def stretch(self) -> float:
-        """For :class:`sottovoce.problem.facts.Facts`."""
+        """The factor by which products of moved rows round more: see :class:`Facts`."""
         return stretch_of(self.gain, self.k, len(self.constants))
 
     @property
     def says(self) -> str:
-        """What it costs, in words."""
+        """The privacy cost of the release, in words."""
         cost = f"{100.0 * self.share:.2g}% of the squared shift over sigma"
         return f"noisy means of all columns were released first, within epsilon ({cost}), and taken away from all rows"
 
@@ -191,7 +191,7 @@ def _added(values: Array) -> Array:
 
 
 class Decision(NamedTuple):
-    """Whether rows are centred, and in words why not."""
+    """Whether rows are centred, and the reason in words."""
 
     centring: Centring | None
     says: str
@@ -202,7 +202,7 @@ class Decision(NamedTuple):
 
 
 def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision:
-    """Whether and how to centre rows of these public facts.
+    """Decide from public facts whether and how to centre rows.
 
     Parameters
     ----------
@@ -214,6 +214,12 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
         Columns of a row, constants included.
     frame : Frame or None
         Of the encoding; None without a constant.
+
+    Returns
+    -------
+    Decision
+        Rows are not centred where the method cannot run on moved rows, where the noise of the means
+        would be too large for these rows, or where rounding would cost more.
     """
     if why := _cannot(config, frame):
         return Decision(None, f"rows were not centred: {why}")

@@ -302,7 +302,7 @@ class RunConfig:
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """What :meth:`from_dict` reads, by name with its default: the fields, and the options of all methods."""
+        """Return the defaults that :meth:`from_dict` uses: of fields and of all methods' options."""
         own = {one.name: one.default for one in fields(cls) if one.name not in _NESTED}
         return own | {name: knob.default for name, knob in KNOBS.items() if name not in _FIELDS}
 
@@ -394,7 +394,7 @@ def _unknown_name(name: str, known: Iterable[str]) -> InvalidInput:
 
 
 def broken_options(given: Iterable[tuple[str, Any]]) -> list[InvalidInput]:
-    """What is wrong with single options, of whichever method, by name."""
+    """Collect an error for every option that is unknown, or has a value out of its range."""
     wrong = []
     for name, value in given:
         knob = KNOBS.get(name)
@@ -425,7 +425,7 @@ def one_graph_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
 
 
 def one_price_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
-    """Where sums over all sites are opened, no site has a budget or a parameter of its own."""
+    """In sums over all sites, no site has a budget or a parameter of its own."""
     if config.trusts != "sum":
         return
     for name in ("epsilon", "eta", "noise"):
@@ -496,7 +496,7 @@ def noise_of_private_methods(config: RunConfig) -> Iterator[InvalidInput]:
 
 
 def seed_of_simulations(config: RunConfig) -> Iterator[InvalidInput]:
-    """What only a simulation may do needs noise that can be repeated."""
+    """Replicates and printed forms are for simulations only, which need a seed."""
     if config.seed is not None:
         return
     if config.replicates > 1:

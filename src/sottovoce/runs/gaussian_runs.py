@@ -97,7 +97,22 @@ class Group:
     count: int
 
     def releases(self, alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
-        """Its releases at another shift over sigma."""
+        """Return the releases of this group at another shift over sigma.
+
+        Parameters
+        ----------
+        alpha : array
+            Shift over sigma (sensitivity / sigma, mu of GDP), of every node or of all.
+        facts : Facts
+            Public facts of all nodes.
+        sites_per_row : int
+            At how many sites a person may have a row.
+
+        Returns
+        -------
+        list of Release
+            One that is counted for all queries; with correlated noise, one for each round.
+        """
         query = self.query.at_shift(alpha)
         if isinstance(query, CarriedGradient):
             shifts = query.shifts(facts)[: self.count].tolist()
@@ -106,7 +121,7 @@ class Group:
 
 
 def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
-    """The bills of a Gaussian release, by node; None of another."""
+    """Return the bills of a Gaussian release, by node; None for any other release."""
     directions = prices.dominating(Conditions(sites_per_row).priced(event))
     bills = directions[0]
     gaussian_alone = all(bill == Bill(mu=bill.mu, lattice=bill.lattice) and bill.mu > 0 for bill in bills)
@@ -115,7 +130,10 @@ def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
 
 
 def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
-    """Queries by their terms, where all have this shift over sigma; None if one has another, or none."""
+    """Group queries in a row that differ in their rounds alone.
+
+    None if a query has not this shift over sigma, or cannot be compared.
+    """
     groups = []
     for terms, equal in groupby(queries, _terms):
         members = list(equal)

@@ -110,7 +110,7 @@ class Oracle(ABC):
 
     @abstractmethod
     def lost_dual(self, weight: Array | float) -> Array | float:
-        """Return the accumulated duals of edges lost in the last exchange: :meth:`Net.lost_dual`."""
+        """Return the duals that lost edges have added up to: :meth:`Net.lost_dual`."""
 
 
 class OwnAnswers(Oracle):

@@ -54,7 +54,21 @@ class PlannedRun:
 
 
 def check_kind(rows: Rows, config: RunConfig, loss: Loss) -> None:
-    """Refuse rows that are not of the loss's kind, or not bounded in the run's unit; InvalidInput."""
+    """Refuse rows that are not of the loss's kind, or not bounded in the run's privacy unit.
+
+    Parameters
+    ----------
+    rows : Rows
+    config : RunConfig
+        Its privacy unit: a row, or a person of some rows.
+    loss : Loss
+        Of a row, before gradients are clipped.
+
+    Raises
+    ------
+    InvalidInput
+        If they do not fit.
+    """
     rows.check(loss)
     rows.check_unit(config.rows_per_person)
 

@@ -120,7 +120,7 @@ def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
 
 
 def certified(config: RunConfig, loss: Loss) -> float | None:
-    """Return the gradient norm to which solves are certified, over C: ``tol``, times a cap below 1."""
+    """Return the gradient norm to which solves are certified, over C; None without ``tol``."""
     return None if config.tol is None else config.tol * min(1.0, loss.derivative_bound)
 
 

@@ -219,7 +219,7 @@ def _check_models(models: Array, config: RunConfig, facts: Facts) -> None:
 
 
 def _centring_of(arrays: Mapping[str, Array], config: RunConfig, facts: Facts) -> Centring | None:
-    """How the rows of a saved run were centred; a ValueError if its configuration says otherwise."""
+    """Return the centring of a saved run; a ValueError if its configuration says otherwise."""
     centring = None
     if "centring" in arrays:
         centring = Centring.of(files.from_json(str(arrays["centring"])))
@@ -508,7 +508,7 @@ def _noise(seed: int | None, lead: tuple[int, int]) -> Noise:
 
 
 def _in_ledger(book: Ledger | Joint | Run, ledger: DurableLedger | Ledger) -> InLedger:
-    """What the shared ledger has spent in all."""
+    """Return the total that the shared ledger has spent, as a fact of the statement."""
     name = book.name if isinstance(book, Run) else "in memory"
     budget = tuple(np.atleast_1d(ledger.epsilon).tolist())
     return InLedger(Shared(name, ledger.total(), budget, ledger.delta))
@@ -533,7 +533,7 @@ def _lossy_round(algorithm: Algorithm[Any], net: DropoutNet, k: int, state: Any,
 
 
 def _lost_sites(net: DropoutNet | None, rate: float, rounds: int) -> dict[str, Any]:
-    """What a result keeps of a rehearsal: from which round on each site was lost; nothing of another run."""
+    """Return the round from which each site was lost in a rehearsal; nothing for any other run."""
     if net is None:
         return {}
     since = {str(i): int(k) for i, k in enumerate(net.since) if k <= rounds}
@@ -562,7 +562,7 @@ def simulate_many(
 
 
 def _affordable(prepared: Prepared) -> tuple[Event, ...]:
-    """The releases that the run's own budget allows, without data."""
+    """Return the releases that the run's own budget allows, without data."""
     config = prepared.config
     if config.replicates != 1:
         rule = "every replicate is a release of its own, and a ledger counts one"
@@ -578,7 +578,21 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
 
 
 def check_notion(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger) -> None:
-    """Refuse a ledger whose accountant cannot price the run's releases."""
+    """Refuse a ledger whose accountant cannot price the run's releases.
+
+    Parameters
+    ----------
+    config : RunConfig
+        Its delta is named in the error.
+    facts : Facts
+        Whether the run's accounting is pure.
+    ledger : DurableLedger or Ledger
+
+    Raises
+    ------
+    InvalidInput
+        If the ledger counts pure epsilon, and the run's releases are priced under a delta.
+    """
     if ledger.accountant.name == "pure" and not facts.pure:
         rule = "the ledger counts pure epsilon, and releases under a delta have no pure price"
         remedy = "use a pure epsilon (--pure, delta=None), or a ledger that has a delta"
@@ -655,9 +669,24 @@ def _digest(parts: list[Any]) -> str:
 
 
 def pooled_minimiser(rows: Rows, config: RunConfig, l2: float | None = None) -> Array:
-    """The minimiser over all rows of all nodes, shape (d,), without noise: a baseline.
+    """Compute the minimiser over all rows of all nodes, without noise: a baseline.
 
-    `l2` is the weight of ``||w||^2 / 2`` beside the mean loss; None for one over the number of rows.
+    Parameters
+    ----------
+    rows : Rows
+    config : RunConfig
+        Its loss.
+    l2 : float, optional
+        The weight of ``||w||^2 / 2`` relative to the mean loss; None for one over the number of
+        rows.
+
+    Returns
+    -------
+    array (d,)
+
+    Guarantee
+    ---------
+    None: the answer is exact, and must not leave the rows' holder.
     """
     pooled = rows.pooled()
     q = np.array([[1.0 / pooled.n[0, 0] if l2 is None else l2]])
