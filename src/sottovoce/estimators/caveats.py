@@ -97,7 +97,7 @@ def learners(step: Any, name: str = "") -> Iterator[str]:
 
 
 def _public(step: Any, kind: str) -> bool:
-    """Whether a step learns nothing."""
+    """Return whether a step learns nothing from rows."""
     if kind in ("OneHotEncoder", "OrdinalEncoder"):
         counted = getattr(step, "min_frequency", None) is not None or getattr(step, "max_categories", None) is not None
         return not isinstance(step.categories, str) and not counted
@@ -131,7 +131,7 @@ def rests_on(schema: Schema | None, *, cloned: bool, many_fits: bool) -> tuple[t
 
 
 def made_from_rows(X: Any) -> Note | None:
-    """What the holder of rows is told whose columns were computed from the rows."""
+    """Return a note, for the rows' holder, if the columns seem to be computed from the rows."""
     why = learned(X)
     if why is None:
         return None
@@ -140,7 +140,7 @@ def made_from_rows(X: Any) -> Note | None:
 
 
 def learned(X: Any) -> str | None:
-    """What gives away that columns of numbers were computed from the rows; None if nothing does."""
+    """Return a sign that columns of numbers were computed from the rows; None if there is none."""
     if issparse(X) or len(X) < 3:
         return None
     with np.errstate(over="ignore", invalid="ignore"):

@@ -180,7 +180,7 @@ def _missing_classes(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
 
 
 def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
-    """What is declared that inference has no steps for."""
+    """Yield an error for everything declared that inference does not support."""
     if not estimator.inference:
         return
     if estimator.class_weight is not None or (terms.schema is not None and terms.schema.weight is not None):
@@ -199,7 +199,7 @@ def _class_weight(estimator: Any, terms: Terms) -> Any:
 
 
 def _declared_number(found: Declared) -> int | None:
-    """How many classes are declared; None if they are read off the rows."""
+    """Return the number of declared classes; None if they are read off the rows."""
     if found.classes is not None:
         return len(found.classes)
     label = None if found.terms.schema is None else found.terms.schema.label
@@ -240,7 +240,7 @@ class LabelledRows:
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """What a plan of a training may know: the sites, the number of classes, the loss and where its runs start."""
+    """Public facts from which a training is planned: sites, number of classes, loss and starts."""
 
     sites: Public
     classes: int
@@ -278,7 +278,7 @@ class TrainingRows:
 
 @dataclass(frozen=True)
 class InferenceFacts:
-    """What a plan of an inference may know: the sites, and what is asked in the encoding of the rows."""
+    """Public facts from which an inference is planned: the sites, and what it asks of them."""
 
     sites: Public
     fit: LogOdds
@@ -504,7 +504,7 @@ def _entries(public: TrainingFacts) -> int:
 
 
 def _centring(declared: Declared, public: TrainingFacts, config: RunConfig) -> Decision | None:
-    """Whether and how a run centres its rows; None if that is not asked."""
+    """Decide whether and how a run centres its rows; None if that is not asked for."""
     if not declared.centre:
         return None
     width = public.sites.d
@@ -512,7 +512,7 @@ def _centring(declared: Declared, public: TrainingFacts, config: RunConfig) -> D
 
 
 def _resolved(declared: Declared, public: TrainingFacts, config: RunConfig) -> _Resolved:
-    """What "auto" picks, once a fit, and what is expected of it; other configurations unchanged."""
+    """Choose the configuration for "auto", once a fit, and forecast it; others stay unchanged."""
     likely = None if declared.terms.schema is None else expected_rows(declared.terms.schema)
     decision = _centring(declared, public, config)
     centre = None if decision is None else decision.centring
@@ -573,7 +573,23 @@ class Fitted:
 def decode(
     declared: Declared, encoded: TrainingRows | InferenceRows, planned: Planned, results: tuple[Result, ...]
 ) -> Fitted:
-    """The model in the units of the columns, its statement, and what its holder should know."""
+    """Convert the models of encoded rows to the units of the columns, with their privacy statement.
+
+    Parameters
+    ----------
+    declared : Declared
+    encoded : TrainingRows or InferenceRows
+        The fitted rows, from which notes for their holder are counted.
+    planned : Planned
+        The runs as they were priced.
+    results : tuple of Result
+        Of each run: one for two classes, softmax and inference, otherwise one for each class.
+
+    Returns
+    -------
+    Fitted
+        Classes are sorted, as scikit-learn wants them.
+    """
     result = replace(results[-1], statement=stated(results[-1].statement, declared.terms.rests))
     if isinstance(encoded, InferenceRows):
         fitted = _decode_inference(declared, encoded, planned, result)
@@ -675,7 +691,7 @@ def _decode_inference(declared: Declared, encoded: InferenceRows, planned: Plann
 
 
 def _closing_notes(declared: Declared, of: LabelledRows, model: LinearModel) -> tuple[Note, ...]:
-    """What is told once a model is there: of rows that did not fit, and of one that answers all rows alike."""
+    """Collect notes on a fitted model: rows that did not fit, and one answer for all rows."""
     terms, label = declared.terms, of.labelled.number
     undeclared: tuple[Note, ...] = ()
     if strange := int(np.sum(label < 0)):

@@ -333,10 +333,27 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return self.classes_[of_classes(len(self.classes_)).decode(margins.T)]
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
-        """Accuracy on rows of a test set, without noise: for the holder of the rows.
+        """Compute the accuracy on test rows, without noise: for the holder of the rows.
 
-        Under a schema that declares labels, y may be left out, and rows with another label or none are left out.
-        `groups` are those of :meth:`decision_function`.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
+        y : array-like of shape (n_samples,), optional
+            Labels.  Under a schema that declares labels it may be left out, and rows with another
+            label or none are left out.
+        sample_weight : array-like of shape (n_samples,), optional
+            None for equal weights.
+        groups : array-like of shape (n_samples,), optional
+            The site of every row, as for :meth:`decision_function`.
+
+        Returns
+        -------
+        float
+            The (weighted) share of rows whose class is predicted, from 0 to 1.
+
+        Guarantee
+        ---------
+        None: the score reads the rows, and no epsilon covers it.
         """
         if self.schema_ is None or self.schema_.label is None or self.classes is not None:
             labels = typed_labels(np.asarray(label_column(self.schema_, X, y)))

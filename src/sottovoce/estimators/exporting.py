@@ -32,7 +32,7 @@ _TINY = 1e-150  # shorter rows are taken to be zero where rows are divided by th
 
 @dataclass(frozen=True)
 class Linear:
-    """What a saved run says of a raw row: ``encoded row @ weights.T + constant``, and what that means."""
+    """The linear map of a saved run, ``encoded row @ weights.T + constant``, and its task."""
 
     schema: Schema
     whole: bool  # whether rows longer than the divisor stay as they are: see :meth:`sottovoce.data.Schema.encode`

@@ -49,7 +49,7 @@ class Expanded(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """How each of n people leaves follow-up."""
+    """The interval, kind and time at which each of n people leaves follow-up."""
 
     last: IntArray  # the interval (edges[j], edges[j + 1]] entered last; -1 for none  (n,)
     event: BoolArray  # whether the event came in it  (n,)
@@ -57,7 +57,7 @@ class Leaving(NamedTuple):
     cell: IntArray  # of the life table, from 0  (n,)
 
     def of(self, people: IntArray) -> Leaving:
-        """How these people leave."""
+        """Return the same of some of the people."""
         return Leaving(self.last[people], self.event[people], self.exposed[people], self.cell[people])
 
 

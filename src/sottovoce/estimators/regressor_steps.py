@@ -129,7 +129,7 @@ def _bounds_errors(bounds: Any, terms: Terms) -> Iterator[InvalidInput]:
 
 
 def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
-    """What is declared that inference has no steps for."""
+    """Yield an error for everything declared that inference does not support."""
     if not estimator.inference:
         return
     if estimator.loss != SQUARED or not estimator.fit_intercept:
@@ -169,7 +169,7 @@ def _has_constant(estimator: Any, terms: Terms) -> bool:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a plan of a regression may know: the sites, and under the squared loss what is asked of them."""
+    """Public facts from which a regression is planned: the sites, and its least squares."""
 
     sites: Public
     fit: Numbers | None
@@ -279,7 +279,7 @@ def _task(target: Array, bounds: tuple[float, float] | None) -> tuple[BoundedNum
 
 
 def _least_squares(declared: Declared, features: Features, dealt: Dealt, task: BoundedNumber) -> Numbers:
-    """What :mod:`sottovoce.answers.fits` asks at every door."""
+    """Describe the least squares in the encoding of the rows, as :mod:`sottovoce.answers.fits`."""
     layout = dealt.layout(declared.terms, features)
     return Numbers(layout, task=task, intervals=declared.inference, intercept=declared.intercept)
 
@@ -389,7 +389,21 @@ def numbers_of(
 
 
 def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]) -> Fitted:
-    """The model in the units of the columns and of the target, its statement, and what its holder should know."""
+    """Convert the model to the units of the columns and of the target, with its privacy statement.
+
+    Parameters
+    ----------
+    declared : Declared
+    encoded : Encoded
+        The fitted rows, from which notes for their holder are counted.
+    planned : Planned
+        The run as it was priced.
+    results : tuple of one Result
+
+    Returns
+    -------
+    Fitted
+    """
     result = replace(results[0], statement=stated(results[0].statement, declared.terms.rests))
     if encoded.public.fit is None:
         fitted = _decode_rounds(declared, encoded, result)
@@ -452,7 +466,7 @@ def _fitted(
 
 
 def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tuple[Note, ...]:
-    """What is told once a model is there: of rows and numbers that did not fit, and of answers that are all alike."""
+    """Collect notes on a fitted model: rows and numbers that did not fit, and answers all alike."""
     terms, task, target = declared.terms, encoded.task, encoded.target
     notes = [*misfit_notes(terms, encoded.features)]
     if beyond := int(np.sum((target < task.low) | (target > task.high))):

@@ -178,10 +178,27 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         return numbers_of(self.coef_, self.intercept_, self.y_bounds_, self._answered, rows, where)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
-        """R2 on rows of a test set, without noise: for the holder of the rows.
+        """Compute R2 on test rows, without noise: for the holder of the rows.
 
-        Under a schema that declares the number, y may be left out, and rows without one are left out.  `groups` are
-        those of :meth:`predict`.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
+        y : array-like of shape (n_samples,), optional
+            Numbers to predict.  Under a schema that declares them it may be left out, and rows
+            without one are left out.
+        sample_weight : array-like of shape (n_samples,), optional
+            None for equal weights.
+        groups : array-like of shape (n_samples,), optional
+            The site of every row, as for :meth:`predict`.
+
+        Returns
+        -------
+        float
+            The coefficient of determination, at most 1.
+
+        Guarantee
+        ---------
+        None: the score reads the rows, and no epsilon covers it.
         """
         if y is not None or self.schema_ is None:
             return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))

@@ -274,7 +274,23 @@ class Fitted:
 
 
 def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]) -> Fitted:
-    """Hazards in the units of the columns, their statement, and what their holder should know."""
+    """Convert hazards to the units of the columns, with their privacy statement.
+
+    Parameters
+    ----------
+    declared : Declared
+    encoded : Encoded
+        The fitted people, of whom notes for their holder are counted.
+    planned : Planned
+        The run as it was priced.
+    results : tuple of one Result
+        Its outcome holds the hazards of encoded rows.
+
+    Returns
+    -------
+    Fitted
+        Slopes and constants; a note for everybody tells of a fit that did not converge.
+    """
     terms, m = declared.terms, declared.intervals
     of_people = restate(results[0].statement, Unit.of_people(m))
     found: Hazards = results[0].outcome
@@ -302,7 +318,7 @@ def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tupl
 
 
 def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
-    """What the people's holder is told of those who add nothing, and why."""
+    """Collect notes, for the people's holder, on those who add nothing to the fit, and why."""
     times, events, notes = encoded.times, encoded.events, list[Note]()
     n = len(times)
     if late := int(np.sum(~(times > declared.edges[0]))):

@@ -302,7 +302,7 @@ class RunConfig:
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """Return the defaults that :meth:`from_dict` uses: of fields and of all methods' options."""
+        """Return the defaults that :meth:`from_dict` fills in, of fields and options."""
         own = {one.name: one.default for one in fields(cls) if one.name not in _NESTED}
         return own | {name: knob.default for name, knob in KNOBS.items() if name not in _FIELDS}
 
