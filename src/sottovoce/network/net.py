@@ -52,7 +52,7 @@ class Net(ABC):
         raise TypeError(f"{type(self).__name__} sends nothing to all nodes")
 
     def lost_dual(self, weight: Array | float) -> Array | float:
-        """What the duals of the edges lost in the last :meth:`neighbour_sum` have added up to; zero if none was lost.
+        """Return the accumulated duals of edges lost in the last :meth:`neighbour_sum`, or zero.
 
         `weight` is that of the last differences ``x_i - x_j`` in this node's dual, ``(..., 1)``.
         """
@@ -148,9 +148,26 @@ class Adder:
         self._closed = False
 
     def add(self, attempt: int, share: IntArray, sites: int | None = None) -> IntArray:
-        """The sum of the attempt's shares, of all sites or of `sites` of them; waits for missing ones.
+        """Add a share to an attempt, and wait for the sum of all its shares.
 
-        NetClosed if the share of every site is needed, and a site left.
+        Parameters
+        ----------
+        attempt : int
+            Number of the attempt, the same in all threads.
+        share : array of int
+            This site's share; shapes agree.
+        sites : int, optional
+            How many shares complete the sum; None for those of all sites.
+
+        Returns
+        -------
+        array of int
+            The same in all threads.
+
+        Raises
+        ------
+        NetClosed
+            If the share of every site is needed, and a site left.
         """
         most = self._sites if sites is None else sites
         with self._news:

@@ -26,10 +26,36 @@ Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 def newton(
     loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, *, C: float, renewed: Renewed
 ) -> tuple[Array, Array]:
-    """The minimiser and the gradient there, of norm at most `goal`, from any start `w` (d,); else a SolverError.
+    """Minimise one problem by Newton's method, from any start.
 
-    A loss whose curvature jumps is softened first, in ever smaller widths, because each minimiser is near the next one:
-    Newton steps on the loss itself might pass through its pieces one by one.
+    A loss whose curvature jumps is softened first, in ever smaller widths, because each minimiser
+    is near the next one: Newton steps on the loss itself might pass through its pieces one by one.
+
+    Parameters
+    ----------
+    loss : Loss
+    sweep : Sweep
+        The rows of the one node.
+    problem : Problem
+        Of one node and one replicate.
+    w : array (d,)
+        The start; entries that are not finite count as 0.
+    goal : float
+        The gradient norm to reach, > 0.
+    C : float
+        Weight of the data term, for the error's relative tolerance and for how far to soften.
+    renewed : callable
+        Makes the preconditioner of the conjugate gradients at a point.
+
+    Returns
+    -------
+    w, g : array (d,)
+        The minimiser, and the gradient there, of norm at most `goal`.
+
+    Raises
+    ------
+    SolverError
+        If `goal` is not reached; the message tells nothing of the rows.
     """
     w, width = np.where(np.isfinite(w), w, 0.0), 1.0
     while loss.softened(width) is not loss and width * C * loss.curvature_bound > 0.25 * goal:
