@@ -169,10 +169,12 @@ def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) ->
     answer, k, d = results[0].outcome, declared.count, encoded.public.d - 1
     S, s = square(answer.value[0], d + 1), answer.spread
     scale, value = float(encoded.naming.into_units[0, 0]), encoded.naming.value
+    # Rows end in a constant: the last row of S holds their weighted sum, its corner their weight.
     count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)  # the mean weight of a row
     mean = S[:-1, -1] / (value * count)
     values, vectors = np.linalg.eigh((S[:-1, :-1] / count - np.outer(mean, mean)) / scale**2)
     values, vectors = np.maximum(values[::-1], 0.0), vectors.T[::-1]
+    # An eigenvector's sign is arbitrary: its largest entry is made positive.
     vectors = vectors * np.sign(vectors[np.arange(d), np.abs(vectors).argmax(axis=1)])[:, None]
     total = float(values.sum())
     noise = s * math.sqrt(2.0 * d) / (count * scale**2)

@@ -68,9 +68,11 @@ def left(graph: Graph, since: Array, k: int, *, least: int, summed: bool, induce
     -------
     list of int or None
     """
+    # Sites agree on a roster before an attempt, so one that is lost in round k still belongs to it.
     there = np.flatnonzero((since >= k) if summed else since > k).tolist()
     if summed:
         return there if len(there) >= least else None
+    # More than half, so that no two sets of nodes go on apart (docs/deploy/index.md).
     whole = len(there) == len(since)
     return there if whole or (induced and 2 * len(there) > len(since) and graph.joins(there)) else None
 
@@ -146,6 +148,7 @@ class DropoutNet(DenseNet):
 
     def neighbour_sum(self, x: Array) -> Array:
         here, self._own = self.here, x
+        # The plan's degree stays: each lost neighbour adds the node's own x (see `Edges`).
         heard = super().neighbour_sum(here.astype(float))
         return super().neighbour_sum(x * here) + (self.degree - heard) * x
 

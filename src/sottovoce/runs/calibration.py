@@ -72,7 +72,7 @@ def calibrate_method(method: A, setting: RunSetting, epsilon: ArrayLike, *, clai
 
 
 def _scale(method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool) -> Array:
-    """The scale of every node's noise, (N,)."""
+    """Find the scale of every node's noise, (N,), that meets the target."""
     if claimed:
         found = calibrate(_claim_of_plan(method, shape, setting), target, tolerance=CLOSED_FORM_TOLERANCE)
     else:

@@ -148,7 +148,7 @@ def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
 
 
 def one_if_equal(scale: Array) -> Array:
-    """One number if all nodes have the same scale, so that schedules of networks of equals stay one number."""
+    """Return one number if all nodes have one scale, so that their schedules stay one number."""
     return scale[0] if np.all(scale == scale[0]) else scale
 
 

@@ -115,6 +115,8 @@ def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
     epsilon = float(np.min(config.epsilon))
     if config.delta is not None and not facts.pure:
         return 2.0 * facts.loss.derivative_bound * math.sqrt(releases) / nominal_mu(epsilon, config.delta)
+    # Spherical noise of rate beta = epsilon / (2 L T) has about root d / beta in a coordinate.
+    # Noise inside the objective takes 1 / beta: beta K >= 1 is the rule of `default_penalty`.
     inside = REGISTRY[config.method].objective_noise
     return 2.0 * facts.loss.derivative_bound * releases / epsilon * (1.0 if inside else math.sqrt(facts.d))
 

@@ -147,6 +147,7 @@ class Public:
         """
         least, n = self.least, len(self.X)
         ridges = list(dict.fromkeys(max(least, factor / n) for factor in RIDGES))
+        # Of few rows a comparison would be chance, so the largest ridge is taken.
         if n < FEWEST or len(ridges) == 1:
             return ridges[0]
         order = np.random.default_rng(n).permutation(n)[:_MOST]
@@ -248,6 +249,7 @@ class KnownRows(Expected):
             some = public.X[rng.permutation(len(public.X))[:_MOST]]
             directions = principal(some, widest - 1)
             X, tests = (onto(directions, public.X[own], rng) for own in (drawn, test))
+            # The last column, of random sign, only keeps the rows' norms: the start has 0 there.
             kept = start.reshape(-1, d) @ directions
             start = np.column_stack([kept, np.zeros(len(kept))]).ravel()
         known = np.eye(classes)

@@ -89,7 +89,7 @@ def _matches(prepared: Prepared, wanted: Sequence[dict[str, Any]], shape: tuple[
 
 
 def _equal(value: Any, other: Any, nodes: int) -> bool | BoolArray:
-    """Whether two fields of an event are equal: node by node where both hold a number for each node."""
+    """Compare two fields of an event: node by node where both hold a number for each node."""
     both_lists = isinstance(value, list) and isinstance(other, list)
     if both_lists and len(value) == len(other) == nodes:
         return np.array(value) == np.array(other)

@@ -89,7 +89,7 @@ class RowGuard:
         self.move: Move | None = None
 
     def centre(self, mean: Array) -> Move:
-        """From now on every answer is about rows moved by this released mean, (p,), or (R, p) of R replicates."""
+        """Move rows by a released mean, (p,) or (R, p) of R replicates, from now on."""
         assert self.centring is not None
         if self.move is not None:
             raise LedgerError("centre: rows are moved once, by the mean that was charged first")

@@ -111,6 +111,7 @@ class Descent:
             patience = _PATIENCE if worst <= 0.5 * best else patience - 1
             best = min(best, worst)
             left = int(np.count_nonzero(unfinished))
+            # Single precision makes no progress: double precision goes on from here.
             stuck = not self.exact and patience <= 0 and worst <= NEAR * self.C
             if not left or stuck:
                 return self._ended(norm, iteration)

@@ -348,6 +348,7 @@ class Solver:
             loose = np.maximum(LESS * goals, SINGLE * self._rows.C)
             first = self._descend(part.short, problem, w, g, loose, memory, exact=False)
             memory, done = first.memory, first.iterations
+            # Double precision starts at the end of one more step: a gradient there is due anyway.
             last = memory.direction(first.g, problem.eased(first.g))
             w, g = first.w + last * (first.norm <= NEAR * self._rows.C)[:, :, None], None
         if g is not None and np.any(np.sqrt(dots(g, g)) <= goals):  # a certificate takes a sweep of its own

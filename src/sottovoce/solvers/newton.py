@@ -85,12 +85,14 @@ def _descend(
         if np.linalg.norm(g) <= goal:
             break
         p = _step(loss, sweep, problem, w, g, renewed)
+        # Double the step until the derivative along p is positive: it has one zero before that.
         near, far = 0.0, 1.0
         ahead = gradient(w + p)
         while ahead @ p < 0.0 and far < 2.0**60:
             near, far = far, 2.0 * far
             ahead = gradient(w + far * p)
         t = far
+        # Bisect until a tenth of the descent is left, or rounding ends the search.
         while abs(ahead @ p) > 0.1 * abs(g @ p) and far - near > 2.0**-50 * far:
             t = 0.5 * (near + far)
             ahead = gradient(w + t * p)
@@ -101,6 +103,7 @@ def _descend(
 
 def _step(loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array, renewed: Renewed) -> Array:
     """The Newton step, by preconditioned conjugate gradients with the true Hessian."""
+    # Preconditioned conjugate gradients for H p = -g: `left` is the residual.
     at = renewed(loss, sweep, problem, w[None, None])
     p, left = np.zeros_like(g), -g
     eased = at.eased(left[None, None])[0, 0]

@@ -114,6 +114,7 @@ class Memory:
         self.size[:, :, k] = np.sqrt(dots(y, y))
         y_new, v_new = self.y[:, :, k, :, None], self.v[:, :, k, :, None]
         if k:
+            # R grows by the column r = S y and the entry s.y = 1, so R^-1 by the column -R^-1 r.
             column = self.inverse[:, :, :k, :k] @ (self.s[:, :, :k] @ y_new)
             self.inverse[:, :, :k, k] = -column[..., 0]
         self.inverse[:, :, k, k] = 1.0
@@ -122,12 +123,26 @@ class Memory:
         self.count = k + 1
 
     def direction(self, g: Array, h: Array) -> Array:
-        """Return minus the quasi-Newton inverse times `g`; `h` is the preconditioner's times `g`."""
+        """Return the quasi-Newton direction: minus the inverse times `g`.
+
+        Parameters
+        ----------
+        g : array (M, R, d)
+            The gradient.
+        h : array (M, R, d)
+            The preconditioner's inverse times `g`.
+
+        Returns
+        -------
+        array (M, R, d)
+        """
         k = self.count
         if not k:
             return -h
         s, y, v = self.s[:, :, :k], self.y[:, :, :k], self.v[:, :, :k]
         inverse = self.inverse[:, :, :k, :k]
+        # Theorem 2.2 of Byrd, Nocedal and Schnabel (1994), for pairs scaled to s.y = 1:
+        # c = R^-1 S g, u = R^-T ((I + Y H Y') c - Y H g).
         c = inverse @ (s @ g[..., None])
         u = inverse.swapaxes(2, 3) @ (c + self.inner[:, :, :k, :k] @ c - y @ h[..., None])
         return np.asarray((c.swapaxes(2, 3) @ v - u.swapaxes(2, 3) @ s)[:, :, 0] - h)
@@ -163,6 +178,7 @@ def gathered(problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[in
         kept = (one.size >= least)[..., None]
         whole.s[at], whole.y[at], whole.size[at] = one.s * kept, one.y * kept, one.size
     s, y, v = (x[:, :, :k] for x in (whole.s, whole.y, whole.v))
+    # H is another one from now on, so that H y and Y H Y' have to be computed anew.
     for j in range(k):
         v[:, :, j] = problem.eased(y[:, :, j])
     whole.inverse[:, :, :k, :k] = np.linalg.inv(np.triu(s @ y.swapaxes(2, 3), 1) + np.eye(k))
