@@ -1,4 +1,4 @@
-"""What an estimator can tell of how its rows were made: by row, or from other rows, which no epsilon covers.
+"""Signs that rows were computed from other rows, which no epsilon covers.
 
 An estimator sees numbers, and cannot see the steps before it in a pipeline: its statement says on what it rests, and
 :func:`learning_steps` names the steps of a pipeline that learn from rows.  Numbers that give such a step away, as
@@ -110,7 +110,7 @@ def _public(step: Any, kind: str) -> bool:
 
 
 def rests_on(schema: Schema | None, *, cloned: bool, many_fits: bool) -> tuple[tuple[str, ...], tuple[Note, ...]]:
-    """On what epsilon of a fit rests, for its statement, and what is told of it at once.
+    """Return the assumptions on which a fit's epsilon rests, and notes to tell at once.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ _DEFAULT = RunConfig()
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What a classifier declares.
+    """Declared parameters of a classifier: all that a fit knows before it reads a row.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class Declared:
 
 
 def validate(estimator: Any, *, many_fits: bool) -> Declared:
-    """What a classifier declares, checked; no row is read.
+    """Check all that a classifier declares, before any row is read.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
 
 
 def _missing_classes(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
-    """A release without declared classes, whose schema says none either."""
+    """Yield an error for a release whose classes nothing declares."""
     if estimator.classes is None and not terms.simulated and (terms.schema is None or terms.schema.label is None):
         rule = "a release needs its labels declared: which of them occur is private"
         yield InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
@@ -379,7 +379,7 @@ def _starts(
     features: Features,
     loss: str,
 ) -> list[Start | None]:
-    """Where each run starts, as a model of encoded rows."""
+    """Return the start of each run, as a model of encoded rows; None for zero."""
     encoding = declared.terms.encoding
     models = len(of_classes(len(labelled.names)).contrasts)
     given = init_in(coef, intercept, models, encoding.columns(int(features.values.shape[1])))
@@ -532,7 +532,7 @@ def _resolved(declared: Declared, public: TrainingFacts, config: RunConfig) -> _
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """What is known of a fitted classifier: all of it follows from what was released.
+    """A fitted classifier; all of it but the notes follows from what was released.
 
     Parameters
     ----------
@@ -601,7 +601,7 @@ def decode(
 def _decode_training(
     declared: Declared, encoded: TrainingRows, planned: Planned, results: tuple[Result, ...]
 ) -> Fitted:
-    """A model of every class, or one for two, from models of encoded rows."""
+    """Decode models of encoded rows to one for every class, or one for two classes."""
     labelled, last = encoded.of.labelled, results[-1]
     vectors, by_site = _vectors(encoded.public, results)
     encoding = declared.terms.encoding

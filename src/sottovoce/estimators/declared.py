@@ -24,7 +24,7 @@ from ..util.typing import Any, Array, IntArray
 
 
 def schema_of(given: Any) -> Schema | None:
-    """A schema from what users give: a path, the entries of a schema file, or a Schema; None for none."""
+    """Read the schema a user gave: a path, the entries of a file, or a Schema; None for none."""
     if given is None or isinstance(given, Schema):
         return given
     if isinstance(given, Mapping):
@@ -219,7 +219,7 @@ def with_number(schema: Schema, task: BoundedNumber) -> Schema:
 
 
 def _free_name(schema: Schema) -> str:
-    """A name for a label: that of the schema's own, or one that no column has."""
+    """Return a name for a label: the schema's own, or one that no column has."""
     taken = {source for block in schema.blocks for source in block.sources({})}
     own = [] if schema.label is None else [schema.label.column]
     return next(name for name in (*own, "label", "y", "(label)") if name not in taken)

@@ -44,7 +44,7 @@ class Linear:
 
     @classmethod
     def of(cls, saved: SavedModel) -> Linear:
-        """Of a saved model; with a constant a site, all rows get their mean, or that of the only site."""
+        """Read a saved model; with a constant a site, rows get their mean, or the only site's."""
         naming, schema = saved.naming, saved.schema
         if schema is None:
             raise InvalidInput("run", None, "was trained without a schema, so it knows no columns", "train on a table")
@@ -266,7 +266,7 @@ def _in_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
 
 
 def _moved_length(graph: _Graph, row: str, move: Move) -> str:
-    """What rows were divided by once they were moved: their length, or 1 (:class:`sottovoce.data.move.Move`)."""
+    """Return the divisor of moved rows: their norm, or 1 (:class:`sottovoce.data.move.Move`)."""
     constant = np.zeros(move.width)
     constant[list(move.constants)] = 1.0
     of_constants = graph.add("Mul", row, graph.put(constant))

@@ -62,7 +62,7 @@ class Leaving(NamedTuple):
 
 
 def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int) -> Leaving:
-    """How each person leaves, by their own time and event alone.
+    """Compute how each person leaves follow-up, by their own time and event alone.
 
     A person without a known event, or whose time is no number or not above the first edge, enters no interval.  An
     event after the last edge survives all of them, and so does a person who was seen until the last edge or longer.

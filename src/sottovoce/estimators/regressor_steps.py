@@ -42,7 +42,7 @@ BOUNDS_READ = "the target's bounds were read off the rows, and epsilon does not 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What a regressor declares.
+    """Declared parameters of a regressor: all that a fit knows before it reads a row.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Declared:
 
 
 def validate(estimator: Any, *, many_fits: bool) -> Declared:
-    """What a regressor declares, checked; no row is read.
+    """Check all that a regressor declares, before any row is read.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _declared_bounds(estimator: Any, terms: Terms) -> Any:
 
 
 def _bounds_errors(bounds: Any, terms: Terms) -> Iterator[InvalidInput]:
-    """A release without bounds of the target."""
+    """Yield an error for a release without bounds of the target."""
     if bounds is None and not terms.simulated:
         rule = "a release needs the target's bounds declared: the rows' own are private"
         yield InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
@@ -139,7 +139,7 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
 
 
 def _loss_errors(loss: Any) -> Iterator[InvalidInput]:
-    """A loss that is not one of numbers."""
+    """Yield an error for a loss that is not one of numbers."""
     known = {text.partition(":")[0] for text in loss_texts(numbers=True)}
     if loss != SQUARED and str(loss).partition(":")[0] not in known:
         rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
@@ -327,7 +327,7 @@ def plan(declared: Declared, public: Facts) -> Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """What is known of a fitted regressor: all of it follows from what was released.
+    """A fitted regressor; all of it but the notes follows from what was released.
 
     Parameters
     ----------

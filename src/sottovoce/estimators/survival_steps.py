@@ -39,7 +39,7 @@ MOST_STEPS = 25
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What is declared of hazards.
+    """Declared parameters of hazards: all that a fit knows before it reads a row.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Declared:
 
 
 def validate(estimator: Any, *, many_fits: bool) -> Declared:
-    """What is declared of hazards, checked; no row is read.
+    """Check all that is declared of hazards, before any row is read.
 
     Parameters
     ----------

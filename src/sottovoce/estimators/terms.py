@@ -27,7 +27,7 @@ NO_NORM = (
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What every estimator declares: public, and the same for whatever rows come.
+    """Parameters that every estimator declares: public, and independent of the rows.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Terms:
 def terms_of(
     estimator: Any, *, weighed: bool = False, one_row_each: bool = False, of_people: bool = True, many_fits: bool
 ) -> Terms:
-    """What an estimator declares.
+    """Collect the parameters that an estimator declares.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class Net(ABC):
 
     @abstractmethod
     def seal(self, share: IntArray) -> IntArray:
-        """A share of the attempt as it may leave the row guard, of the same shape: masked, or summed already."""
+        """Mask a share before it leaves the row guard, or sum it already; the same shape."""
 
     @abstractmethod
     def total(self, sealed: IntArray) -> IntArray:
@@ -201,7 +201,7 @@ class QueueNet(Net):
 
     @classmethod
     def connect(cls, graph: Graph) -> list[QueueNet]:
-        """A net for each node of `graph`, with a queue for every direction of every edge."""
+        """Make a net for each node of `graph`, with a queue for every direction of every edge."""
         wires: dict[tuple[int, int], queue.Queue[Array | None]] = {}
         for i, j in graph.edges:
             wires[i, j], wires[j, i] = queue.Queue(), queue.Queue()

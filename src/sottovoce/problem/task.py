@@ -469,7 +469,7 @@ class BoundedNumber(Task):
 
 
 def _rows_of_classes(y: Array, classes: int) -> IntArray:
-    """How many rows each class has; negative numbers are of none."""
+    """Count the rows of each class; negative numbers are of none."""
     return np.bincount(y[y >= 0].astype(np.intp), minlength=classes)
 
 

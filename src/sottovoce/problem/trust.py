@@ -37,7 +37,7 @@ _EXCEPT = {
 
 @dataclass(frozen=True)
 class Trust:
-    """Whom a person has to trust with their row, and what the adversary sees.
+    """A trust model: whom a person trusts with their row, and what the adversary sees.
 
     Parameters
     ----------

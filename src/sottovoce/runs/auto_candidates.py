@@ -134,7 +134,7 @@ class Candidates:
         return [under(name, trust) for name in names]
 
     def grid(self, method: str) -> Iterator[RunConfig]:
-        """A method at every cap, each with every penalty."""
+        """Yield a method at every cap, each with every penalty."""
         cls = REGISTRY[method]
         factors = WIDER if cls.gradient_steps else FACTORS
         usual = {"method": method, "rounds": self._rounds(method)[0], "rho": self._regulariser(method)}
@@ -144,7 +144,7 @@ class Candidates:
                 yield from valid(config, self._penalties(config, [f for f in factors if f != 1.0]))
 
     def more_rounds(self, at: RunConfig) -> list[RunConfig]:
-        """The same with other numbers of rounds; none of a method of one round."""
+        """Return the same with other numbers of rounds; none of a method of one round."""
         if REGISTRY[at.method].single:
             return []
         return self.changed(at, [{"rounds": rounds} for rounds in self._rounds(at.method)])

@@ -83,7 +83,7 @@ class Choice:
 
 
 def open_knobs(config: RunConfig) -> tuple[str, ...]:
-    """Those of `KNOBS` that have their default values."""
+    """Return the knobs of `KNOBS` that have their default values."""
     return tuple(knob for knob in KNOBS if open_value(config, knob) == RunConfig.defaults()[knob])
 
 

@@ -26,7 +26,7 @@ _remembered: dict[Any, Array] = {}  # scales by all that they depend on
 
 
 def calibrate_method(method: A, setting: RunSetting, epsilon: ArrayLike, *, claimed: bool = False) -> A:
-    """The same method, with the least noise at which a run costs each node at most `epsilon`.
+    """Return the method with the least noise at which a run costs each node at most `epsilon`.
 
     Parameters
     ----------

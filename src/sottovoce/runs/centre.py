@@ -46,7 +46,7 @@ DISCLOSED = "the means of all columns, with noise and within epsilon, by which e
 
 
 class Frame(NamedTuple):
-    """What an encoding says of its rows: the constants' columns, k, g, and columns whose means are alike."""
+    """Public facts of an encoding: constants' columns, k, g, and columns whose means are alike."""
 
     constants: tuple[int, ...]
     k: float
@@ -55,7 +55,7 @@ class Frame(NamedTuple):
 
 
 def _alike(block: Number | Vector) -> tuple[str, ...]:
-    """What is the same of columns whose means are alike: how they are encoded, and on which side of zero they lie."""
+    """Return the key by which columns are grouped: their encoding, and their side of zero."""
     kind = (block.to,) if isinstance(block, Number) else ("vector", block.name)
     if block.lo == 0.0 or (isinstance(block, Number) and block.transform == "log1p"):
         return (*kind, "zero")
@@ -81,7 +81,7 @@ def frame_of(schema: Schema) -> Frame | None:
 
 @dataclass(frozen=True)
 class Centring:
-    """How a run centres its rows; public, and decided before any row is read.
+    """The centring of a run's rows: public, and decided before any row is read.
 
     Parameters
     ----------
@@ -133,7 +133,10 @@ class Centring:
 
     @property
     def stretch(self) -> float:
-        """The factor by which products of moved rows round more: see :class:`Facts`."""
+        """The factor by which products of moved rows round more.
+
+        See :class:`sottovoce.problem.facts.Facts`.
+        """
         return stretch_of(self.gain, self.k, len(self.constants))
 
     @property
@@ -177,7 +180,7 @@ class Centring:
 
     @classmethod
     def of(cls, record: Any) -> Self:
-        """From a :meth:`to_dict`, which may come from anybody; InvalidInput."""
+        """Read a :meth:`to_dict`, which may come from anybody; InvalidInput if it is none."""
         try:
             return from_plain(cls, record)
         except Unreadable as error:

@@ -258,7 +258,7 @@ class RunConfig:
 
     @property
     def trusted(self) -> Trust:
-        """Whom the method's name trusts, or of a recipe whom `trust` names."""
+        """The trust that the method's name says; of a recipe, the one that `trust` names."""
         return TRUSTS[self.trust or "nobody"] if self.method in ANSWERS else REGISTRY[self.method].trust
 
     @property

@@ -63,7 +63,7 @@ class Place:
     move: Move | None = None
 
     def moved(self, move: Move) -> Place:
-        """The same place once rows are moved; its start stays the model that it was."""
+        """Return the place for moved rows; its start stays the same model."""
         start = self.start
         if start is not None:
             start = move.unfold(np.broadcast_to(start, (*self.lead, self.width)))

@@ -1,4 +1,7 @@
-"""A run that is decided and priced, and has not read a row: what :func:`sottovoce.runs.simulate.run_planned` takes."""
+"""Planned runs: decided and priced before any row is read.
+
+:func:`sottovoce.runs.simulate.run_planned` takes them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run costs, before any row is read.
+"""The privacy loss of a run, before any row is read.
 
 Every price of a run is made here, in four steps, and nothing here reads rows:
 
@@ -125,7 +125,7 @@ class _Silent(Net):
 
 
 class _DryRun(NamedTuple):
-    """A method, and what is asked before it, of all nodes or of one."""
+    """A method and the recipe asked before it, of all nodes or of one."""
 
     method: Algorithm[Any]
     first: Recipe | None

@@ -142,7 +142,7 @@ class Result:
         return self.models[:, stay].mean(axis=1) if lost and stay else self.models.mean(axis=1)
 
     def packed(self) -> memoryview:
-        """Everything but the duration, as the bytes of an ``.npz`` file without pickled objects."""
+        """Pack all but the duration as the bytes of an ``.npz`` file without pickled objects."""
         meta = {
             "version": FORMAT, "config": self.config.to_dict(), "facts": self.facts.to_dict(),
             "algorithm": self.algorithm, "rounds": self.rounds,
@@ -180,7 +180,7 @@ class Result:
 
     @classmethod
     def _of_record(cls, arrays: Mapping[str, Array], meta: dict[str, Any]) -> Result:
-        """From what :meth:`packed` holds; an error of :data:`engine.UNREADABLE` if it says anything else."""
+        """Read what :meth:`packed` wrote; an error of :data:`engine.UNREADABLE` otherwise."""
         config, facts = RunConfig.from_record(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
         models = arrays["models"]
         _check_models(models, config, facts)
@@ -211,7 +211,7 @@ class Result:
 
 
 def _check_models(models: Array, config: RunConfig, facts: Facts) -> None:
-    """A ValueError unless these are models of such a run, finite."""
+    """Raise a ValueError unless these are finite models of such a run."""
     replicates, nodes, d = models.shape  # a site keeps its own alone
     known = (replicates, d) == (config.replicates, facts.d) and 1 <= nodes <= facts.n_nodes
     if not known or models.dtype != np.float64 or not np.all(np.isfinite(models)):
@@ -406,7 +406,7 @@ class _RowsInLedger:
         return [own] if self.digest is None else [self.digest, own]
 
     def deal_in_memory(self) -> bytes:
-        """What a ledger in memory knows the rows by."""
+        """Return the digest by which a ledger in memory knows the rows."""
         return rows_digest(*self.dealt.arrays()) if self.deal is None else self.deal
 
 
@@ -526,7 +526,7 @@ def _lossy(dropout: float, prepared: Prepared, rows: Rows, seed: int | None, alo
 
 
 def _lossy_round(algorithm: Algorithm[Any], net: DropoutNet, k: int, state: Any, place: Place) -> Any:
-    """A round of those that are there; the others stay as they are."""
+    """Run a round of the nodes that are left; lost ones keep their state."""
     net.begin(k, place.facts)
     after = algorithm.round(k, state, place)
     return type(after)(*(np.where(net.here, new, old) for new, old in zip(after, state, strict=True)))
@@ -621,7 +621,7 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
 
 
 def _again(book: Book) -> Ledger | Run:
-    """A book in which the first releases of a run are asked again: stored ones, or those of noise that can be repeated.
+    """Return a ledger that repeats a run's first releases: stored, or of repeatable noise.
 
     Nothing is charged again: a run's own rows are found, and in memory nobody keeps these.
     """

@@ -94,7 +94,7 @@ class Start:
 
     @classmethod
     def of(cls, vector: Array, record: Any) -> Self:
-        """From a vector and a :attr:`record`, which may come from anybody."""
+        """Read a vector and a :attr:`record`, which may come from anybody; InvalidInput."""
         try:
             return from_plain(cls, record, vector=vector)
         except Unreadable as error:
