@@ -54,6 +54,11 @@ def learning_steps(pipeline: Any) -> list[str]:
     pipeline : sklearn.pipeline.Pipeline
         It need not be fitted.  Which steps learn follows from scikit-learn's tags and from parameters, not from rows.
 
+    Returns
+    -------
+    list of str
+        Each name once, in the order of the steps.
+
     Raises
     ------
     InvalidInput
@@ -119,6 +124,12 @@ def rests_on(schema: Schema | None, *, cloned: bool, many_fits: bool) -> tuple[t
         Whether scikit-learn made the estimator, so that it may be fitted on part of a table.
     many_fits : bool
         Whether another clone of the same estimator was fitted before: then it is told that fits add up.
+
+    Returns
+    -------
+    rests : tuple of str
+        Assumptions, for the statement.
+    notes : tuple of Note
     """
     rests = [ASSUMED if schema is None else ASSUMED_OF_TABLES]
     notes: tuple[Note, ...] = ()

@@ -134,6 +134,10 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     many_fits : bool
         Whether another clone of it was fitted before.
 
+    Returns
+    -------
+    Declared
+
     Raises
     ------
     InvalidInput
@@ -322,6 +326,11 @@ def encode(
         As for :meth:`sottovoce.ConsensusClassifier.fit`.
     init : pair of array-like or None
         Its `coef_init` and `intercept_init`.
+
+    Returns
+    -------
+    TrainingRows or InferenceRows
+        They stay with their holder; their public facts are all that a plan reads.
 
     Raises
     ------

@@ -321,6 +321,10 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             The site of every row, for models with a constant for every site (`inference`); None for what the schema's
             site column says, if the fit read it.  A row of no site that the model knows gets the average of the
             constants, and a notice says how many do.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), or (n_samples, n_classes) for more than two classes
         """
         check_is_fitted(self, "coef_")
         rows = self._rows_of(X)
@@ -328,7 +332,18 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return model.margins(rows, self._places(rows, groups))
 
     def predict(self, X: Any, groups: Any = None) -> Any:
-        """The class of every row, shape (n_samples,); `groups` as for :meth:`decision_function`."""
+        """Predict the class of every row.
+
+        Parameters
+        ----------
+        X, groups
+            As for :meth:`decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Entries of `classes_`.
+        """
         margins = self.decision_function(X, groups)
         return self.classes_[of_classes(len(self.classes_)).decode(margins.T)]
 

@@ -162,6 +162,11 @@ def plan_recipe(config: RunConfig, recipe: Recipe, loss: Loss, public: Public, s
     public : Public
     says : str
         What a bar says; empty for none.
+
+    Returns
+    -------
+    Planned
+        One run; nothing has been spent.
     """
     asked = plan_run(config, public.n, public.d, method=recipe, loss=loss)
     return Planned((asked,), says=(says,) if says else ())

@@ -74,6 +74,11 @@ def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells
     edges : array (m + 1,)
     cells : int
         Cells of the life table in an interval.
+
+    Returns
+    -------
+    Leaving
+        Arrays of shape (n,).
     """
     m = len(edges) - 1
     inside = known & (time > edges[0])  # False for NaN
@@ -103,6 +108,11 @@ def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
     leaves : Leaving
     m, cells : int
         Intervals, and cells of the life table in each.
+
+    Returns
+    -------
+    Expanded
+        ``n (m + 1)`` rows of norm at most 1, with d + m + 1 columns.
     """
     n, d = X.shape
     interval, last = np.arange(m), leaves.last[:, None]
@@ -138,6 +148,10 @@ def read_events(given: Any, code: Any = None) -> Array:
     code : optional
         The value that means the event; every other one that is not missing means that it did not come.  None for 1 and
         0, and for "true" and "false" in any spelling: whatever else is not known.
+
+    Returns
+    -------
+    array (n,)
     """
     texts = [_meaning(one) for one in _each("event", given)]
     if code is None:

@@ -35,6 +35,10 @@ def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Itera
         The name of a rule, which a ledger has itself.
     cloned : bool
         Whether scikit-learn may be fitting the estimator on part of a table.
+
+    Yields
+    ------
+    InvalidInput
     """
     if ledger is None:
         return

@@ -84,6 +84,10 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     many_fits : bool
         Whether another clone of it was fitted before.
 
+    Returns
+    -------
+    Declared
+
     Raises
     ------
     InvalidInput
@@ -210,6 +214,11 @@ def encode(declared: Declared, X: Any, y: Any, groups: Any, sample_weight: Array
     declared : Declared
     X, y, groups, sample_weight
         As for :meth:`sottovoce.ConsensusRegressor.fit`.
+
+    Returns
+    -------
+    Encoded
+        They stay with their holder; their public facts are all that a plan reads.
 
     Raises
     ------
@@ -381,6 +390,10 @@ def numbers_of(
         Raw columns for such a model, else an array (n, p).
     where : array of int or None
         The places of the rows' sites in that model.
+
+    Returns
+    -------
+    array (n,)
     """
     if answered is not None:
         return BoundedNumber(*bounds).decode(answered.margins(rows, where=where))

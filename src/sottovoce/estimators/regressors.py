@@ -171,6 +171,11 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
             The site of every row, for models with a constant for every site; None for what the schema's site column
             says, if the fit read it.  A row of no site that the model knows gets the average of the constants, and a
             notice says how many do.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In the target's unit.
         """
         check_is_fitted(self, "coef_")
         rows = self._rows_of(X)

@@ -77,6 +77,10 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     many_fits : bool
         Whether another clone of it was fitted before.
 
+    Returns
+    -------
+    Declared
+
     Raises
     ------
     InvalidInput
@@ -182,6 +186,11 @@ def encode(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> En
     declared : Declared
     X, time, event, groups
         As for :meth:`sottovoce.ConsensusSurvival.fit`.
+
+    Returns
+    -------
+    Encoded
+        They stay with their holder; their public facts are all that a plan reads.
 
     Raises
     ------

@@ -120,6 +120,10 @@ def read_encoded(schema: Schema, X: Any, columns: Sequence[str] | None, *, weigh
     columns : sequence of str or None
     weighed : bool
         Whether rows beyond the norm bound are weighed down, and not shortened.
+
+    Returns
+    -------
+    Features
     """
     table = open_table(schema, X, columns)
     found = schema.encode(table, labels=False)

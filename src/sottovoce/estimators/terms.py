@@ -110,6 +110,10 @@ def terms_of(
     many_fits : bool
         Whether another clone of the estimator was fitted before.
 
+    Returns
+    -------
+    Terms
+
     Raises
     ------
     InvalidInput

@@ -316,6 +316,10 @@ class RunConfig:
             Fields, and options of whichever method, by name.  What is left out has its default.  Lists are read as
             tuples, dicts as :class:`sottovoce.problem.schedules.Schedule`, and the text "inf" as no budget.
 
+        Returns
+        -------
+        RunConfig
+
         Raises
         ------
         InvalidInput

@@ -129,6 +129,7 @@ class OwnAnswers(Oracle):
         return x + share * self.facts.mixing * (self.net.neighbour_sum(x) - self.net.degree * x)
 
     def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+        """Mix with the neighbours by exact diffusion, as :meth:`Oracle.diffuse` says."""
         return self.mix(step + current - previous, 0.5)
 
     def lost_dual(self, weight: Array | float) -> Array | float:
@@ -151,6 +152,7 @@ class SumAnswers(Oracle):
         return x
 
     def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+        """Return the step: all nodes have the same one, so there is nothing to mix."""
         return step
 
     def lost_dual(self, weight: Array | float) -> Array | float:

@@ -104,6 +104,11 @@ def plan_run(
     centre : Centring, optional
         Ask the rows' mean first, within the budget, and run the method on moved rows.
 
+    Returns
+    -------
+    PlannedRun
+        Its ledger is empty: nothing has been spent.
+
     Raises
     ------
     InvalidInput

@@ -278,10 +278,22 @@ def simulate(
         Probability of each site to be lost for good in a round, drawn from the seed, for all replicates alike: the run
         goes on, or ends, as separate sites would.  The ledger keeps the price of the plan, with all sites to the end.
 
+    Returns
+    -------
+    Result
+        Models of every replicate and node, the ledger's events, and what was proved of them.
+
     Raises
     ------
     InvalidInput
         On a parameter that breaks a rule; nothing has been spent.
+
+    Guarantee
+    ---------
+    Each release is charged before its noise is drawn, and in the corrected form none is made that
+    would exceed the configuration's epsilon.  ``Result.statement`` says the total, the neighbouring
+    relation and the privacy unit.  With a seed the noise can be repeated: the run is a simulation,
+    and protects nothing.
     """
     started = time.perf_counter()
     asked = asked_by(config, method)
@@ -326,6 +338,10 @@ def run_planned(
         Of the sizes that the run was priced for.
     observers, checkpoint, label, ledger, run_name, caveat, deal, digest, dropout
         As for :func:`simulate`.
+
+    Returns
+    -------
+    Result
 
     Raises
     ------
@@ -555,6 +571,11 @@ def simulate_many(
         As in joblib; None for what an enclosing ``joblib.parallel_config`` says (say "dask" or "ray"), or for one.
     caveat, start : optional
         As for :func:`simulate`, of all runs.
+
+    Returns
+    -------
+    list of Result
+        In the order of `configs`.
     """
     said = caveat_text(caveat)
     one = joblib.delayed(simulate)

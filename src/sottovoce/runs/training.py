@@ -398,10 +398,20 @@ def train(
         Called as soon as all is released, and before scores are computed, which take time and memory of their own:
         whatever befalls these, what was paid for can be stored.
 
+    Returns
+    -------
+    Report
+        The result of the run, scores on held-out rows, and notes, some for the rows' holder alone.
+
     Raises
     ------
     InvalidInput
         If anything breaks a rule; nothing has been spent.
+
+    Guarantee
+    ---------
+    As :func:`sottovoce.runs.simulate.simulate`.  Scores and the notes to the holder read rows
+    without noise, and no epsilon covers them (:meth:`Report.held_back`).
 
     Examples
     --------
