@@ -253,7 +253,21 @@ class _Search:
     def run(self, configs: Sequence[RunConfig], stage: str, *, check: bool = False) -> list[_Trial]:
         """Run candidates in every world, those of one method and number of rounds together.
 
-        Those that break a rule of their method, or whose solves fail, drop out; `refused` is the last such error.
+        Candidates that break a rule of their method, or whose solves fail, drop out; `refused` is
+        the last such error.
+
+        Parameters
+        ----------
+        configs : sequence of RunConfig
+        stage : str
+            Of the search, for the record.
+        check : bool
+            Whether this is the last comparison: in other worlds, and without `tried` growing.
+
+        Returns
+        -------
+        list of _Trial
+            Of those that ran.
         """
         done = []
         for batch in self._batches(configs, check):

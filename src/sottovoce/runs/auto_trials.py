@@ -286,6 +286,7 @@ class _Several(Facts):
 
     @classmethod
     def of(cls, facts: Facts, changed: Array, ridge: Array) -> _Several:
+        """Return the facts with a value for each candidate of a row's change and of the regulariser."""
         return cls(**{name: getattr(facts, name) for name in Facts.__dataclass_fields__}, changed=changed, ridge=ridge)
 
     @property
@@ -427,6 +428,7 @@ class _Solver(Solver):
         self._near = np.maximum(near * np.minimum(caps, loss.derivative_bound)[candidate][:, None], 2e-6)
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
+        """Minimise to the accuracy that comparisons need, whatever certificate `tol` asks for."""
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
         return super().minimise(linear, q, start, self._near.reshape(*lead, 1))
 
@@ -454,6 +456,7 @@ class _Stream(KeyedNoise):
         return np.broadcast_to(both, (both.shape[0], candidates, *both.shape[2:])).reshape(*self._lead, x.shape[-1])
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
+        """Draw spherical noise of rate one: the first `d` entries of a vector of true dimension."""
         (rng,) = self._starts(release, use)
         whole = self._d if d == self._width else d  # of a vector only a part is drawn; a test draws one number
         direction = rng.standard_normal((*self._drawn, d))
@@ -464,4 +467,5 @@ class _Stream(KeyedNoise):
         return self._for_all(direction * (norm / np.sqrt(square)))
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        """Draw standard Gaussian noise, the same for all candidates."""
         return self._for_all(next(self._starts(release, use)).standard_normal((*self._drawn, d)))

@@ -183,7 +183,7 @@ def run(
             if algorithm.complete:
                 stopped = FEW
                 break
-        except BudgetExceeded:
+        except BudgetExceeded:  # refused before its noise was drawn: the last complete round stands
             stopped = BUDGET
             break
         except NetClosed:

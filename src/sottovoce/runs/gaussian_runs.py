@@ -49,6 +49,8 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
     same.
     """
     shape = method.noise
+    # Queries group only if all rounds have one shift over sigma; a complete method is calibrated by
+    # its total, not by node; and Gaussian noise has no pure price.
     if shape is None or not shape.steady or method.complete or setting.accountant.name == "pure":
         return None
     facts, accountant, m = setting.facts, setting.accountant, setting.sites_per_row

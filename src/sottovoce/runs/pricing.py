@@ -141,6 +141,7 @@ class _DryRun(NamedTuple):
 
     @classmethod
     def of_one(cls, method: Algorithm[Any], setting: RunSetting, node: int) -> _DryRun:
+        """Return the dry run of one node, with its facts, degree and part of the schedules."""
         first = None if setting.first is None else setting.first.at(node)
         degree = setting.graph.degree[node]
         return cls(method.at(node), first, setting.facts.node(node), (), degree, setting.rounds)

@@ -181,6 +181,7 @@ def gathered(problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[in
     # H is another one from now on, so that H y and Y H Y' have to be computed anew.
     for j in range(k):
         v[:, :, j] = problem.eased(y[:, :, j])
+    # R is the upper triangle of S Y', and its diagonal s.y = 1.
     whole.inverse[:, :, :k, :k] = np.linalg.inv(np.triu(s @ y.swapaxes(2, 3), 1) + np.eye(k))
     whole.inner[:, :, :k, :k] = y @ v.swapaxes(2, 3)
     return whole
