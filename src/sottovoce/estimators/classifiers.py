@@ -276,6 +276,12 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         Returns
         -------
         ConsensusClassifier
+
+        Raises
+        ------
+        InvalidInput
+            For parameters, rows or a budget that break a rule, before anything is spent; no message
+            shows a value of a row.
         """
         declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
         encoded = self._tell(encode(declared, X, y, groups, sample_weight, (coef_init, intercept_init)))

@@ -177,6 +177,8 @@ def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) ->
     # An eigenvector's sign is arbitrary: its largest entry is made positive.
     vectors = vectors * np.sign(vectors[np.arange(d), np.abs(vectors).argmax(axis=1)])[:, None]
     total = float(values.sum())
+    # Off the diagonal the noise has deviation s / root 2: a symmetric Gaussian matrix of d columns
+    # then has a spectral norm of about 2 (s / root 2) root d.
     noise = s * math.sqrt(2.0 * d) / (count * scale**2)
     # E[(x'v)^2 |x|^2] <= explained variance * bound^2, the mean square of a row's entries beside v
     sampling = np.sqrt(values[:k] / (len(encoded.features) * count * scale**2))
@@ -285,6 +287,15 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         y : ignored
         groups : array-like of shape (n_samples,), optional
             The site of every row.
+
+        Returns
+        -------
+        ConsensusPCA
+
+        Raises
+        ------
+        InvalidInput
+            As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
         declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
         encoded = self._tell(encode(declared, X, groups))

@@ -138,6 +138,15 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
             Numbers; None for the column that the schema declares.
         groups, sample_weight : array-like of shape (n_samples,), optional
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
+
+        Returns
+        -------
+        ConsensusRegressor
+
+        Raises
+        ------
+        InvalidInput
+            As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
         declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
         encoded = self._tell(encode(declared, X, y, groups, sample_weight))

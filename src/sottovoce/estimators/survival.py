@@ -135,6 +135,15 @@ class ConsensusSurvival(PrivateEstimator):
             known event a person adds nothing, but still counts.
         groups : array-like of shape (n_samples,), optional
             The site of every person.
+
+        Returns
+        -------
+        ConsensusSurvival
+
+        Raises
+        ------
+        InvalidInput
+            As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
         declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
         encoded = self._tell(encode(declared, X, time, event, groups))

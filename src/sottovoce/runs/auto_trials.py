@@ -286,7 +286,7 @@ class _Several(Facts):
 
     @classmethod
     def of(cls, facts: Facts, changed: Array, ridge: Array) -> _Several:
-        """Return the facts with a value for each candidate of a row's change and of the regulariser."""
+        """Return facts with each candidate's change by a row, and its regulariser."""
         return cls(**{name: getattr(facts, name) for name in Facts.__dataclass_fields__}, changed=changed, ridge=ridge)
 
     @property
