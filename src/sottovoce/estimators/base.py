@@ -1,4 +1,4 @@
-"""What estimators are beside their `fit`: parameters, copies, files, and the words for a fitted model."""
+"""Common base of the estimators: parameters, copies, files, and the words for a fitted model."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class PrivateEstimator(Notifying, BaseEstimator):
         return np.array(names, dtype=np.object_)
 
     def _keep_columns(self, terms: Terms, features: Features) -> None:
-        """What scikit-learn wants to know of the columns of a fit, and the schema that was read."""
+        """Set what scikit-learn asks of the columns of a fit, and the schema that was read."""
         self.__dict__.pop("schema_", None)
         self.__dict__.pop("feature_names_in_", None)
         if terms.schema is not None:

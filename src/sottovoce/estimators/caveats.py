@@ -1,4 +1,4 @@
-"""What an estimator can tell of how its rows were made: by row, or from other rows, which no epsilon covers.
+"""Signs that rows were computed from other rows, which no epsilon covers.
 
 An estimator sees numbers, and cannot see the steps before it in a pipeline: its statement says on what it rests, and
 :func:`learning_steps` names the steps of a pipeline that learn from rows.  Numbers that give such a step away, as
@@ -54,6 +54,11 @@ def learning_steps(pipeline: Any) -> list[str]:
     pipeline : sklearn.pipeline.Pipeline
         It need not be fitted.  Which steps learn follows from scikit-learn's tags and from parameters, not from rows.
 
+    Returns
+    -------
+    list of str
+        Each name once, in the order of the steps.
+
     Raises
     ------
     InvalidInput
@@ -97,7 +102,7 @@ def learners(step: Any, name: str = "") -> Iterator[str]:
 
 
 def _public(step: Any, kind: str) -> bool:
-    """Whether a step learns nothing."""
+    """Return whether a step learns nothing from rows."""
     if kind in ("OneHotEncoder", "OrdinalEncoder"):
         counted = getattr(step, "min_frequency", None) is not None or getattr(step, "max_categories", None) is not None
         return not isinstance(step.categories, str) and not counted
@@ -110,7 +115,7 @@ def _public(step: Any, kind: str) -> bool:
 
 
 def rests_on(schema: Schema | None, *, cloned: bool, many_fits: bool) -> tuple[tuple[str, ...], tuple[Note, ...]]:
-    """On what epsilon of a fit rests, for its statement, and what is told of it at once.
+    """Return the assumptions on which a fit's epsilon rests, and notes to tell at once.
 
     Parameters
     ----------
@@ -119,6 +124,12 @@ def rests_on(schema: Schema | None, *, cloned: bool, many_fits: bool) -> tuple[t
         Whether scikit-learn made the estimator, so that it may be fitted on part of a table.
     many_fits : bool
         Whether another clone of the same estimator was fitted before: then it is told that fits add up.
+
+    Returns
+    -------
+    rests : tuple of str
+        Assumptions, for the statement.
+    notes : tuple of Note
     """
     rests = [ASSUMED if schema is None else ASSUMED_OF_TABLES]
     notes: tuple[Note, ...] = ()
@@ -131,7 +142,7 @@ def rests_on(schema: Schema | None, *, cloned: bool, many_fits: bool) -> tuple[t
 
 
 def made_from_rows(X: Any) -> Note | None:
-    """What the holder of rows is told whose columns were computed from the rows."""
+    """Return a note, for the rows' holder, if the columns seem to be computed from the rows."""
     why = learned(X)
     if why is None:
         return None
@@ -140,7 +151,7 @@ def made_from_rows(X: Any) -> Note | None:
 
 
 def learned(X: Any) -> str | None:
-    """What gives away that columns of numbers were computed from the rows; None if nothing does."""
+    """Return a sign that columns of numbers were computed from the rows; None if there is none."""
     if issparse(X) or len(X) < 3:
         return None
     with np.errstate(over="ignore", invalid="ignore"):

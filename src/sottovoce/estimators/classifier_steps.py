@@ -64,7 +64,7 @@ _DEFAULT = RunConfig()
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What a classifier declares.
+    """Declared parameters of a classifier: all that a fit knows before it reads a row.
 
     Parameters
     ----------
@@ -126,13 +126,17 @@ class Declared:
 
 
 def validate(estimator: Any, *, many_fits: bool) -> Declared:
-    """What a classifier declares, checked; no row is read.
+    """Check all that a classifier declares, before any row is read.
 
     Parameters
     ----------
     estimator : ConsensusClassifier
     many_fits : bool
         Whether another clone of it was fitted before.
+
+    Returns
+    -------
+    Declared
 
     Raises
     ------
@@ -173,14 +177,14 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
 
 
 def _missing_classes(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
-    """A release without declared classes, whose schema says none either."""
+    """Yield an error for a release whose classes nothing declares."""
     if estimator.classes is None and not terms.simulated and (terms.schema is None or terms.schema.label is None):
         rule = "a release needs its labels declared: which of them occur is private"
         yield InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
 
 
 def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
-    """What is declared that inference has no steps for."""
+    """Yield an error for everything declared that inference does not support."""
     if not estimator.inference:
         return
     if estimator.class_weight is not None or (terms.schema is not None and terms.schema.weight is not None):
@@ -199,7 +203,7 @@ def _class_weight(estimator: Any, terms: Terms) -> Any:
 
 
 def _declared_number(found: Declared) -> int | None:
-    """How many classes are declared; None if they are read off the rows."""
+    """Return the number of declared classes; None if they are read off the rows."""
     if found.classes is not None:
         return len(found.classes)
     label = None if found.terms.schema is None else found.terms.schema.label
@@ -240,7 +244,7 @@ class LabelledRows:
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """What a plan of a training may know: the sites, the number of classes, the loss and where its runs start."""
+    """Public facts from which a training is planned: sites, number of classes, loss and starts."""
 
     sites: Public
     classes: int
@@ -278,7 +282,7 @@ class TrainingRows:
 
 @dataclass(frozen=True)
 class InferenceFacts:
-    """What a plan of an inference may know: the sites, and what is asked in the encoding of the rows."""
+    """Public facts from which an inference is planned: the sites, and what it asks of them."""
 
     sites: Public
     fit: LogOdds
@@ -322,6 +326,11 @@ def encode(
         As for :meth:`sottovoce.ConsensusClassifier.fit`.
     init : pair of array-like or None
         Its `coef_init` and `intercept_init`.
+
+    Returns
+    -------
+    TrainingRows or InferenceRows
+        They stay with their holder; their public facts are all that a plan reads.
 
     Raises
     ------
@@ -379,7 +388,7 @@ def _starts(
     features: Features,
     loss: str,
 ) -> list[Start | None]:
-    """Where each run starts, as a model of encoded rows."""
+    """Return the start of each run, as a model of encoded rows; None for zero."""
     encoding = declared.terms.encoding
     models = len(of_classes(len(labelled.names)).contrasts)
     given = init_in(coef, intercept, models, encoding.columns(int(features.values.shape[1])))
@@ -504,7 +513,7 @@ def _entries(public: TrainingFacts) -> int:
 
 
 def _centring(declared: Declared, public: TrainingFacts, config: RunConfig) -> Decision | None:
-    """Whether and how a run centres its rows; None if that is not asked."""
+    """Decide whether and how a run centres its rows; None if that is not asked for."""
     if not declared.centre:
         return None
     width = public.sites.d
@@ -512,7 +521,7 @@ def _centring(declared: Declared, public: TrainingFacts, config: RunConfig) -> D
 
 
 def _resolved(declared: Declared, public: TrainingFacts, config: RunConfig) -> _Resolved:
-    """What "auto" picks, once a fit, and what is expected of it; other configurations unchanged."""
+    """Choose the configuration for "auto", once a fit, and forecast it; others stay unchanged."""
     likely = None if declared.terms.schema is None else expected_rows(declared.terms.schema)
     decision = _centring(declared, public, config)
     centre = None if decision is None else decision.centring
@@ -532,7 +541,7 @@ def _resolved(declared: Declared, public: TrainingFacts, config: RunConfig) -> _
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """What is known of a fitted classifier: all of it follows from what was released.
+    """A fitted classifier; all of it but the notes follows from what was released.
 
     Parameters
     ----------
@@ -573,7 +582,23 @@ class Fitted:
 def decode(
     declared: Declared, encoded: TrainingRows | InferenceRows, planned: Planned, results: tuple[Result, ...]
 ) -> Fitted:
-    """The model in the units of the columns, its statement, and what its holder should know."""
+    """Convert the models of encoded rows to the units of the columns, with their privacy statement.
+
+    Parameters
+    ----------
+    declared : Declared
+    encoded : TrainingRows or InferenceRows
+        The fitted rows, from which notes for their holder are counted.
+    planned : Planned
+        The runs as they were priced.
+    results : tuple of Result
+        Of each run: one for two classes, softmax and inference, otherwise one for each class.
+
+    Returns
+    -------
+    Fitted
+        Classes are sorted, as scikit-learn wants them.
+    """
     result = replace(results[-1], statement=stated(results[-1].statement, declared.terms.rests))
     if isinstance(encoded, InferenceRows):
         fitted = _decode_inference(declared, encoded, planned, result)
@@ -585,7 +610,7 @@ def decode(
 def _decode_training(
     declared: Declared, encoded: TrainingRows, planned: Planned, results: tuple[Result, ...]
 ) -> Fitted:
-    """A model of every class, or one for two, from models of encoded rows."""
+    """Decode models of encoded rows to one for every class, or one for two classes."""
     labelled, last = encoded.of.labelled, results[-1]
     vectors, by_site = _vectors(encoded.public, results)
     encoding = declared.terms.encoding
@@ -675,7 +700,7 @@ def _decode_inference(declared: Declared, encoded: InferenceRows, planned: Plann
 
 
 def _closing_notes(declared: Declared, of: LabelledRows, model: LinearModel) -> tuple[Note, ...]:
-    """What is told once a model is there: of rows that did not fit, and of one that answers all rows alike."""
+    """Collect notes on a fitted model: rows that did not fit, and one answer for all rows."""
     terms, label = declared.terms, of.labelled.number
     undeclared: tuple[Note, ...] = ()
     if strange := int(np.sum(label < 0)):

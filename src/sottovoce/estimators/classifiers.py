@@ -276,6 +276,12 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         Returns
         -------
         ConsensusClassifier
+
+        Raises
+        ------
+        InvalidInput
+            For parameters, rows or a budget that break a rule, before anything is spent; no message
+            shows a value of a row.
         """
         declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
         encoded = self._tell(encode(declared, X, y, groups, sample_weight, (coef_init, intercept_init)))
@@ -321,6 +327,10 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             The site of every row, for models with a constant for every site (`inference`); None for what the schema's
             site column says, if the fit read it.  A row of no site that the model knows gets the average of the
             constants, and a notice says how many do.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), or (n_samples, n_classes) for more than two classes
         """
         check_is_fitted(self, "coef_")
         rows = self._rows_of(X)
@@ -328,15 +338,43 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return model.margins(rows, self._places(rows, groups))
 
     def predict(self, X: Any, groups: Any = None) -> Any:
-        """The class of every row, shape (n_samples,); `groups` as for :meth:`decision_function`."""
+        """Predict the class of every row.
+
+        Parameters
+        ----------
+        X, groups
+            As for :meth:`decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Entries of `classes_`.
+        """
         margins = self.decision_function(X, groups)
         return self.classes_[of_classes(len(self.classes_)).decode(margins.T)]
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
-        """Accuracy on rows of a test set, without noise: for the holder of the rows.
+        """Compute the accuracy on test rows, without noise: for the holder of the rows.
 
-        Under a schema that declares labels, y may be left out, and rows with another label or none are left out.
-        `groups` are those of :meth:`decision_function`.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
+        y : array-like of shape (n_samples,), optional
+            Labels.  Under a schema that declares labels it may be left out, and rows with another
+            label or none are left out.
+        sample_weight : array-like of shape (n_samples,), optional
+            None for equal weights.
+        groups : array-like of shape (n_samples,), optional
+            The site of every row, as for :meth:`decision_function`.
+
+        Returns
+        -------
+        float
+            The (weighted) share of rows whose class is predicted, from 0 to 1.
+
+        Guarantee
+        ---------
+        None: the score reads the rows, and no epsilon covers it.
         """
         if self.schema_ is None or self.schema_.label is None or self.classes is not None:
             labels = typed_labels(np.asarray(label_column(self.schema_, X, y)))

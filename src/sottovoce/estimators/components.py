@@ -52,7 +52,7 @@ class Components(Once):
 
 @dataclass(frozen=True)
 class Declared:
-    """What is declared: how many components are asked for, under which budget."""
+    """Declared parameters of components: their number, and the budget."""
 
     terms: Terms
     count: Any
@@ -64,7 +64,7 @@ class Declared:
 
 
 def validate(estimator: Any, *, many_fits: bool) -> Declared:
-    """What is declared, checked; no row is read.  InvalidInput for what is wrong."""
+    """Check all that is declared, before any row is read; InvalidInput for what is wrong."""
     terms = terms_of(estimator, weighed=True, many_fits=many_fits)
     raise_all([*norm_errors(estimator, terms)])
     return Declared(terms, estimator.n_components, RunConfig.from_dict({"method": "auto", **terms.fields}))
@@ -81,7 +81,25 @@ class Encoded(AskedRows):
 
 
 def encode(declared: Declared, X: Any, groups: Any) -> Encoded:
-    """Read rows and deal them to sites; InvalidInput, without a value of them, for what does not fit."""
+    """Read rows and deal them to sites.
+
+    Parameters
+    ----------
+    declared : Declared
+    X
+        An array (n_samples, n_features), or a frame under a schema.
+    groups : array-like (n_samples,) or None
+        The site of every row; None for the schema's column, or for sites at random.
+
+    Returns
+    -------
+    Encoded
+
+    Raises
+    ------
+    InvalidInput
+        For what does not fit; the message tells no value of a row.
+    """
     terms = declared.terms
     features = read_features(terms, X)
     values = features.values if terms.schema is None else numbers_of(terms.schema, features)
@@ -131,16 +149,36 @@ class Fitted:
 
 
 def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) -> Fitted:
-    """Components in the units of the columns, and how sure they are."""
+    """Compute principal components from the released second moments, in the units of the columns.
+
+    Parameters
+    ----------
+    declared : Declared
+    encoded : Encoded
+        Its public facts and its naming; rows are read for notes to their holder, and counted for
+        `sampling`.
+    results : tuple of one Result
+        Its outcome is the noisy matrix of second moments.
+
+    Returns
+    -------
+    Fitted
+        Components with their explained variance, the size of the noise in the covariance matrix,
+        that of sampling, and whether a component's direction is clear of both.
+    """
     answer, k, d = results[0].outcome, declared.count, encoded.public.d - 1
     S, s = square(answer.value[0], d + 1), answer.spread
     scale, value = float(encoded.naming.into_units[0, 0]), encoded.naming.value
+    # Rows end in a constant: the last row of S holds their weighted sum, its corner their weight.
     count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)  # the mean weight of a row
     mean = S[:-1, -1] / (value * count)
     values, vectors = np.linalg.eigh((S[:-1, :-1] / count - np.outer(mean, mean)) / scale**2)
     values, vectors = np.maximum(values[::-1], 0.0), vectors.T[::-1]
+    # An eigenvector's sign is arbitrary: its largest entry is made positive.
     vectors = vectors * np.sign(vectors[np.arange(d), np.abs(vectors).argmax(axis=1)])[:, None]
     total = float(values.sum())
+    # Off the diagonal the noise has deviation s / root 2: a symmetric Gaussian matrix of d columns
+    # then has a spectral norm of about 2 (s / root 2) root d.
     noise = s * math.sqrt(2.0 * d) / (count * scale**2)
     # E[(x'v)^2 |x|^2] <= explained variance * bound^2, the mean square of a row's entries beside v
     sampling = np.sqrt(values[:k] / (len(encoded.features) * count * scale**2))
@@ -249,6 +287,15 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         y : ignored
         groups : array-like of shape (n_samples,), optional
             The site of every row.
+
+        Returns
+        -------
+        ConsensusPCA
+
+        Raises
+        ------
+        InvalidInput
+            As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
         declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
         encoded = self._tell(encode(declared, X, groups))

@@ -24,7 +24,7 @@ from ..util.typing import Any, Array, IntArray
 
 
 def schema_of(given: Any) -> Schema | None:
-    """A schema from what users give: a path, the entries of a schema file, or a Schema; None for none."""
+    """Read the schema a user gave: a path, the entries of a file, or a Schema; None for none."""
     if given is None or isinstance(given, Schema):
         return given
     if isinstance(given, Mapping):
@@ -82,7 +82,25 @@ def labels_of(schema: Schema, column: Any) -> Labelled:
 
 
 def open_table(schema: Schema, X: Any, columns: Sequence[str] | None) -> Table:
-    """X as a table that has the columns of the schema; `columns` name those of an array that has no names."""
+    """Open X as a table that has the columns of the schema.
+
+    Parameters
+    ----------
+    schema : Schema
+    X
+        A frame, or an array whose columns are named by `columns`.
+    columns : sequence of str or None
+        Names of the columns of an array that has none.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    SchemaError
+        If X lacks a column that the schema declares, or has one that nothing declares.
+    """
     table = read_frame(X, columns)
     if errors := column_errors(schema, table.columns, labels=False):
         raise errors[0]
@@ -105,14 +123,31 @@ def site_column(schema: Schema | None, table: Any) -> Any:
 
 
 def people_of(schema: Schema | None, table: Any) -> IntArray | None:
-    """Whose rows they are, by the column that the schema declares; None where the unit is a row."""
+    """Return the number of each row's person, by the schema's column; None if the unit is a row."""
     if schema is None or schema.person is None:
         return None
     return schema.person.among(table.columns, frozenset(schema.na))
 
 
 def label_column(schema: Schema | None, table: Any, y: Any) -> Any:
-    """The labels: `y`, or the column that the schema declares; None if there are none."""
+    """Return the labels: `y` if it is given, or the column that the schema declares.
+
+    Parameters
+    ----------
+    schema : Schema or None
+    table : Table
+    y : array-like or None
+
+    Returns
+    -------
+    array-like or None
+        None if neither says what the labels are.
+
+    Raises
+    ------
+    SchemaError
+        If the table has not the column that the schema declares.
+    """
     if y is not None:
         return y
     if schema is None or schema.label is None:
@@ -146,7 +181,25 @@ def in_units(schema: Schema, vectors: Array) -> tuple[Array, Array]:
 
 
 def from_units(schema: Schema, coef: Array, intercept: Array) -> Array:
-    """Inverse of :func:`in_units`; InvalidInput for a schema without a constant."""
+    """Convert coefficients per unit of the columns to models of encoded rows.
+
+    Parameters
+    ----------
+    schema : Schema
+    coef : array (..., features)
+        Per unit of each column.
+    intercept : array (...)
+
+    Returns
+    -------
+    array (..., features + 1)
+        Models of encoded rows: the inverse of :func:`in_units`.
+
+    Raises
+    ------
+    InvalidInput
+        For a schema without a constant.
+    """
     if not schema.intercept:
         rule = "the schema has no constant to start from"
         raise InvalidInput("intercept_init", None, rule, "add intercept = true to the schema")
@@ -166,14 +219,14 @@ def with_number(schema: Schema, task: BoundedNumber) -> Schema:
 
 
 def _free_name(schema: Schema) -> str:
-    """A name for a label: that of the schema's own, or one that no column has."""
+    """Return a name for a label: the schema's own, or one that no column has."""
     taken = {source for block in schema.blocks for source in block.sources({})}
     own = [] if schema.label is None else [schema.label.column]
     return next(name for name in (*own, "label", "y", "(label)") if name not in taken)
 
 
 def positive_of(model: Any) -> str | None:
-    """Of two classes, the one that a table of coefficients is for: the schema's positive one, or the second."""
+    """Return which of two classes coefficients are for: a schema's positive one, or the second."""
     classes, answered = getattr(model, "classes_", None), getattr(model, "_answered", None)
     if classes is None or len(classes) != 2:
         return None

@@ -31,7 +31,7 @@ class Encoding(ABC):
 
     @abstractmethod
     def columns(self, width: int) -> int:
-        """How many of the features have coefficients."""
+        """Return the number of features that have coefficients."""
 
     @abstractmethod
     def to_units(self, vectors: Array) -> tuple[Array, Array]:

@@ -32,7 +32,7 @@ _TINY = 1e-150  # shorter rows are taken to be zero where rows are divided by th
 
 @dataclass(frozen=True)
 class Linear:
-    """What a saved run says of a raw row: ``encoded row @ weights.T + constant``, and what that means."""
+    """The linear map of a saved run, ``encoded row @ weights.T + constant``, and its task."""
 
     schema: Schema
     whole: bool  # whether rows longer than the divisor stay as they are: see :meth:`sottovoce.data.Schema.encode`
@@ -44,7 +44,7 @@ class Linear:
 
     @classmethod
     def of(cls, saved: SavedModel) -> Linear:
-        """Of a saved model; with a constant a site, all rows get their mean, or that of the only site."""
+        """Read a saved model; with a constant a site, rows get their mean, or the only site's."""
         naming, schema = saved.naming, saved.schema
         if schema is None:
             raise InvalidInput("run", None, "was trained without a schema, so it knows no columns", "train on a table")
@@ -67,19 +67,19 @@ class _Graph:
     inputs: list[Any] = field(default_factory=list)
 
     def put(self, value: Any) -> str:
-        """The name of a new constant."""
+        """Add a constant, and return its name."""
         name = f"c{len(self.constants)}"
         self.constants.append(onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
 
     def add(self, kind: str, *inputs: str, out: str = "", domain: str = "", **more: Any) -> str:
-        """The name of a new node's output."""
+        """Add a node of operator `kind`, and return the name of its output."""
         name = out or f"n{len(self.nodes)}"
         self.nodes.append(onnx.helper.make_node(kind, list(inputs), [name], domain=domain, **more))
         return name
 
     def take(self, name: str, text: bool, width: int = 1) -> str:
-        """The name of an input (rows, width); several blocks may read one column."""
+        """Return the name of an input (rows, width), added once; blocks may share a column."""
         kind = onnx.TensorProto.STRING if text else onnx.TensorProto.DOUBLE
         for one in self.inputs:
             if one.name == name:
@@ -104,7 +104,7 @@ class _Graph:
         return self.add("Sqrt", self.add("ReduceSum", square, self.put(np.array([1])), keepdims=1))
 
     def counted(self, x: str, interior: Array) -> str:
-        """Which interval between interior edges holds a value, from 1; an edge belongs to the next."""
+        """Number the interval of each value between edges, from 1; an edge belongs to the next."""
         above = self.doubles(self.add("GreaterOrEqual", x, self.put(np.append(-np.inf, interior)[None])))
         return self.add("ReduceSum", above, self.put(np.array([1])), keepdims=1)
 
@@ -266,7 +266,7 @@ def _in_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
 
 
 def _moved_length(graph: _Graph, row: str, move: Move) -> str:
-    """What rows were divided by once they were moved: their length, or 1 (:class:`sottovoce.data.move.Move`)."""
+    """Return the divisor of moved rows: their norm, or 1 (:class:`sottovoce.data.move.Move`)."""
     constant = np.zeros(move.width)
     constant[list(move.constants)] = 1.0
     of_constants = graph.add("Mul", row, graph.put(constant))

@@ -41,7 +41,7 @@ from .notices import Note
 
 @dataclass(frozen=True)
 class Public:
-    """What is public of encoded rows, and all that a plan may know of them.
+    """Public facts of encoded rows, and all that a plan may use of them.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class SharedLedger:
     part_of_a_table: bool = False
 
     def digest(self, config: RunConfig, sites: int) -> bytes | None:
-        """What a ledger on disk knows a table with its labels and sites by, whatever the schema's bounds."""
+        """Return the digest of a table for a ledger on disk, whatever the bounds of the schema."""
         if self.table is None or self.schema is None or not isinstance(self.ledger, DurableLedger):
             return None
         return table_digest([self.table], deal_of(f"site:{self.schema.site}", self.schema, sites, config))
@@ -95,11 +95,11 @@ NOT_SHARED = SharedLedger()
 
 
 class EncodedRows(Protocol):
-    """What stays with the rows, of which :func:`run` needs this."""
+    """The part of encoded rows that :func:`run` needs; they stay with their holder."""
 
     @property
     def caveat(self) -> Caveat:
-        """What epsilon does not cover."""
+        """Uses of the rows that epsilon does not cover."""
 
     @property
     def shared(self) -> SharedLedger:
@@ -162,6 +162,11 @@ def plan_recipe(config: RunConfig, recipe: Recipe, loss: Loss, public: Public, s
     public : Public
     says : str
         What a bar says; empty for none.
+
+    Returns
+    -------
+    Planned
+        One run; nothing has been spent.
     """
     asked = plan_run(config, public.n, public.d, method=recipe, loss=loss)
     return Planned((asked,), says=(says,) if says else ())

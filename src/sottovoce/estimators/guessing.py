@@ -1,4 +1,4 @@
-"""What classifiers say if they are near guessing: before anything is spent, and of the model that they found."""
+"""Notes of classifiers near guessing: before anything is spent, and on the fitted model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def forecast_notes(found: Forecast | None, terms: Terms) -> tuple[Note, ...]:
 
 
 def _more_scale(terms: Terms) -> str:
-    """What rows of a better length would do, in words; from the schema alone."""
+    """Return the words on a better scale of the rows; from the schema alone."""
     if terms.schema is None:
         return "; a data_norm that most rows reach, or a schema with typical ranges, lets rows stand out more"
     changes = fill(terms.schema).changes
@@ -31,7 +31,7 @@ def _more_scale(terms: Terms) -> str:
 
 
 def one_class_of_rows(margins: Array) -> tuple[Note, ...]:
-    """What the holder of a simulation is told if the model answers all rows alike."""
+    """Return a note, for the holder of a simulation, if the model answers all rows alike."""
     if _differ(margins):
         return ()
     what = "the model gives one class for every row"
@@ -39,7 +39,7 @@ def one_class_of_rows(margins: Array) -> tuple[Note, ...]:
 
 
 def one_class_of_made_up(model: LinearModel, terms: Terms) -> tuple[Note, ...]:
-    """What everybody is told if a released model answers all made-up rows alike."""
+    """Return a note, for everybody, if a released model answers all synthetic rows alike."""
     if _differ(_made_up(model, terms)):
         return ()
     where = "" if terms.schema is not None else " up to data_norm"
@@ -48,7 +48,7 @@ def one_class_of_made_up(model: LinearModel, terms: Terms) -> tuple[Note, ...]:
 
 
 def _differ(margins: Array) -> bool:
-    """Whether margins (n,) or (n, K) answer some rows otherwise than others."""
+    """Return whether margins (n,) or (n, K) give different answers for some rows."""
     answers = margins > 0 if margins.ndim == 1 else margins.argmax(axis=1)
     return bool(np.any(answers != answers[0]))
 

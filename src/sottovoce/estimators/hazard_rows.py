@@ -49,7 +49,7 @@ class Expanded(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """How each of n people leaves follow-up."""
+    """The interval, kind and time at which each of n people leaves follow-up."""
 
     last: IntArray  # the interval (edges[j], edges[j + 1]] entered last; -1 for none  (n,)
     event: BoolArray  # whether the event came in it  (n,)
@@ -57,12 +57,12 @@ class Leaving(NamedTuple):
     cell: IntArray  # of the life table, from 0  (n,)
 
     def of(self, people: IntArray) -> Leaving:
-        """How these people leave."""
+        """Return the same of some of the people."""
         return Leaving(self.last[people], self.event[people], self.exposed[people], self.cell[people])
 
 
 def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int) -> Leaving:
-    """How each person leaves, by their own time and event alone.
+    """Compute how each person leaves follow-up, by their own time and event alone.
 
     A person without a known event, or whose time is no number or not above the first edge, enters no interval.  An
     event after the last edge survives all of them, and so does a person who was seen until the last edge or longer.
@@ -74,6 +74,11 @@ def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells
     edges : array (m + 1,)
     cells : int
         Cells of the life table in an interval.
+
+    Returns
+    -------
+    Leaving
+        Arrays of shape (n,).
     """
     m = len(edges) - 1
     inside = known & (time > edges[0])  # False for NaN
@@ -103,6 +108,11 @@ def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
     leaves : Leaving
     m, cells : int
         Intervals, and cells of the life table in each.
+
+    Returns
+    -------
+    Expanded
+        ``n (m + 1)`` rows of norm at most 1, with d + m + 1 columns.
     """
     n, d = X.shape
     interval, last = np.arange(m), leaves.last[:, None]
@@ -138,6 +148,10 @@ def read_events(given: Any, code: Any = None) -> Array:
     code : optional
         The value that means the event; every other one that is not missing means that it did not come.  None for 1 and
         0, and for "true" and "false" in any spelling: whatever else is not known.
+
+    Returns
+    -------
+    array (n,)
     """
     texts = [_meaning(one) for one in _each("event", given)]
     if code is None:

@@ -34,7 +34,7 @@ _KINDS = "fiubU"  # of arrays
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it; numbers and arrays keep all digits.  A TypeError for what is no plain data."""
+    """Convert a value for JSON, with all digits; TypeError for what is no plain data."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, str | bool | int):
@@ -123,7 +123,7 @@ def _record(model: Any) -> dict[str, Any]:
 
 
 def load_fitted(kind: Any, path: str | Path) -> Any:
-    """A fitted estimator of this class from a file that :func:`save_fitted` wrote, which may come from anybody.
+    """Load a fitted estimator of this class from a file, which may come from anybody.
 
     Raises
     ------

@@ -25,7 +25,7 @@ def without_ledger(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Iterator[InvalidInput]:
-    """What is wrong with a ledger: left in another process, or on disk where it might meet a part of its table.
+    """Yield errors in a ledger: left in another process, or on disk for part of a table.
 
     Parameters
     ----------
@@ -35,6 +35,10 @@ def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Itera
         The name of a rule, which a ledger has itself.
     cloned : bool
         Whether scikit-learn may be fitting the estimator on part of a table.
+
+    Yields
+    ------
+    InvalidInput
     """
     if ledger is None:
         return

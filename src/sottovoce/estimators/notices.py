@@ -15,9 +15,10 @@ from ..util.typing import Any
 
 
 class Told:
-    """What the clones of one estimator have told already, and how many fits they began.
+    """The kinds of notes that the clones of one estimator have told, and how many fits they began.
 
-    In another process of a pool, where clones come one by one, those of the whole process share one.
+    In another process of a pool, where clones come one by one, those of the whole process share
+    one.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ def _of_this_process() -> Told:
 
 @dataclass(frozen=True)
 class Note:
-    """What a step of a fit has to tell; of each kind, all fits of a search tell one."""
+    """A note of a step of a fit; of each kind, all fits of a search tell one."""
 
     kind: str
     text: str
@@ -48,7 +49,7 @@ class Note:
 
 
 class Step(Protocol):
-    """What a step of a fit returns: frozen values, and notes."""
+    """The result of a step of a fit: frozen values, and notes."""
 
     @property
     def notes(self) -> Sequence[Note]: ...
@@ -70,7 +71,7 @@ class Notifying:
         return twin
 
     def _follows_another_clone(self) -> bool:
-        """Whether another clone of the same estimator began a fit before; called once a fit."""
+        """Return whether another clone of the estimator began a fit before; called once a fit."""
         if self._told is None:
             return False
         self._told.fits += 1

@@ -18,7 +18,22 @@ def named_model(answered: SavedModel | None) -> SavedModel | None:
 
 
 def places_of(answered: SavedModel | None, rows: Any, groups: Any) -> IntArray | None:
-    """The places of rows' sites in a model; None if all rows have one constant."""
+    """Return the position of each row's site in a model.
+
+    Parameters
+    ----------
+    answered : SavedModel or None
+        The fitted model.
+    rows
+        Raw columns of a table, or an array (n, p).
+    groups : array-like (n,) or None
+        The site of every row; None for the column that the model knows.
+
+    Returns
+    -------
+    array of int (n,) or None
+        None if all rows have one constant.
+    """
     model = named_model(answered)
     if model is None:
         return None
@@ -33,7 +48,7 @@ def check_groups(where: IntArray | None, groups: Any) -> None:
 
 
 def unknown_sites(where: IntArray | None, groups: Any) -> Note | None:
-    """What the rows' holder is told of rows that name no site that the model knows."""
+    """Return a note, for the rows' holder, on rows whose site the model does not know."""
     if where is None or (said := unknown(where)) is None:
         return None
     remedy = "" if groups is not None else "; groups= names the site of every row"

@@ -42,7 +42,7 @@ BOUNDS_READ = "the target's bounds were read off the rows, and epsilon does not 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What a regressor declares.
+    """Declared parameters of a regressor: all that a fit knows before it reads a row.
 
     Parameters
     ----------
@@ -76,13 +76,17 @@ class Declared:
 
 
 def validate(estimator: Any, *, many_fits: bool) -> Declared:
-    """What a regressor declares, checked; no row is read.
+    """Check all that a regressor declares, before any row is read.
 
     Parameters
     ----------
     estimator : ConsensusRegressor
     many_fits : bool
         Whether another clone of it was fitted before.
+
+    Returns
+    -------
+    Declared
 
     Raises
     ------
@@ -122,14 +126,14 @@ def _declared_bounds(estimator: Any, terms: Terms) -> Any:
 
 
 def _bounds_errors(bounds: Any, terms: Terms) -> Iterator[InvalidInput]:
-    """A release without bounds of the target."""
+    """Yield an error for a release without bounds of the target."""
     if bounds is None and not terms.simulated:
         rule = "a release needs the target's bounds declared: the rows' own are private"
         yield InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
 
 
 def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
-    """What is declared that inference has no steps for."""
+    """Yield an error for everything declared that inference does not support."""
     if not estimator.inference:
         return
     if estimator.loss != SQUARED or not estimator.fit_intercept:
@@ -139,7 +143,7 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
 
 
 def _loss_errors(loss: Any) -> Iterator[InvalidInput]:
-    """A loss that is not one of numbers."""
+    """Yield an error for a loss that is not one of numbers."""
     known = {text.partition(":")[0] for text in loss_texts(numbers=True)}
     if loss != SQUARED and str(loss).partition(":")[0] not in known:
         rule = f"must be 'squared', {', '.join(loss_texts(numbers=True))}"
@@ -169,7 +173,7 @@ def _has_constant(estimator: Any, terms: Terms) -> bool:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a plan of a regression may know: the sites, and under the squared loss what is asked of them."""
+    """Public facts from which a regression is planned: the sites, and its least squares."""
 
     sites: Public
     fit: Numbers | None
@@ -210,6 +214,11 @@ def encode(declared: Declared, X: Any, y: Any, groups: Any, sample_weight: Array
     declared : Declared
     X, y, groups, sample_weight
         As for :meth:`sottovoce.ConsensusRegressor.fit`.
+
+    Returns
+    -------
+    Encoded
+        They stay with their holder; their public facts are all that a plan reads.
 
     Raises
     ------
@@ -279,7 +288,7 @@ def bounded_number(target: Array, bounds: tuple[float, float] | None) -> tuple[B
 
 
 def _least_squares(declared: Declared, features: Features, dealt: Dealt, task: BoundedNumber) -> Numbers:
-    """What :mod:`sottovoce.answers.fits` asks at every door."""
+    """Describe the least squares in the encoding of the rows, as :mod:`sottovoce.answers.fits`."""
     layout = dealt.layout(declared.terms, features)
     return Numbers(layout, task=task, intervals=declared.inference, intercept=declared.intercept)
 
@@ -327,7 +336,7 @@ def plan(declared: Declared, public: Facts) -> Planned:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """What is known of a fitted regressor: all of it follows from what was released.
+    """A fitted regressor; all of it but the notes follows from what was released.
 
     Parameters
     ----------
@@ -381,6 +390,10 @@ def numbers_of(
         Raw columns for such a model, else an array (n, p).
     where : array of int or None
         The places of the rows' sites in that model.
+
+    Returns
+    -------
+    array (n,)
     """
     if answered is not None:
         return BoundedNumber(*bounds).decode(answered.margins(rows, where=where))
@@ -389,7 +402,21 @@ def numbers_of(
 
 
 def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]) -> Fitted:
-    """The model in the units of the columns and of the target, its statement, and what its holder should know."""
+    """Convert the model to the units of the columns and of the target, with its privacy statement.
+
+    Parameters
+    ----------
+    declared : Declared
+    encoded : Encoded
+        The fitted rows, from which notes for their holder are counted.
+    planned : Planned
+        The run as it was priced.
+    results : tuple of one Result
+
+    Returns
+    -------
+    Fitted
+    """
     result = replace(results[0], statement=stated(results[0].statement, declared.terms.rests))
     if encoded.public.fit is None:
         fitted = _decode_rounds(declared, encoded, result)
@@ -452,7 +479,7 @@ def _fitted(
 
 
 def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tuple[Note, ...]:
-    """What is told once a model is there: of rows and numbers that did not fit, and of answers that are all alike."""
+    """Collect notes on a fitted model: rows and numbers that did not fit, and answers all alike."""
     terms, task, target = declared.terms, encoded.task, encoded.target
     notes = [*misfit_notes(terms, encoded.features)]
     if beyond := int(np.sum((target < task.low) | (target > task.high))):

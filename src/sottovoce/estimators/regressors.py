@@ -138,6 +138,15 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
             Numbers; None for the column that the schema declares.
         groups, sample_weight : array-like of shape (n_samples,), optional
             As for :meth:`sottovoce.ConsensusClassifier.fit`.
+
+        Returns
+        -------
+        ConsensusRegressor
+
+        Raises
+        ------
+        InvalidInput
+            As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
         declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
         encoded = self._tell(encode(declared, X, y, groups, sample_weight))
@@ -171,6 +180,11 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
             The site of every row, for models with a constant for every site; None for what the schema's site column
             says, if the fit read it.  A row of no site that the model knows gets the average of the constants, and a
             notice says how many do.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In the target's unit.
         """
         check_is_fitted(self, "coef_")
         rows = self._rows_of(X)
@@ -178,10 +192,27 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         return numbers_of(self.coef_, self.intercept_, self.y_bounds_, self._answered, rows, where)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
-        """R2 on rows of a test set, without noise: for the holder of the rows.
+        """Compute R2 on test rows, without noise: for the holder of the rows.
 
-        Under a schema that declares the number, y may be left out, and rows without one are left out.  `groups` are
-        those of :meth:`predict`.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
+        y : array-like of shape (n_samples,), optional
+            Numbers to predict.  Under a schema that declares them it may be left out, and rows
+            without one are left out.
+        sample_weight : array-like of shape (n_samples,), optional
+            None for equal weights.
+        groups : array-like of shape (n_samples,), optional
+            The site of every row, as for :meth:`predict`.
+
+        Returns
+        -------
+        float
+            The coefficient of determination, at most 1.
+
+        Guarantee
+        ---------
+        None: the score reads the rows, and no epsilon covers it.
         """
         if y is not None or self.schema_ is None:
             return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))

@@ -1,4 +1,4 @@
-"""How fitted linear models are shown: in words, in HTML, as a plot."""
+"""Words, HTML and plots of fitted linear models."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def page_of(model: Any) -> str:
 
 
 def text_of_model(model: Any) -> str:
-    """What ``str`` gives of a model: its parameters, and once it is fitted what is promised, and the table."""
+    """Return a model's text for ``str``: parameters; once fitted, its promise and table."""
     if not hasattr(model, "privacy_spent_"):
         return repr(model)
     found = intervals_of(model)

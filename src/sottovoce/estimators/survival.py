@@ -135,6 +135,15 @@ class ConsensusSurvival(PrivateEstimator):
             known event a person adds nothing, but still counts.
         groups : array-like of shape (n_samples,), optional
             The site of every person.
+
+        Returns
+        -------
+        ConsensusSurvival
+
+        Raises
+        ------
+        InvalidInput
+            As for :meth:`sottovoce.ConsensusClassifier.fit`.
         """
         declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
         encoded = self._tell(encode(declared, X, time, event, groups))
@@ -153,7 +162,18 @@ class ConsensusSurvival(PrivateEstimator):
         return self
 
     def predict_hazard(self, X: Any) -> Array:
-        """Probabilities of the event in each interval, for those who reach it: (n_samples, m)."""
+        """Predict the probability of the event in each interval, for those who reach it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
+            One row a person.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, m)
+            In (0, 1), for the m intervals between the edges.
+        """
         check_is_fitted(self, "coef_")
         if self.schema_ is None:
             return np.asarray(expit((self._array(X) @ self.coef_)[:, None] + self.intercept_))
@@ -164,7 +184,18 @@ class ConsensusSurvival(PrivateEstimator):
         return np.asarray(expit((X @ self._vector)[:, None] + self.intercept_ - constant))
 
     def predict_survival(self, X: Any) -> Array:
-        """Probabilities of no event by the end of each interval: (n_samples, m)."""
+        """Predict the probability of no event by the end of each interval.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a frame under a schema
+            One row a person.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, m)
+            It falls from interval to interval.
+        """
         return np.asarray(np.cumprod(1.0 - self.predict_hazard(X), axis=1), dtype=np.float64)
 
     def plot(self, X: Any = None, ax: Any = None) -> Any:

@@ -39,7 +39,7 @@ MOST_STEPS = 25
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What is declared of hazards.
+    """Declared parameters of hazards: all that a fit knows before it reads a row.
 
     Parameters
     ----------
@@ -69,13 +69,17 @@ class Declared:
 
 
 def validate(estimator: Any, *, many_fits: bool) -> Declared:
-    """What is declared of hazards, checked; no row is read.
+    """Check all that is declared of hazards, before any row is read.
 
     Parameters
     ----------
     estimator : ConsensusSurvival
     many_fits : bool
         Whether another clone of it was fitted before.
+
+    Returns
+    -------
+    Declared
 
     Raises
     ------
@@ -183,6 +187,11 @@ def encode(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> En
     X, time, event, groups
         As for :meth:`sottovoce.ConsensusSurvival.fit`.
 
+    Returns
+    -------
+    Encoded
+        They stay with their holder; their public facts are all that a plan reads.
+
     Raises
     ------
     InvalidInput
@@ -274,7 +283,23 @@ class Fitted:
 
 
 def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]) -> Fitted:
-    """Hazards in the units of the columns, their statement, and what their holder should know."""
+    """Convert hazards to the units of the columns, with their privacy statement.
+
+    Parameters
+    ----------
+    declared : Declared
+    encoded : Encoded
+        The fitted people, of whom notes for their holder are counted.
+    planned : Planned
+        The run as it was priced.
+    results : tuple of one Result
+        Its outcome holds the hazards of encoded rows.
+
+    Returns
+    -------
+    Fitted
+        Slopes and constants; a note for everybody tells of a fit that did not converge.
+    """
     terms, m = declared.terms, declared.intervals
     of_people = restate(results[0].statement, Unit.of_people(m))
     found: Hazards = results[0].outcome
@@ -302,7 +327,7 @@ def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tupl
 
 
 def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
-    """What the people's holder is told of those who add nothing, and why."""
+    """Collect notes, for the people's holder, on those who add nothing to the fit, and why."""
     times, events, notes = encoded.times, encoded.events, list[Note]()
     n = len(times)
     if late := int(np.sum(~(times > declared.edges[0]))):

@@ -68,11 +68,30 @@ class Features:
 
 
 class _Columns(BaseEstimator):
-    """On which scikit-learn notes the number and the names of an array's columns."""
+    """An object on which scikit-learn notes the number and the names of an array's columns."""
 
 
 def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
-    """X as scikit-learn validates it, dense or, if `sparse` is allowed, CSR; under a schema, encoded rows."""
+    """Read X as numbers, as scikit-learn validates it; under a schema, as encoded rows.
+
+    Parameters
+    ----------
+    terms : Terms
+    X
+        An array (n, p), or a frame under a schema.
+    sparse : bool
+        Whether sparse X is allowed, and read as CSR.
+
+    Returns
+    -------
+    Features
+        With a note for the rows' holder if the columns seem to be computed from the rows.
+
+    Raises
+    ------
+    InvalidInput
+        For what scikit-learn refuses; the message tells no value of a row.
+    """
     if terms.schema is not None:
         return read_encoded(terms.schema, X, terms.columns, weighed=terms.weighed)
     if issparse(X) and not sparse:
@@ -101,6 +120,10 @@ def read_encoded(schema: Schema, X: Any, columns: Sequence[str] | None, *, weigh
     columns : sequence of str or None
     weighed : bool
         Whether rows beyond the norm bound are weighed down, and not shortened.
+
+    Returns
+    -------
+    Features
     """
     table = open_table(schema, X, columns)
     found = schema.encode(table, labels=False)
@@ -164,7 +187,26 @@ class Dealt:
 
 
 def deal(terms: Terms, features: Features, groups: ArrayLike | None) -> Dealt:
-    """Deal rows to the sites that `groups` or the schema's column name, or else at random."""
+    """Deal rows to the sites that `groups` or the schema's column name, or else at random.
+
+    Parameters
+    ----------
+    terms : Terms
+        Number of sites to deal at random, the seed, and the privacy unit.
+    features : Features
+    groups : array-like (n,) or None
+        The site of every row.
+
+    Returns
+    -------
+    Dealt
+        Where the unit is a person, with no more rows of each than are read.
+
+    Raises
+    ------
+    InvalidInput
+        If there are more sites to deal to than rows, or people.
+    """
     people, column = people_of(terms.schema, features.table), None
     if groups is None and terms.n_sites != 1:
         groups = site_column(terms.schema, features.table)
@@ -212,11 +254,27 @@ class Weights:
     notes: tuple[Note, ...] = ()
 
     def at(self, parts: list[IntArray]) -> list[Array] | None:
-        """Those of each site's rows."""
+        """Return the weights of each site's rows."""
         return None if self.of_rows is None else [self.of_rows[part] for part in parts]
 
     def of_class(self, of_classes: Any, names: Array, number: IntArray) -> Weights:
-        """These times public weights of classes; rows of no class are rows of zeros and may have any."""
+        """Multiply these weights by public weights of classes.
+
+        Parameters
+        ----------
+        of_classes
+            The weight of every class, as `class_weight` of scikit-learn; None for none.
+        names : array of str or number
+            The classes.
+        number : array of int (n,)
+            The class of every row; negative for none: such rows are rows of zeros and may have any
+            weight.
+
+        Returns
+        -------
+        Weights
+            In [0, 1].
+        """
         if of_classes is None:
             return self
         of_class = class_shares("class_weight", of_classes, names.tolist())[np.maximum(number, 0)]
@@ -224,7 +282,26 @@ class Weights:
 
 
 def read_weights(terms: Terms, features: Features, given: ArrayLike | None) -> Weights:
-    """The weights that `fit` was `given`, or else those of the column that the schema declares."""
+    """Read the weights of rows: those `fit` was given, or else the column that the schema declares.
+
+    Parameters
+    ----------
+    terms : Terms
+        Its `max_weight`, the public cap.
+    features : Features
+    given : array-like (n,) or None
+        `sample_weight` of `fit`.
+
+    Returns
+    -------
+    Weights
+        Relative to the cap, in [0, 1], with a caveat if the cap was read off the rows.
+
+    Raises
+    ------
+    InvalidInput
+        For other shapes, and for a release whose cap is not public.
+    """
     n, caveat = len(features), None
     if given is not None:
         own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
@@ -262,7 +339,7 @@ def _cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
 
 
 def misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
-    """What the rows' holder is told, in a simulation, of a `data_norm` that suits no row."""
+    """Return a note, for the rows' holder in a simulation, on a `data_norm` that suits no row."""
     if not terms.simulated or terms.schema is not None:
         return ()
     ill = misfit(features.values, terms.norm, noisy=terms.noisy, weighed=terms.weighed)
@@ -270,7 +347,21 @@ def misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
 
 
 def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
-    """Of all rows and of each site's part: a ledger in memory adds up by site only fits that share it."""
+    """Compute the digest of all rows and of each site's part.
+
+    A ledger in memory adds up by site only those fits that share it.
+
+    Parameters
+    ----------
+    X : array or CSR (n, p)
+    label : array of int (n,)
+    parts : list of array of int
+        Numbers of the rows at each site.
+
+    Returns
+    -------
+    bytes
+    """
     whole = (X.data, X.indices, X.indptr) if issparse(X) else (X,)
     return rows_digest(*(np.asarray(array, dtype=float) for array in (*whole, label, *parts)))
 

@@ -27,7 +27,7 @@ NO_NORM = (
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What every estimator declares: public, and the same for whatever rows come.
+    """Parameters that every estimator declares: public, and independent of the rows.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Terms:
 
     @property
     def site_constants(self) -> Any:
-        """Whether every site is to have a constant of its own; None if that is left open."""
+        """Return whether every site gets a constant of its own; None if that is left open."""
         return self.knobs.get("site_constants")
 
     @property
@@ -97,7 +97,7 @@ class Terms:
 def terms_of(
     estimator: Any, *, weighed: bool = False, one_row_each: bool = False, of_people: bool = True, many_fits: bool
 ) -> Terms:
-    """What an estimator declares.
+    """Collect the parameters that an estimator declares.
 
     Parameters
     ----------
@@ -109,6 +109,10 @@ def terms_of(
         Whether the rows of a schema's people may be several.
     many_fits : bool
         Whether another clone of the estimator was fitted before.
+
+    Returns
+    -------
+    Terms
 
     Raises
     ------
@@ -161,7 +165,7 @@ def seed_of(random_state: Any) -> int | None:
 
 
 def norm_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
-    """What is wrong with the bound on norms, or with what a schema says instead."""
+    """Yield errors in the bound on norms, or in a parameter that the schema replaces."""
     if terms.schema is None:
         if not (math.isfinite(terms.norm) and terms.norm > 0):
             rule = "must be finite and > 0, because rows are divided by it"
@@ -175,7 +179,7 @@ def norm_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
 
 
 def site_constants_errors(terms: Terms, *, named: bool) -> Iterator[InvalidInput]:
-    """What is wrong with the knob `site_constants`, of a model whose coefficients are `named` or not."""
+    """Yield errors in the knob `site_constants`; it needs coefficients that are `named`."""
     asked = terms.site_constants
     if asked is not None and not isinstance(asked, bool | np.bool_):
         yield InvalidInput("site_constants", asked, "must be True, False or None", "use False for one constant")
@@ -184,7 +188,7 @@ def site_constants_errors(terms: Terms, *, named: bool) -> Iterator[InvalidInput
 
 
 def max_weight_errors(terms: Terms) -> Iterator[InvalidInput]:
-    """What is wrong with the cap on sample weights."""
+    """Yield errors in the cap on sample weights."""
     if terms.max_weight is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Simulations that lose sites for good, by the rules of a deployment: what a plan would have become."""
+"""Simulations that lose sites for good, by the rules of a deployment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,27 @@ from .net import DenseNet
 
 
 def drawn(rate: float, seed: int, nodes: int) -> Array:
-    """The round from which each of the nodes is out, (N,): each is lost with probability `rate` a round."""
+    """Draw the round from which each node is lost.
+
+    Parameters
+    ----------
+    rate : float
+        Probability of each node to be lost in a round, in [0, 1).
+    seed : int
+        The same seed loses the same nodes.
+    nodes : int
+        N.
+
+    Returns
+    -------
+    array (N,)
+        Whole numbers from 1; infinite at a rate of 0.
+
+    Raises
+    ------
+    InvalidInput
+        For a rate out of its range.
+    """
     if not 0.0 <= rate < 1.0:
         rule = "must be at least 0 and below 1: the chance of a site to be lost in a round"
         raise InvalidInput("dropout", rate, rule, "use e.g. 0.01")
@@ -26,13 +46,33 @@ def drawn(rate: float, seed: int, nodes: int) -> Array:
 
 
 def left(graph: Graph, since: Array, k: int, *, least: int, summed: bool, induced: bool) -> list[int] | None:
-    """The nodes with which round k is begun; None if the run may not go on with them.
+    """Return the nodes with which round k begins; None if the run may not go on with them.
 
-    In sums a node that is lost in this round counts among them: nobody knows yet.  `least` is the fewest of a sum.
+    Parameters
+    ----------
+    graph : Graph
+    since : array (N,)
+        The round from which each node is lost.
+    k : int
+        The round.
+    least : int
+        The fewest sites of a sum.
+    summed : bool
+        Whether the run opens sums.  A node that is lost in this round then counts among those that
+        begin it: nobody knows yet.
+    induced : bool
+        Whether the method may go on over the graph of the nodes that are left: more than half of
+        all, and connected.
+
+    Returns
+    -------
+    list of int or None
     """
+    # Sites agree on a roster before an attempt, so one that is lost in round k still belongs to it.
     there = np.flatnonzero((since >= k) if summed else since > k).tolist()
     if summed:
         return there if len(there) >= least else None
+    # More than half, so that no two sets of nodes go on apart (docs/deploy/index.md).
     whole = len(there) == len(since)
     return there if whole or (induced and 2 * len(there) > len(since) and graph.joins(there)) else None
 
@@ -40,9 +80,28 @@ def left(graph: Graph, since: Array, k: int, *, least: int, summed: bool, induce
 def outlook(
     rate: float, graph: Graph, rounds: int, *, least: int, summed: bool, induced: bool, draws: int = 1000
 ) -> dict[str, float]:  # fmt: skip
-    """How often a run with such losses comes to its end, with how many sites, and the rounds of the others, by draws.
+    """Estimate, by simulation, how often a run with such losses comes to its end.
 
-    Rounds in which a sum is lost count.
+    Rounds in which a sum is lost count as rounds.
+
+    Parameters
+    ----------
+    rate : float
+        Probability of each node to be lost in a round, in [0, 1).
+    graph : Graph
+    rounds : int
+        Of the whole run.
+    least, summed, induced
+        As for :func:`left`.
+    draws : int
+        Simulated runs.
+
+    Returns
+    -------
+    dict of float
+        ``rate``; ``finishes``, the share of runs that come to their end; ``sites_left``, the mean
+        number of sites then; ``rounds_if_not``, the mean number of rounds of the others (`rounds`
+        if none).
     """
     ends: list[int] = []
     early: list[int] = []
@@ -77,7 +136,7 @@ class DropoutNet(DenseNet):
 
     @property
     def here(self) -> NDArray[np.bool_]:
-        """Whether each node is there in this round, (N, 1)."""
+        """Presence of each node in this round, (N, 1)."""
         return (self.since > self._round)[:, None]
 
     def begin(self, k: int, facts: Facts) -> None:
@@ -89,6 +148,7 @@ class DropoutNet(DenseNet):
 
     def neighbour_sum(self, x: Array) -> Array:
         here, self._own = self.here, x
+        # The plan's degree stays: each lost neighbour adds the node's own x (see `Edges`).
         heard = super().neighbour_sum(here.astype(float))
         return super().neighbour_sum(x * here) + (self.degree - heard) * x
 

@@ -139,7 +139,7 @@ class Graph:
         return tuple(to[starts[i] : starts[i + 1]].tolist())
 
     def joins(self, nodes: Sequence[int]) -> bool:
-        """Whether the edges among `nodes` alone connect them."""
+        """Return whether the edges among `nodes` alone connect them."""
         place = np.full(self.n_nodes, -1)
         place[list(nodes)] = np.arange(len(nodes))
         ends = place[self._ends]
@@ -147,7 +147,7 @@ class Graph:
 
     @property
     def bipartite(self) -> bool:
-        """Whether two colours suffice: exactly then is the signless Laplacian D + A singular."""
+        """Return whether two colours suffice, that is, the signless Laplacian D + A is singular."""
         away = csgraph.dijkstra(self.sparse(), unweighted=True, indices=0)
         return bool(np.all(np.diff(away[self._ends], axis=1) % 2 == 1))
 
@@ -182,16 +182,22 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0, *, listed: bool = True) -
     Parameters
     ----------
     spec : str
-        ``ring``, ``path``, ``star`` (node 0 in the middle), ``complete``; ``grid`` (rows times columns, as square as N
-        allows: a path if N is prime) or ``grid:RxC``; ``erdos-renyi[:p=0.4]``; ``watts-strogatz[:k=4,p=0.1]``; or
-        ``edges:FILE``, two node numbers a line and comments after ``#``.
+        ``ring``, ``path``, ``star`` (node 0 in the middle), ``complete``; ``grid`` (rows times
+        columns, as square as N allows: a path if N is prime) or ``grid:RxC``;
+        ``erdos-renyi[:p=0.4]``; ``watts-strogatz[:k=4,p=0.1]``; or ``edges:FILE``, two node numbers
+        a line and comments after ``#``.
     n_nodes : int
         N.  One node has no edges, and a ring of two is a single edge.
     seed : int
-        For the two random kinds, which are redrawn until connected, `TRIES` times at most.  Erdős-Rényi draws with
-        ``seed``, ``seed + 1``, ..., so the result follows G(N, p) *given* that the graph is connected.
+        For the two random kinds, which are redrawn until connected, `TRIES` times at most.
+        Erdős-Rényi draws with ``seed``, ``seed + 1``, ..., so the result follows G(N, p) *given*
+        that the graph is connected.
     listed : bool
         Whether the run reads edges; otherwise a complete graph may be one of :class:`Everybody`.
+
+    Returns
+    -------
+    Graph
 
     Raises
     ------

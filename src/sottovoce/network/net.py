@@ -52,7 +52,7 @@ class Net(ABC):
         raise TypeError(f"{type(self).__name__} sends nothing to all nodes")
 
     def lost_dual(self, weight: Array | float) -> Array | float:
-        """What the duals of the edges lost in the last :meth:`neighbour_sum` have added up to; zero if none was lost.
+        """Return the accumulated duals of edges lost in the last :meth:`neighbour_sum`, or zero.
 
         `weight` is that of the last differences ``x_i - x_j`` in this node's dual, ``(..., 1)``.
         """
@@ -64,7 +64,7 @@ class Net(ABC):
 
     @abstractmethod
     def seal(self, share: IntArray) -> IntArray:
-        """A share of the attempt as it may leave the row guard, of the same shape: masked, or summed already."""
+        """Mask a share before it leaves the row guard, or sum it already; the same shape."""
 
     @abstractmethod
     def total(self, sealed: IntArray) -> IntArray:
@@ -105,6 +105,7 @@ class DenseNet(Net):
         return np.array(x)
 
     def seal(self, share: IntArray) -> IntArray:
+        # One process holds all shares, so a mask would hide nothing: the sum stands at every node.
         return np.array(np.broadcast_to(share.sum(axis=-2, keepdims=True), share.shape))
 
     def total(self, sealed: IntArray) -> IntArray:
@@ -148,9 +149,26 @@ class Adder:
         self._closed = False
 
     def add(self, attempt: int, share: IntArray, sites: int | None = None) -> IntArray:
-        """The sum of the attempt's shares, of all sites or of `sites` of them; waits for missing ones.
+        """Add a share to an attempt, and wait for the sum of all its shares.
 
-        NetClosed if the share of every site is needed, and a site left.
+        Parameters
+        ----------
+        attempt : int
+            Number of the attempt, the same in all threads.
+        share : array of int
+            This site's share; shapes agree.
+        sites : int, optional
+            How many shares complete the sum; None for those of all sites.
+
+        Returns
+        -------
+        array of int
+            The same in all threads.
+
+        Raises
+        ------
+        NetClosed
+            If the share of every site is needed, and a site left.
         """
         most = self._sites if sites is None else sites
         with self._news:
@@ -184,7 +202,7 @@ class QueueNet(Net):
 
     @classmethod
     def connect(cls, graph: Graph) -> list[QueueNet]:
-        """A net for each node of `graph`, with a queue for every direction of every edge."""
+        """Make a net for each node of `graph`, with a queue for every direction of every edge."""
         wires: dict[tuple[int, int], queue.Queue[Array | None]] = {}
         for i, j in graph.edges:
             wires[i, j], wires[j, i] = queue.Queue(), queue.Queue()

@@ -108,7 +108,7 @@ class Facts:
 
     @property
     def summed(self) -> bool:
-        """Whether only sums over all sites are opened."""
+        """Return whether only sums over all sites are opened."""
         return self.participants > 0
 
     @property
@@ -119,7 +119,7 @@ class Facts:
 
     @property
     def several(self) -> bool:
-        """Whether a unit may have several rows."""
+        """Return whether a privacy unit may have several rows."""
         return (self.rows_per_person or 1) > 1
 
     def summands(self, units: Array) -> Array:

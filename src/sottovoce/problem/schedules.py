@@ -96,20 +96,20 @@ class Schedule:
 
     @property
     def constant(self) -> bool:
-        """Whether all nodes have one value in all rounds."""
+        """Return whether all nodes have one value in all rounds."""
         first = self.start if self.table is None else self.table[0]
         return self.steady and all(np.all(x == np.ravel(x)[0]) for x in (first, self.factor))
 
     @property
     def steady(self) -> bool:
-        """Whether every node has one value in all rounds."""
+        """Return whether every node has one value in all rounds."""
         if self.table is not None:
             return all(bool(np.all(np.asarray(row) == np.asarray(self.table[0]))) for row in self.table)
         return bool(np.all(np.asarray(self.growth) == 1.0))
 
     @property
     def non_decreasing(self) -> bool:
-        """Whether no node's value ever falls."""
+        """Return whether no node's value ever falls."""
         if self.table is None:
             return bool(np.all(np.asarray(self.growth) >= 1.0))
         rows = [np.asarray(row, dtype=float) for row in self.table]

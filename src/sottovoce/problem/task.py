@@ -61,7 +61,7 @@ class Detail:
 
 
 class Task(ABC):
-    """What the label is, and all that follows from it.  `y` is an encoded label: what :meth:`encode` returns."""
+    """A learning task: the kind of label, its errors, its words.  `y` is an encoded label."""
 
     names: tuple[str, ...] = ()
     """Names of the classes 0, 1, ...; empty for a number."""
@@ -83,7 +83,7 @@ class Task(ABC):
 
     @abstractmethod
     def known(self, y: Array) -> BoolArray:
-        """Whether a row has a declared label; others are rows of zeros."""
+        """Return whether each row has a declared label; others are rows of zeros."""
 
     @abstractmethod
     def encode(self, answers: ArrayLike) -> Array:
@@ -114,9 +114,9 @@ class Task(ABC):
 
     @abstractmethod
     def baselines(self, y: Array) -> dict[str, Array]:
-        """What a model must beat: margins, (1,) or (K, 1), of models that see no columns, fitted to the labels `y`.
+        """Return margins, (1,) or (K, 1), of models that see no columns, fitted to the labels `y`.
 
-        The one with the least error on `y` comes first.
+        A model must beat them.  The one with the least error on `y` comes first.
         """
 
     @abstractmethod
@@ -136,7 +136,22 @@ class Task(ABC):
         return W
 
     def model_errors(self, X: Array, y: Array, W: Array) -> Array:
-        """:meth:`error`, shape (...), of models W (..., outputs d) on rows X (n, d), in parts that fit memory."""
+        """Compute the errors of many models on the same rows, in parts that fit memory.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            Rows.
+        y : array (n,)
+            Encoded labels.
+        W : array (..., outputs d)
+            Models.
+
+        Returns
+        -------
+        array (...)
+            :meth:`error` of every model, from 0 to :attr:`worst`.
+        """
         flat = W.reshape(-1, W.shape[-1])
         some = max(1, _MARGINS // max(1, len(X) * self.outputs))
         parts = []
@@ -454,7 +469,7 @@ class BoundedNumber(Task):
 
 
 def _rows_of_classes(y: Array, classes: int) -> IntArray:
-    """How many rows each class has; negative numbers are of none."""
+    """Count the rows of each class; negative numbers are of none."""
     return np.bincount(y[y >= 0].astype(np.intp), minlength=classes)
 
 

@@ -37,7 +37,7 @@ _EXCEPT = {
 
 @dataclass(frozen=True)
 class Trust:
-    """Whom a person has to trust with their row, and what the adversary sees.
+    """A trust model: whom a person trusts with their row, and what the adversary sees.
 
     Parameters
     ----------
@@ -95,22 +95,22 @@ class Trust:
 
     @property
     def opens_sums(self) -> bool:
-        """Whether an answer is a sum over sites, of which nobody sees an addend."""
+        """Return whether an answer is a sum over sites, of which nobody sees an addend."""
         return self.kind == "sum"
 
     @property
     def answers_of_all(self) -> bool:
-        """Whether one answer is of the rows of all sites together, with noise that is drawn for all of them."""
+        """Return whether one answer, under one noise, covers the rows of all sites together."""
         return self.opens_sums or self.pools_rows
 
     @property
     def pools_rows(self) -> bool:
-        """Whether one party holds the rows of all sites."""
+        """Return whether one party holds the rows of all sites."""
         return self.kind == "curator"
 
     @property
     def between_sites(self) -> bool:
-        """Whether separate sites may run it: nobody gets rows or exact models of others."""
+        """Return whether separate sites may run it: nobody gets rows or exact models of others."""
         return self.kind in ("nobody", "sum")
 
     def to_dict(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class Weighted(ByNorm):
         return f"weighted {self.base.spec}"
 
     def weight(self, z: Array) -> Array:
-        """Of the rows with margins `z`, shape of `z`."""
+        """Return the weights of rows with margins `z`, shape of `z`."""
         if self.norms is None:
             return np.ones_like(z)
         w = 1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2
@@ -98,5 +98,5 @@ class Weighted(ByNorm):
 
 
 def weights(loss: Loss, z: Array) -> Array:
-    """Of the rows with margins `z`: 1 for a loss that weighs none."""
+    """Return the weights of rows with margins `z`: 1 for a loss that weighs none."""
     return loss.weight(z) if isinstance(loss, Weighted) else np.ones_like(z)

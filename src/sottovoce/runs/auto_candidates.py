@@ -1,4 +1,4 @@
-"""What ``method="auto"`` tries: which methods may win, and which values of their knobs are looked at.
+"""Candidates of ``method="auto"``: the methods that may win, and the values of their knobs to try.
 
 All of it follows from public facts: sizes of sites, the budget, and what the caller set.
 """
@@ -46,12 +46,12 @@ def open_value(config: RunConfig, name: str) -> Any:
 
 
 def has_cap(method: str) -> bool:
-    """Whether the method may be given a cap on gradients."""
+    """Return whether the method may be given a cap on gradients."""
     return "max_grad_norm" in knobs_of(REGISTRY[method].options) and not REGISTRY[method].objective_noise
 
 
 def valid(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[RunConfig]:
-    """Those of the changed configurations that break no rule."""
+    """Yield the changed configurations that break no rule."""
     for change in changes:
         try:
             yield config.but(**change)
@@ -97,7 +97,19 @@ class Plans:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What may be tried in place of `config` at sites that are `alike` or not; only the knobs in `free` are set."""
+    """Configurations to try in place of a first guess, which differ in method and open knobs.
+
+    Parameters
+    ----------
+    config : RunConfig
+        The first guess.
+    plans : Plans
+        Of the sites.
+    free : tuple of str
+        Those of `KNOBS` that may be set.
+    alike : bool
+        Whether sites are taken to have rows of one distribution.
+    """
 
     config: RunConfig
     plans: Plans
@@ -110,7 +122,7 @@ class Candidates:
         return self.plans.ground
 
     def methods(self) -> list[str]:
-        """Those of the configuration's trust that can win somewhere."""
+        """Return the methods of the configuration's trust that can win somewhere."""
         trust = self.config.trusts
         if trust == "sum":
             names = ["momentum"] + ["prox_average"] * self.alike
@@ -122,7 +134,7 @@ class Candidates:
         return [under(name, trust) for name in names]
 
     def grid(self, method: str) -> Iterator[RunConfig]:
-        """A method at every cap, each with every penalty."""
+        """Yield a method at every cap, each with every penalty."""
         cls = REGISTRY[method]
         factors = WIDER if cls.gradient_steps else FACTORS
         usual = {"method": method, "rounds": self._rounds(method)[0], "rho": self._regulariser(method)}
@@ -132,13 +144,28 @@ class Candidates:
                 yield from valid(config, self._penalties(config, [f for f in factors if f != 1.0]))
 
     def more_rounds(self, at: RunConfig) -> list[RunConfig]:
-        """The same with other numbers of rounds; none of a method of one round."""
+        """Return the same with other numbers of rounds; none of a method of one round."""
         if REGISTRY[at.method].single:
             return []
         return self.changed(at, [{"rounds": rounds} for rounds in self._rounds(at.method)])
 
     def finer(self, at: RunConfig, factors: Sequence[float], *, first: bool) -> list[RunConfig]:
-        """These multiples of the cap and of the penalty, and if they are the `first`, of the regulariser."""
+        """Refine a candidate: vary its cap, penalty and regulariser by factors, one at a time.
+
+        Parameters
+        ----------
+        at : RunConfig
+            The candidate.
+        factors : sequence of float
+            Multiples of its cap (at most 1) and of its penalty.
+        first : bool
+            Whether to try smaller regularisers too, where the sites have many rows a weight.
+
+        Returns
+        -------
+        list of RunConfig
+            Those that break no rule.
+        """
         caps = self._caps(at.method, [min(1.0, at.gradient_cap) * f for f in factors])
         changes: list[dict[str, Any]] = [{"max_grad_norm": float(f"{c:.3g}")} for c in caps]
         if "eta" in self.free:
@@ -156,7 +183,10 @@ class Candidates:
         return list(valid(self.config, [change | self._kept(at, change)]))
 
     def changed(self, at: RunConfig, changes: Sequence[dict[str, Any]]) -> list[RunConfig]:
-        """Those of the changed configurations that break no rule, their penalties the same multiple of the default."""
+        """Return the changed configurations that break no rule.
+
+        Penalties stay the same multiple of the default.
+        """
         return list(valid(at, [change | self._kept(at, change) for change in changes]))
 
     def _kept(self, at: RunConfig, change: dict[str, Any]) -> dict[str, Any]:

@@ -57,19 +57,21 @@ STATES_PROBABILITIES = ("logistic", "softmax")
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen and why.
+    """A chosen configuration, and the reasons for it.
 
     Attributes
     ----------
     config : RunConfig
         It names a concrete method, so running it does not choose again.
     table : tuple of dict
-        What was tried: ``stage`` of the search ("method" for the grid, "rounds", "finer", "sibling", and "check" in new
-        worlds), knobs, ``noise`` (standard deviation of a coordinate of the first release at the worst site), ``error``
-        and ``spread`` (mean and standard deviation over worlds and noise), ``log_loss`` (its mean, if models state
-        probabilities), ``seconds``.
+        What was tried: ``stage`` of the search ("method" for the grid, "rounds", "finer",
+        "sibling", and "check" in new worlds), knobs, ``noise`` (standard deviation of a coordinate
+        of the first release at the worst site), ``error`` and ``spread`` (mean and standard
+        deviation over worlds and noise), ``log_loss`` (its mean, if models state probabilities),
+        ``seconds``.
     says : str
-        The choice in words: how methods compare on made-up rows, which is no forecast for the real ones.
+        The choice in words: how methods compare on synthetic data, which is no forecast for the
+        real ones.
     """
 
     config: RunConfig
@@ -81,7 +83,7 @@ class Choice:
 
 
 def open_knobs(config: RunConfig) -> tuple[str, ...]:
-    """Those of `KNOBS` that have their default values."""
+    """Return the knobs of `KNOBS` that have their default values."""
     return tuple(knob for knob in KNOBS if open_value(config, knob) == RunConfig.defaults()[knob])
 
 
@@ -113,10 +115,19 @@ def choose(
     centre : Centring, optional
         What is asked before the method within the same budget; methods are tried with the epsilon that it leaves.
 
+    Returns
+    -------
+    Choice
+        A configuration of a concrete method, with the caller's epsilon, seed and replicates.
+
     Raises
     ------
     InvalidInput
         If the first guess and everything else break a rule.
+
+    Guarantee
+    ---------
+    No private row is read, so the choice costs no privacy.
     """
     if heterogeneity not in ("iid", "label"):
         raise InvalidInput("heterogeneity", heterogeneity, "must be 'iid' or 'label'", "use 'label' where sites differ")
@@ -242,7 +253,21 @@ class _Search:
     def run(self, configs: Sequence[RunConfig], stage: str, *, check: bool = False) -> list[_Trial]:
         """Run candidates in every world, those of one method and number of rounds together.
 
-        Those that break a rule of their method, or whose solves fail, drop out; `refused` is the last such error.
+        Candidates that break a rule of their method, or whose solves fail, drop out; `refused` is
+        the last such error.
+
+        Parameters
+        ----------
+        configs : sequence of RunConfig
+        stage : str
+            Of the search, for the record.
+        check : bool
+            Whether this is the last comparison: in other worlds, and without `tried` growing.
+
+        Returns
+        -------
+        list of _Trial
+            Of those that ran.
         """
         done = []
         for batch in self._batches(configs, check):
@@ -281,7 +306,7 @@ class _Search:
         return list(ready.values())
 
     def _tried(self, one: _Trial, prepared: Prepared, seconds: float) -> dict[str, Any]:
-        """What the record says of a candidate beside its configuration."""
+        """Return the record of a candidate, apart from its configuration."""
         told: dict[str, Any] = {
             "noise": float(np.max(prepared.plan(1).rows[0].spread())),
             "error": one.mean,
@@ -293,7 +318,7 @@ class _Search:
 
     @property
     def by_log_loss(self) -> bool:
-        """Whether models state probabilities, so that their log loss decides where errors tie."""
+        """Return whether models state probabilities: their log loss then decides where errors tie."""
         return make_loss(self.config.loss).name in STATES_PROBABILITIES
 
     def rank(self, trials: Sequence[_Trial]) -> list[_Trial]:
@@ -305,7 +330,7 @@ class _Search:
         return self.rank([one for one in self.tried if method in (None, one.config.method)])[0]
 
     def explore(self) -> None:
-        """Every method at a grid of caps and penalties; then the knobs of methods that may win."""
+        """Try all methods at a grid of caps and penalties; then vary knobs of those that may win."""
         grids = [config for method in self.candidates.methods() for config in self.candidates.grid(method)]
         self.run([self.config, *grids], "method")
         if not self.tried:
@@ -318,13 +343,13 @@ class _Search:
         self.run(self.siblings(), "sibling")
 
     def climb(self, method: str, finer: Sequence[Sequence[float]]) -> None:
-        """More rounds around the method's best; then caps, penalties and regularisers, ever finer."""
+        """Try more rounds around a method's best; then caps, penalties, regularisers, ever finer."""
         self.run(self.candidates.more_rounds(self.best(method).config), "rounds")
         for k, factors in enumerate(finer):
             self.run(self.candidates.finer(self.best(method).config, factors, first=k == 0), "finer")
 
     def siblings(self) -> list[RunConfig]:
-        """Of each proximal method that was looked into, the other."""
+        """Return, for each proximal method that was looked into, the other one."""
         if self.config.trusted.answers_of_all or len(self.candidates.ground.n) == 1:
             return []
         found: list[RunConfig] = []
@@ -334,7 +359,10 @@ class _Search:
         return found
 
     def _pull(self, config: RunConfig) -> float:
-        """Of methods of gradient steps: see `USUAL`.  Where the log loss decides, it settles what `USUAL` would."""
+        """Return the share by which errors of gradient steps count for more: see `USUAL`.
+
+        It is 0 where the log loss decides, which settles what `USUAL` would.
+        """
         if self.by_log_loss or not REGISTRY[config.method].gradient_steps:
             return 0.0
         far = {}
@@ -347,7 +375,7 @@ class _Search:
         return sum(USUAL[name][1] * math.log2(value / USUAL[name][0]) ** 2 for name, value in far.items())
 
     def _joined(self, check: _Trial) -> _Trial:
-        """A candidate's errors and losses in the search and in the last comparison together."""
+        """Join a candidate's errors and losses in the search and in the last comparison."""
         before = next(one for one in self.tried if one.config == check.config)
         if check is before:  # nothing was compared again
             return check
@@ -359,7 +387,10 @@ class _Search:
         )
 
     def finalists(self) -> list[_Trial]:
-        """Those of the last comparison, the best first: the first guess too, and where log losses rank, the safest."""
+        """Return the candidates of the last comparison, the best first.
+
+        They include the first guess and, where log losses rank, those of least error.
+        """
         found = self.rank(self.tried)[:FINALISTS]
         if self.by_log_loss:
             safest = ranked(self.tried, by_log_loss=False)[:SAFE]

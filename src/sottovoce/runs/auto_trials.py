@@ -51,7 +51,7 @@ _SEED = 20_240_301  # of the noise: no user's seed enters a choice
 
 @dataclass(frozen=True)
 class Ground:
-    """Where candidates are tried: synthetic worlds of sites of these sizes."""
+    """The sites for which candidates are tried, in synthetic worlds of these sizes."""
 
     n: tuple[int, ...]  # true rows of every site
     d: int  # true features
@@ -62,7 +62,20 @@ class Ground:
 
     @staticmethod
     def too_large(sites: int, d: int, outputs: int) -> bool:
-        """Whether nothing can be tried in seconds."""
+        """Return whether sites are too large for anything to be tried in seconds.
+
+        Parameters
+        ----------
+        sites : int
+        d : int
+            Features; worlds have `WIDEST` at most.
+        outputs : int
+            Margins per row.
+
+        Returns
+        -------
+        bool
+        """
         return sites * min(d, WIDEST) * outputs * _FEWEST > _MOST
 
     @property
@@ -77,12 +90,12 @@ class Ground:
 
     @cached_property
     def first(self) -> Rehearsal:
-        """Of the search."""
+        """Worlds of the search."""
         return self._draw(0, WORLDS)
 
     @cached_property
     def final(self) -> Rehearsal:
-        """Of the last comparison, in other worlds."""
+        """Worlds of the last comparison, other than those of the search."""
         return self._draw(WORLDS, CHECKS)
 
     def _draw(self, start: int, many: int) -> Rehearsal:
@@ -109,9 +122,10 @@ class Ground:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a candidate made of the worlds, (worlds, replicates) each.
+    """Errors and losses of a candidate in the worlds, (worlds, replicates) each.
 
-    `errors` are expected misclassified shares, `losses` the expected log loss of stated probabilities, in nats a row.
+    `errors` are expected misclassified shares, `losses` the expected log loss of stated
+    probabilities, in nats a row.
     """
 
     errors: Array
@@ -119,7 +133,7 @@ class Outcome:
 
 
 def _grows(candidate: Prepared) -> bool:
-    """Whether the noise of a method grows over its rounds."""
+    """Return whether the noise of a method grows over its rounds."""
     noise = candidate.algorithm.noise
     return noise is not None and not noise.steady
 
@@ -201,13 +215,13 @@ class Rehearsal:
         return several, replace(algorithm, penalty=penalty, noise=noise)
 
     def _start(self, candidates: int) -> Array | None:
-        """Where the runs of every world start, (worlds candidates replicates, 1, width)."""
+        """Return the runs' starting points, (worlds candidates replicates, 1, width)."""
         starts = [world.start for world in self.worlds if world.start is not None]
         return np.repeat(np.stack(starts), candidates * self.replicates, axis=0)[:, None] if starts else None
 
 
 def averaging(method: type[Algorithm[Any]]) -> bool:
-    """Whether alike sites rehearse as one: the method averages what they send, round by round."""
+    """Return whether alike sites rehearse as one: the method averages messages, round by round."""
     alone = method.objective_noise or method.single
     return method.gradient_steps or (method.curvature == "node" and not alone)
 
@@ -272,6 +286,7 @@ class _Several(Facts):
 
     @classmethod
     def of(cls, facts: Facts, changed: Array, ridge: Array) -> _Several:
+        """Return facts with each candidate's change by a row, and its regulariser."""
         return cls(**{name: getattr(facts, name) for name in Facts.__dataclass_fields__}, changed=changed, ridge=ridge)
 
     @property
@@ -413,6 +428,7 @@ class _Solver(Solver):
         self._near = np.maximum(near * np.minimum(caps, loss.derivative_bound)[candidate][:, None], 2e-6)
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
+        """Minimise to the accuracy that comparisons need, whatever certificate `tol` asks for."""
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
         return super().minimise(linear, q, start, self._near.reshape(*lead, 1))
 
@@ -440,6 +456,7 @@ class _Stream(KeyedNoise):
         return np.broadcast_to(both, (both.shape[0], candidates, *both.shape[2:])).reshape(*self._lead, x.shape[-1])
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
+        """Draw spherical noise of rate one: the first `d` entries of a vector of true dimension."""
         (rng,) = self._starts(release, use)
         whole = self._d if d == self._width else d  # of a vector only a part is drawn; a test draws one number
         direction = rng.standard_normal((*self._drawn, d))
@@ -450,4 +467,5 @@ class _Stream(KeyedNoise):
         return self._for_all(direction * (norm / np.sqrt(square)))
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
+        """Draw standard Gaussian noise, the same for all candidates."""
         return self._for_all(next(self._starts(release, use)).standard_normal((*self._drawn, d)))

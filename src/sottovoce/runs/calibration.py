@@ -26,7 +26,7 @@ _remembered: dict[Any, Array] = {}  # scales by all that they depend on
 
 
 def calibrate_method(method: A, setting: RunSetting, epsilon: ArrayLike, *, claimed: bool = False) -> A:
-    """The same method, with the least noise at which a run costs each node at most `epsilon`.
+    """Return the method with the least noise at which a run costs each node at most `epsilon`.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def calibrate_method(method: A, setting: RunSetting, epsilon: ArrayLike, *, clai
 
 
 def _scale(method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool) -> Array:
-    """The scale of every node's noise, (N,)."""
+    """Find the scale of every node's noise, (N,), that meets the target."""
     if claimed:
         found = calibrate(_claim_of_plan(method, shape, setting), target, tolerance=CLOSED_FORM_TOLERANCE)
     else:
@@ -110,7 +110,7 @@ def _price_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting)
 
 
 def _claim_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting) -> PriceOfScale:
-    """What a plan costs by the paper's own claim, infinite where it claims nothing, by the scale of its noise."""
+    """Price a plan at a scale of noise by the paper's claim; infinite where there is none."""
 
     def claims(ledger: Ledger) -> Array:
         found = ledger.claims()

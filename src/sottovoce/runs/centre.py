@@ -46,7 +46,7 @@ DISCLOSED = "the means of all columns, with noise and within epsilon, by which e
 
 
 class Frame(NamedTuple):
-    """What an encoding says of its rows: the constants' columns, k, g, and columns whose means are alike."""
+    """Public facts of an encoding: constants' columns, k, g, and columns whose means are alike."""
 
     constants: tuple[int, ...]
     k: float
@@ -55,7 +55,7 @@ class Frame(NamedTuple):
 
 
 def _alike(block: Number | Vector) -> tuple[str, ...]:
-    """What is the same of columns whose means are alike: how they are encoded, and on which side of zero they lie."""
+    """Return the key by which columns are grouped: their encoding, and their side of zero."""
     kind = (block.to,) if isinstance(block, Number) else ("vector", block.name)
     if block.lo == 0.0 or (isinstance(block, Number) and block.transform == "log1p"):
         return (*kind, "zero")
@@ -81,7 +81,7 @@ def frame_of(schema: Schema) -> Frame | None:
 
 @dataclass(frozen=True)
 class Centring:
-    """How a run centres its rows; public, and decided before any row is read.
+    """The centring of a run's rows: public, and decided before any row is read.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Centring:
 
     @cached_property
     def digest(self) -> str:
-        """Configurations hold it."""
+        """Digest of this centring; configurations hold it."""
         return keyed_hash(b"centre", canonical(self.to_dict()).encode()).hex()[:32]
 
     def check(self, width: int) -> None:
@@ -128,17 +128,20 @@ class Centring:
 
     @property
     def recipe(self) -> Centre:
-        """What is asked before the method."""
+        """The recipe that releases the mean before the method."""
         return Centre(noise=Schedule(self.alpha), constants=self.constants)
 
     @property
     def stretch(self) -> float:
-        """For :class:`sottovoce.problem.facts.Facts`."""
+        """The factor by which products of moved rows round more.
+
+        See :class:`sottovoce.problem.facts.Facts`.
+        """
         return stretch_of(self.gain, self.k, len(self.constants))
 
     @property
     def says(self) -> str:
-        """What it costs, in words."""
+        """The privacy cost of the release, in words."""
         cost = f"{100.0 * self.share:.2g}% of the squared shift over sigma"
         return f"noisy means of all columns were released first, within epsilon ({cost}), and taken away from all rows"
 
@@ -177,7 +180,7 @@ class Centring:
 
     @classmethod
     def of(cls, record: Any) -> Self:
-        """From a :meth:`to_dict`, which may come from anybody; InvalidInput."""
+        """Read a :meth:`to_dict`, which may come from anybody; InvalidInput if it is none."""
         try:
             return from_plain(cls, record)
         except Unreadable as error:
@@ -191,7 +194,7 @@ def _added(values: Array) -> Array:
 
 
 class Decision(NamedTuple):
-    """Whether rows are centred, and in words why not."""
+    """Whether rows are centred, and the reason in words."""
 
     centring: Centring | None
     says: str
@@ -202,7 +205,7 @@ class Decision(NamedTuple):
 
 
 def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision:
-    """Whether and how to centre rows of these public facts.
+    """Decide from public facts whether and how to centre rows.
 
     Parameters
     ----------
@@ -214,6 +217,12 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
         Columns of a row, constants included.
     frame : Frame or None
         Of the encoding; None without a constant.
+
+    Returns
+    -------
+    Decision
+        Rows are not centred where the method cannot run on moved rows, where the noise of the means
+        would be too large for these rows, or where rounding would cost more.
     """
     if why := _cannot(config, frame):
         return Decision(None, f"rows were not centred: {why}")

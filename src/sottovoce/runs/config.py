@@ -258,7 +258,7 @@ class RunConfig:
 
     @property
     def trusted(self) -> Trust:
-        """Whom the method's name trusts, or of a recipe whom `trust` names."""
+        """The trust that the method's name says; of a recipe, the one that `trust` names."""
         return TRUSTS[self.trust or "nobody"] if self.method in ANSWERS else REGISTRY[self.method].trust
 
     @property
@@ -302,7 +302,7 @@ class RunConfig:
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """What :meth:`from_dict` reads, by name with its default: the fields, and the options of all methods."""
+        """Return the defaults that :meth:`from_dict` fills in, of fields and options."""
         own = {one.name: one.default for one in fields(cls) if one.name not in _NESTED}
         return own | {name: knob.default for name, knob in KNOBS.items() if name not in _FIELDS}
 
@@ -315,6 +315,10 @@ class RunConfig:
         flat : mapping
             Fields, and options of whichever method, by name.  What is left out has its default.  Lists are read as
             tuples, dicts as :class:`sottovoce.problem.schedules.Schedule`, and the text "inf" as no budget.
+
+        Returns
+        -------
+        RunConfig
 
         Raises
         ------
@@ -394,7 +398,7 @@ def _unknown_name(name: str, known: Iterable[str]) -> InvalidInput:
 
 
 def broken_options(given: Iterable[tuple[str, Any]]) -> list[InvalidInput]:
-    """What is wrong with single options, of whichever method, by name."""
+    """Collect an error for every option that is unknown, or has a value out of its range."""
     wrong = []
     for name, value in given:
         knob = KNOBS.get(name)
@@ -425,7 +429,7 @@ def one_graph_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
 
 
 def one_price_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
-    """Where sums over all sites are opened, no site has a budget or a parameter of its own."""
+    """In sums over all sites, no site has a budget or a parameter of its own."""
     if config.trusts != "sum":
         return
     for name in ("epsilon", "eta", "noise"):
@@ -496,7 +500,7 @@ def noise_of_private_methods(config: RunConfig) -> Iterator[InvalidInput]:
 
 
 def seed_of_simulations(config: RunConfig) -> Iterator[InvalidInput]:
-    """What only a simulation may do needs noise that can be repeated."""
+    """Replicates and printed forms are for simulations only, which need a seed."""
     if config.seed is not None:
         return
     if config.replicates > 1:

@@ -22,13 +22,29 @@ DELTA = 1e-5
 
 
 def default_epsilon(method: str) -> float:
-    """`EPSILON`, or infinity for methods without noise."""
+    """Return the default epsilon of a method: `EPSILON`, or infinity for methods without noise."""
     known = find_method(method)
     return EPSILON if known is None or known.private else math.inf
 
 
 def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedger | None) -> float | None:
-    """`DELTA`, or None without noise, for totals of pure epsilon, and for printed forms that claim one."""
+    """Return the default delta of a method: `DELTA`, or None where a delta has no use.
+
+    Parameters
+    ----------
+    method : str
+        Its name, or "auto".
+    form : str
+        "corrected", or a printed form of the paper.
+    accountant : str, Ledger, DurableLedger or None
+        The accountant, by name or as that of a ledger.
+
+    Returns
+    -------
+    float or None
+        None without noise, for totals of pure epsilon, and for printed forms that claim one;
+        methods of Gaussian noise always have a delta.
+    """
     known = find_method(method)
     if known is not None and known.needs_delta:
         return DELTA
@@ -37,7 +53,10 @@ def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedg
 
 
 def for_task(config: RunConfig, task: Task) -> RunConfig:
-    """The configuration with the label's loss in place of the logistic one: softmax, or Huber's of residuals."""
+    """Return the configuration with a task's loss in place of the logistic one.
+
+    The loss is softmax for many classes, and Huber's for residuals.
+    """
     if isinstance(task, TwoClasses) or config.loss != "logistic":
         return config
     loss = f"softmax:{task.outputs}" if isinstance(task, ManyClasses) else HuberResidual().spec
@@ -48,12 +67,15 @@ ROUNDS_OF_NUMBERS = 100  # of momentum, for losses of residuals
 
 
 def method_of_numbers(trust: str, delta: float | None) -> str:
-    """What "auto" is for a loss of residuals: momentum under this trust, or "auto" without a delta."""
+    """Return the method of ``method="auto"`` for losses of residuals.
+
+    It is momentum under this trust; without a delta it stays "auto".
+    """
     return METHOD if delta is None else under("momentum", trust)
 
 
 def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
-    """What "auto" is for a loss of residuals, for which nothing is tried out.
+    """Decide ``method="auto"`` for a loss of residuals, for which no candidates are tried.
 
     `free` are the knobs that were left open; rounds among them become `ROUNDS_OF_NUMBERS`.
     """
@@ -64,5 +86,5 @@ def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
 
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:
-    """Whether totals are sums of pure epsilons."""
+    """Return whether totals are sums of pure epsilons."""
     return (accountant if isinstance(accountant, str | None) else accountant.accountant.name) == "pure"

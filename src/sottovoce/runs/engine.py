@@ -63,7 +63,7 @@ class Place:
     move: Move | None = None
 
     def moved(self, move: Move) -> Place:
-        """The same place once rows are moved; its start stays the model that it was."""
+        """Return the place for moved rows; its start stays the same model."""
         start = self.start
         if start is not None:
             start = move.unfold(np.broadcast_to(start, (*self.lead, self.width)))
@@ -71,7 +71,7 @@ class Place:
 
     @cached_property
     def oracle(self) -> Oracle:
-        """How questions are answered, and how nodes come to agree."""
+        """The oracle that answers queries and mixes messages under the run's trust."""
         return oracle_of(self.facts, self.net, self.guard)
 
     def ask(self, query: Query) -> Array:
@@ -90,6 +90,22 @@ class Place:
         return self.oracle.mix(x, share)
 
     def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+        """Mix a step by exact diffusion: :meth:`sottovoce.runs.oracles.Oracle.diffuse`.
+
+        Parameters
+        ----------
+        step : array (..., width)
+            The nodes' points after this round's step.
+        current : array (..., width)
+            The points before this round's step, as mixed in the last round.
+        previous : array (..., width)
+            Last round's `step`, before it was mixed.
+
+        Returns
+        -------
+        array (..., width)
+            The nodes' next points.
+        """
         return self.oracle.diffuse(step, current, previous)
 
     def lost_dual(self, weight: Array | float) -> Array | float:
@@ -107,7 +123,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The last complete state, the rounds behind it, and why the run ended."""
+    """The end of a run: its last complete state, the rounds behind it, and why it stopped."""
 
     state: Any
     rounds: int
@@ -119,11 +135,41 @@ def run(
     done: int = 0,
     step: Callable[..., Any] | None = None,
 ) -> Outcome:  # fmt: skip
-    """Run rounds ``done + 1 .. rounds`` from `state`, both those of an interrupted run if it goes on.
+    """Run rounds ``done + 1 .. rounds`` of an algorithm from a state.
 
-    The run stops before a release that would exceed the budget, and when a neighbour leaves; completed rounds are
-    kept.  A round whose sum over sites is not opened leaves the state as it was, and ends a run that needs all rounds.
-    `step` makes a round, by default the algorithm's `round`.  The net stays open for runs that follow.
+    The run stops before a release that would exceed the budget, and when a neighbour leaves;
+    completed rounds are kept.  A round whose sum over sites is not opened leaves the state as it
+    was, and ends a run that needs all rounds.  The net stays open for runs that follow.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        With its noise.
+    place : Place
+        The facts, the network and the row guard of one node, or of all nodes of a simulation.
+    rounds : int
+        The number of the last round, counted from the run's beginning.
+    observers : sequence of callable ``(k, state)``, optional
+        Called after every completed round, in this order.
+    state : optional
+        The state after `done` rounds of an interrupted run; None to begin with the algorithm's own.
+    done : int
+        Rounds completed before.
+    step : callable ``(k, state, place) -> state``, optional
+        Makes a round in place of the algorithm's `round`, say without solving for a price.
+
+    Returns
+    -------
+    Outcome
+        The last complete state, the number of rounds behind it, and why the run ended.
+
+    Raises
+    ------
+    InvalidInput
+        If the method is for another trust than the place's facts, or cannot run on them.
+
+    Guarantee --------- A round releases what its queries release; each query is charged before its
+    noise is drawn.  A round that was charged and did not complete stays charged.
     """
     step = step or algorithm.round
     check_trust(algorithm, place.facts)
@@ -137,7 +183,7 @@ def run(
             if algorithm.complete:
                 stopped = FEW
                 break
-        except BudgetExceeded:
+        except BudgetExceeded:  # refused before its noise was drawn: the last complete round stands
             stopped = BUDGET
             break
         except NetClosed:
@@ -150,10 +196,26 @@ def run(
 
 
 def centred(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
-    """Ask for the mean that centring needs, and move the row guard's rows: the method's place, and why it ended.
+    """Release the mean that centring needs, and move the row guard's rows by it.
 
-    `facts` are of all sites.  If the sum is lost, the attempt stays charged and the mean is zero: rows are lengthened
-    and shortened alone.  If the run ends before, the place is what it was.
+    If the sum is lost, the attempt stays charged and the mean is taken as zero, so that rows are
+    only rescaled.  If the run ends before the mean is released, the place is returned unchanged.
+
+    Parameters
+    ----------
+    place : Place
+        Where the method will run.
+    guard : Centred
+        The row guard of the place, with a `centring`.
+    facts : Facts
+        Public facts of all sites.
+
+    Returns
+    -------
+    place : Place
+        The place of the method, on moved rows.
+    stopped : str
+        `FINISHED`, or why the run ended.
     """
     assert guard.centring is not None
     recipe = guard.centring.recipe
@@ -168,9 +230,25 @@ def centred(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
 
 
 def save_checkpoint(path: Path, key: str, k: int, state: Any, guard: RowGuard) -> None:
-    """Replace the checkpoint, in one step, by the run after round k; if that fails, the file is as it was.
+    """Replace a checkpoint atomically by the run after round k; if that fails, it stays as it was.
 
-    NotWritten then, which says that something was released.
+    Parameters
+    ----------
+    path : Path
+        The file; only its owner may read it (mode 0600).
+    key : str
+        Digest of the configuration, without which the file is not read again.
+    k : int
+        Rounds completed.
+    state : NamedTuple of arrays
+        The algorithm's state after round k.
+    guard : RowGuard
+        Its state and its ledger's rows are saved.
+
+    Raises
+    ------
+    NotWritten
+        If the file could not be written; it says that something was released.
     """
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
     arrays |= {f"{OF_GUARD}{name}": value for name, value in guard.state().items()}
@@ -185,11 +263,31 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, guard: RowGuard) -
 
 
 def load_checkpoint(path: Path, key: str, blank: Any, guard: RowGuard) -> tuple[int, Any]:
-    """Restore ledger and row guard, and return (rounds done, state).
+    """Restore the ledger and the row guard of an interrupted run, and return where it stood.
 
-    `key` is the digest of the configuration; `blank` is a state of the right type.  An unreadable file, or one of
-    another configuration or of a version before 0.3, is a CheckpointError; one of a run in another ledger, whose
-    answers are others, a LedgerMismatch.
+    Parameters
+    ----------
+    path : Path
+    key : str
+        Digest of the configuration.
+    blank : NamedTuple of arrays
+        A state of the same type and shapes, as the algorithm's `init` makes it.
+    guard : RowGuard
+        Its state and its ledger's rows are replaced by those of the file.
+
+    Returns
+    -------
+    done : int
+        Rounds completed.
+    state
+        Of the type of `blank`.
+
+    Raises
+    ------
+    CheckpointError
+        If the file cannot be read, or is of another configuration or of a version before 0.3.
+    LedgerMismatch
+        If the run is in another ledger, whose stored answers differ.
     """
     try:
         arrays = files.read_arrays(path)
@@ -214,7 +312,7 @@ def load_checkpoint(path: Path, key: str, blank: Any, guard: RowGuard) -> tuple[
 def _restored(
     path: Path, meta: dict[str, Any], arrays: dict[str, Array], blank: Any, guard: RowGuard
 ) -> tuple[int, Any]:
-    """What :func:`load_checkpoint` gives, once the file is known to be of this configuration."""
+    """Restore ledger and guard from a file that is known to be of this configuration."""
     done = meta["round"]
     if type(done) is not int or done < 0:
         raise ValueError("no round")

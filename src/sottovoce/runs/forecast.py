@@ -1,7 +1,7 @@
-"""Whether a run can learn anything, before anything is spent: from public facts and made-up rows.
+"""Forecast whether a run can learn anything, from public facts and synthetic data.
 
-It tells a run that noise drowns from one that it does not.  It is no forecast of the accuracy on the real rows: how
-hard those are to tell apart is not public.
+It tells a run that noise drowns from one that it does not.  It is no forecast of the accuracy on
+the real rows: how hard those are to tell apart is not public.
 
 Nothing here reads a private row, so what it says may be told to anybody.
 """
@@ -33,17 +33,17 @@ MORE = (10.0, 100.0)
 
 @dataclass(frozen=True)
 class Forecast:
-    """Errors on made-up rows: of the run, of the commonest class alone, and of a model that knows all chances.
+    """Errors on synthetic data: of the run, of the commonest class alone, and of a perfect model.
 
-    They are to be compared with each other.  Real rows may be harder or easier than made-up ones, so `error` does not
-    predict the error on them.
+    They are to be compared with each other.  Real rows may be harder or easier than synthetic ones,
+    so `error` does not predict the error on them.
 
     Attributes
     ----------
     error, guess, best : float
-        Misclassified shares on made-up rows.
+        Misclassified shares on synthetic data; `best` is that of a model that knows all chances.
     helps : tuple of (str, float)
-        Changes that would help, in words, and the error on made-up rows after each.
+        Changes that would help, in words, and the error on synthetic data after each.
     """
 
     error: float
@@ -53,12 +53,12 @@ class Forecast:
 
     @property
     def gained(self) -> float:
-        """How much of the way from guessing to a perfect model the run is expected to go."""
+        """Share of the way from guessing to a perfect model that the run is expected to go."""
         return (self.guess - self.error) / max(self.guess - self.best, 1e-12)
 
     @property
     def guessing(self) -> bool:
-        """Whether the run is expected to be near guessing."""
+        """Return whether the run is expected to be near guessing."""
         return self.gained < LEAST
 
     @property
@@ -78,7 +78,7 @@ class Forecast:
 def forecast(
     config: RunConfig, n: Sequence[int] | Array, d: int, *, heterogeneity: str = "iid", expected: Expected | None = None
 ) -> Forecast | None:
-    """Rehearse a run; None where that cannot be done (numbers to predict, no budget, too many sites).
+    """Forecast a run by rehearsing it on synthetic data.
 
     Parameters
     ----------
@@ -90,6 +90,17 @@ def forecast(
         Entries of a classifier.
     heterogeneity, expected
         As for :func:`sottovoce.runs.auto_search.choose`.
+
+    Returns
+    -------
+    Forecast or None
+        None where a run cannot be rehearsed: numbers to predict, no budget or given noise, a
+        printed form, or too many sites or entries.
+
+    Raises
+    ------
+    InvalidInput
+        For sizes too large to compute with.
     """
     sizes = tuple(int(rows) for rows in np.asarray(n, dtype=float).ravel())
     if config.method in PROXIMAL and heterogeneity == "iid" and not config.trusted.answers_of_all:

@@ -49,6 +49,8 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
     same.
     """
     shape = method.noise
+    # Queries group only if all rounds have one shift over sigma; a complete method is calibrated by
+    # its total, not by node; and Gaussian noise has no pure price.
     if shape is None or not shape.steady or method.complete or setting.accountant.name == "pure":
         return None
     facts, accountant, m = setting.facts, setting.accountant, setting.sites_per_row
@@ -97,7 +99,22 @@ class Group:
     count: int
 
     def releases(self, alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
-        """Its releases at another shift over sigma."""
+        """Return the releases of this group at another shift over sigma.
+
+        Parameters
+        ----------
+        alpha : array
+            Shift over sigma (sensitivity / sigma, mu of GDP), of every node or of all.
+        facts : Facts
+            Public facts of all nodes.
+        sites_per_row : int
+            At how many sites a person may have a row.
+
+        Returns
+        -------
+        list of Release
+            One that is counted for all queries; with correlated noise, one for each round.
+        """
         query = self.query.at_shift(alpha)
         if isinstance(query, CarriedGradient):
             shifts = query.shifts(facts)[: self.count].tolist()
@@ -106,7 +123,7 @@ class Group:
 
 
 def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
-    """The bills of a Gaussian release, by node; None of another."""
+    """Return the bills of a Gaussian release, by node; None for any other release."""
     directions = prices.dominating(Conditions(sites_per_row).priced(event))
     bills = directions[0]
     gaussian_alone = all(bill == Bill(mu=bill.mu, lattice=bill.lattice) and bill.mu > 0 for bill in bills)
@@ -115,7 +132,10 @@ def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
 
 
 def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
-    """Queries by their terms, where all have this shift over sigma; None if one has another, or none."""
+    """Group queries in a row that differ in their rounds alone.
+
+    None if a query has not this shift over sigma, or cannot be compared.
+    """
     groups = []
     for terms, equal in groupby(queries, _terms):
         members = list(equal)
@@ -130,7 +150,7 @@ def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
 
 
 def one_if_equal(scale: Array) -> Array:
-    """One number if all nodes have the same scale, so that schedules of networks of equals stay one number."""
+    """Return one number if all nodes have one scale, so that their schedules stay one number."""
     return scale[0] if np.all(scale == scale[0]) else scale
 
 

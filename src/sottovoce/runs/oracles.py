@@ -27,7 +27,7 @@ from .row_guard import Asked
 
 @dataclass(frozen=True)
 class Oracle(ABC):
-    """What stands between an algorithm and the rows: it asks a guard, and exchanges with the other nodes.
+    """The interface between an algorithm and the rows and other nodes: queries and exchanges.
 
     Parameters
     ----------
@@ -35,7 +35,8 @@ class Oracle(ABC):
         Public facts, of all nodes or of one.
     net : Net
     guard : Asked
-        The row guard, or what stands in for it where there are no rows: a pricer, or a reader of what was sent.
+        The row guard, or what stands in for it where there are no rows: a pricer, or a reader of
+        what was sent.
     """
 
     facts: Facts
@@ -44,27 +45,72 @@ class Oracle(ABC):
 
     @abstractmethod
     def ask(self, query: Query) -> Array:
-        """The released answer, (..., d), after its charge."""
+        """Charge a query, then return its released answer, (..., d)."""
 
     @abstractmethod
     def among(self) -> Among:
-        """The sites whose rows the next answer is of, once nodes agree."""
+        """Return the sites whose rows the next answer covers, once nodes agree on them."""
 
     @abstractmethod
     def mean(self, answer: Array, among: Among) -> Array:
-        """The mean over the rows of all sites, from an answer that is such a mean over the rows it was asked of."""
+        """Return the mean over all sites' rows, from an answer that is a mean over some.
+
+        Parameters
+        ----------
+        answer : array (..., d)
+            A released mean over the rows it was asked of: each node's own, or those of `among`.
+        among : Among
+            The sites over which to average, and how many rows they have together.
+
+        Returns
+        -------
+        array (..., d)
+            The same at every node.
+        """
 
     @abstractmethod
     def mix(self, x: Array, share: float = 1.0) -> Array:
-        """`x`, (..., d), moved by `share` of the way to the neighbourhood's mean."""
+        """Average with the neighbours: move `x`, (..., d), by `share` of the way to their mean.
+
+        Parameters
+        ----------
+        x : array (..., d)
+            Sent to all neighbours, so it must be public.
+        share : float
+            From 0 (no mixing) to 1 (the full step ``W x`` of the mixing matrix).
+
+        Returns
+        -------
+        array (..., d)
+            ``(1 - share) x + share W x``.
+        """
 
     @abstractmethod
     def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
-        """Exact diffusion: mix `step` half, after adding the disagreement ``current - previous`` that mixing left."""
+        """Mix a step by exact diffusion: ``(I + W) / 2`` of ``step + current - previous``.
+
+        The correction ``current - previous`` cancels the bias that plain mixing has at a constant
+        step, so that sites with different rows agree on the minimiser of the sum (Yuan, Ying, Zhao
+        and Sayed 2019).
+
+        Parameters
+        ----------
+        step : array (..., d)
+            The nodes' points after this round's step; public.
+        current : array (..., d)
+            The points before this round's step, as mixed in the last round.
+        previous : array (..., d)
+            Last round's `step`, before it was mixed.
+
+        Returns
+        -------
+        array (..., d)
+            The nodes' next points; where all nodes have the same state, `step` itself.
+        """
 
     @abstractmethod
     def lost_dual(self, weight: Array | float) -> Array | float:
-        """What the duals of edges lost in the last exchange have added up to: :meth:`Net.lost_dual`."""
+        """Return the duals that lost edges have added up to: :meth:`Net.lost_dual`."""
 
 
 class OwnAnswers(Oracle):
@@ -83,6 +129,7 @@ class OwnAnswers(Oracle):
         return x + share * self.facts.mixing * (self.net.neighbour_sum(x) - self.net.degree * x)
 
     def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+        """Mix with the neighbours by exact diffusion, as :meth:`Oracle.diffuse` says."""
         return self.mix(step + current - previous, 0.5)
 
     def lost_dual(self, weight: Array | float) -> Array | float:
@@ -105,6 +152,7 @@ class SumAnswers(Oracle):
         return x
 
     def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
+        """Return the step: all nodes have the same one, so there is nothing to mix."""
         return step
 
     def lost_dual(self, weight: Array | float) -> Array | float:
@@ -112,7 +160,21 @@ class SumAnswers(Oracle):
 
 
 def oracle_of(facts: Facts, net: Net, guard: Asked) -> Oracle:
-    """The oracle of a run with these facts: the one place where trust decides how answers come about."""
+    """Choose the oracle of a run from its public facts; the only place where trust decides.
+
+    Parameters
+    ----------
+    facts : Facts
+        Of all nodes or of one; sums over all sites are opened if ``facts.summed``.
+    net : Net
+    guard : Asked
+        The row guard, or what stands in for it.
+
+    Returns
+    -------
+    Oracle
+        :class:`SumAnswers` where sums are opened, otherwise :class:`OwnAnswers`.
+    """
     oracle: type[Oracle] = SumAnswers if facts.summed else OwnAnswers
     return oracle(facts, net, guard)
 

@@ -1,4 +1,7 @@
-"""A run that is decided and priced, and has not read a row: what :func:`sottovoce.runs.simulate.run_planned` takes."""
+"""Planned runs: decided and priced before any row is read.
+
+:func:`sottovoce.runs.simulate.run_planned` takes them.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,21 @@ class PlannedRun:
 
 
 def check_kind(rows: Rows, config: RunConfig, loss: Loss) -> None:
-    """Refuse rows that are not of the loss's kind, or not bounded in the run's unit; InvalidInput."""
+    """Refuse rows that are not of the loss's kind, or not bounded in the run's privacy unit.
+
+    Parameters
+    ----------
+    rows : Rows
+    config : RunConfig
+        Its privacy unit: a row, or a person of some rows.
+    loss : Loss
+        Of a row, before gradients are clipped.
+
+    Raises
+    ------
+    InvalidInput
+        If they do not fit.
+    """
     rows.check(loss)
     rows.check_unit(config.rows_per_person)
 
@@ -86,6 +103,11 @@ def plan_run(
         The public point from which the run starts; None for zero.
     centre : Centring, optional
         Ask the rows' mean first, within the budget, and run the method on moved rows.
+
+    Returns
+    -------
+    PlannedRun
+        Its ledger is empty: nothing has been spent.
 
     Raises
     ------

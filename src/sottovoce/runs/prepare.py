@@ -33,7 +33,22 @@ MOST_WEIGHTS = 10**8  # of a classifier: features times the margins of the loss
 
 
 def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
-    """The method with the configuration's hyperparameters, its noise not yet calibrated."""
+    """Make the configuration's method, its noise not yet calibrated.
+
+    Parameters
+    ----------
+    config : RunConfig
+        With the name of a registered method.
+    facts : Facts
+        Public facts, from which a penalty that was left out follows (:func:`default_penalty`).
+    graph : Graph
+
+    Returns
+    -------
+    Algorithm
+        Its noise is the configuration's (the shape of a schedule, of level 1, if none is given),
+        and None if the method has none or the budget is infinite.
+    """
     cls = REGISTRY[config.method]
     eta = default_penalty(config, facts, graph) if config.eta is None else config.eta
     penalty = eta if isinstance(eta, Schedule) else Schedule(eta, config.eta_growth)
@@ -46,20 +61,37 @@ def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
 
 
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
-    """A penalty from public facts: the method's own, or in proportion to the noise that the budget needs.
+    """Compute a penalty from public facts.
 
-    Noise of standard deviation s per coordinate (sum scale) moves an answer by up to s / K.  So the strong convexity K
-    is in proportion to s, with a factor for each method (``noise_weight``) that was measured on Adult.  A method may
-    have a rule of its own: :meth:`sottovoce.algorithms.base.Algorithm.own_penalty`.
+    A method may have a rule of its own: :meth:`sottovoce.algorithms.base.Algorithm.own_penalty`.
+    Otherwise the penalty is in proportion to the noise that the budget needs.
 
-    Under pure accounting, for a release of rate ``beta``, the logistic log-determinant costs nothing if
-    ``beta K >= 1`` (U1), that is, if ``K >= 2 T / epsilon`` for T equal releases under replace-one; ``K`` is
-    ``(n/C)(rho/N + curvature)``.  With a delta it costs almost nothing while ``kappa sqrt(d) / beta`` is small
-    (``docs/privacy/tight.md``); with the Gaussian's ``beta = mu sqrt(d/T) / 2`` for a total of mu,
-    ``K >= 5 sqrt(T) / mu`` keeps this quantity at a tenth.
+    Parameters
+    ----------
+    config : RunConfig
+        The method, its budget and rounds, and C.
+    facts : Facts
+        Rows of the nodes, the loss and its bounds, and whether accounting is pure.
+    graph : Graph
+        Degrees, for methods whose curvature comes from edges.
 
-    A gradient step has length one over the penalty.  Losses of residuals have second derivatives up to ``1/h``, so the
-    step measured for classes may diverge; theirs is one over the largest curvature.
+    Returns
+    -------
+    float
+        The penalty eta; a gradient step has length one over it.
+
+    Notes ----- Noise of standard deviation s per coordinate (sum scale) moves an answer by up to s
+    / K.  So the strong convexity K is in proportion to s, with a factor for each method
+    (``noise_weight``) that was measured on Adult.
+
+    Under pure accounting, for a release of rate ``beta``, the logistic log-determinant costs
+    nothing if ``beta K >= 1`` (U1), that is, if ``K >= 2 T / epsilon`` for T equal releases under
+    replace-one; ``K`` is ``(n/C)(rho/N + curvature)``.  With a delta it costs almost nothing while
+    ``kappa sqrt(d) / beta`` is small (``docs/privacy/tight.md``); with the Gaussian's ``beta = mu
+    sqrt(d/T) / 2`` for a total of mu, ``K >= 5 sqrt(T) / mu`` keeps this quantity at a tenth.
+
+    Losses of residuals have second derivatives up to ``1/h``, so the step measured for classes may
+    diverge; theirs is one over the largest curvature.
     """
     cls = REGISTRY[config.method]
     releases = 1 if cls.single else config.rounds
@@ -79,24 +111,26 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
 
 
 def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
-    """Standard deviation of a release's noise in a coordinate, in sum scale; about, where it is spherical."""
+    """Standard deviation of a release's noise in a coordinate, sum scale; rough unless Gaussian."""
     epsilon = float(np.min(config.epsilon))
     if config.delta is not None and not facts.pure:
         return 2.0 * facts.loss.derivative_bound * math.sqrt(releases) / nominal_mu(epsilon, config.delta)
+    # Spherical noise of rate beta = epsilon / (2 L T) has about root d / beta in a coordinate.
+    # Noise inside the objective takes 1 / beta: beta K >= 1 is the rule of `default_penalty`.
     inside = REGISTRY[config.method].objective_noise
     return 2.0 * facts.loss.derivative_bound * releases / epsilon * (1.0 if inside else math.sqrt(facts.d))
 
 
 def certified(config: RunConfig, loss: Loss) -> float | None:
-    """The gradient norm to which solves are certified, over C: under a cap, ``tol`` of the cap."""
+    """Return the gradient norm to which solves are certified, over C; None without ``tol``."""
     return None if config.tol is None else config.tol * min(1.0, loss.derivative_bound)
 
 
 def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
-    """Least number of sites of a sum, and how many may collude; zeros where nothing is summed.
+    """Return the least number of sites of a sum, and how many may collude; zeros without sums.
 
-    A sum needs two honest sites, and any two sets of its sites an honest one in common, so that there cannot be two
-    histories (docs/privacy/sums.md).
+    A sum needs two honest sites, and any two sets of its sites an honest one in common, so that
+    there cannot be two histories (docs/privacy/sums.md).
     """
     if not config.trusted.opens_sums:
         return 0, 0
@@ -114,7 +148,10 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
 
 
 def held(config: RunConfig, rows: Rows) -> Rows:
-    """The rows as the curators hold them, on the backend asked for: a trusted curator holds those of all sites."""
+    """Return the rows as row guards hold them, on the configuration's array backend.
+
+    Under central trust the one party holds the rows of all sites.
+    """
     if config.trusted.pools_rows:
         rows = rows.pooled()
     return rows if config.backend == "numpy" else rows.on(config.backend)
@@ -208,7 +245,7 @@ def _facts(
 def _setting(
     config: RunConfig, facts: Facts, graph: Graph, accountant: accountants.Accountant[Any], centre: Centring | None
 ) -> RunSetting:
-    """What a run is priced under."""
+    """Collect what the price of the configuration's run depends on."""
     return RunSetting(
         facts,
         graph,
@@ -272,9 +309,24 @@ def _check_nodes(config: RunConfig, nodes: int) -> None:
 
 
 def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: RunConfig) -> None:
-    """Refuse (InvalidInput) noise that was given, if the budget does not pay for one round.
+    """Refuse noise that was given, if the budget does not pay for one round.
 
-    Of a method of which only all rounds together mean something, the budget must pay for all rounds, up to rounding.
+    Of a method of which only all rounds together mean something, the budget must pay for all
+    rounds, up to rounding.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        With its noise.
+    setting : RunSetting
+        What the run is priced under.
+    config : RunConfig
+        The budget epsilon, and the number of rounds.
+
+    Raises
+    ------
+    InvalidInput
+        If the first round (all rounds of a complete method) costs more than epsilon at some node.
     """
     what = "the whole run" if algorithm.complete else "one round"
     rounds = config.rounds if algorithm.complete else 1
@@ -286,7 +338,10 @@ def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: Run
 
 
 def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
-    """The configuration of a run: of a recipe asked under another's budget, one of its own."""
+    """Return the configuration of a run; for a recipe asked under its budget, that of the recipe.
+
+    InvalidInput if the configuration names a recipe as its method, or gives a recipe's noise.
+    """
     if method is None:
         if config.method in ANSWERS:
             rule = "is a recipe, which is asked in place of a method"
@@ -300,7 +355,21 @@ def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
 
 
 def check_size(config: RunConfig, n: Array, d: int) -> None:
-    """Refuse sizes too large to compute with, and a number of weights that does not fit the loss."""
+    """Refuse sizes too large to compute with, and a number of weights that does not fit the loss.
+
+    Parameters
+    ----------
+    config : RunConfig
+    n : array (N, 1)
+        Rows of every site: at most `MOST_ROWS` each, and at most `MOST_NODES` sites.
+    d : int
+        Entries of a model, at most `MOST_WEIGHTS`: a multiple of the margins of the loss.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the size that is too large, or `d`.
+    """
     for field, value, most, remedy in (
         ("nodes", len(n), MOST_NODES, "use fewer sites"),
         ("n", float(np.max(n, initial=0)), MOST_ROWS, "use fewer rows a site"),
@@ -327,7 +396,7 @@ def outline(
     method: Recipe | None = None,
     loss: Loss | None = None,
 ) -> dict[str, Any]:
-    """What a run will cost and how much noise that means, computed without data.
+    """Compute a run's privacy cost and noise without data.
 
     Parameters
     ----------
@@ -339,14 +408,34 @@ def outline(
     Returns
     -------
     dict
-        Plain data: the run's public sizes, and what :func:`sottovoce.runs.pricing.cost_report` says of it.
+        Plain data: the run's public sizes, and what :func:`sottovoce.runs.pricing.cost_report` says
+        of it.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`prepare`.
     """
     prepared = prepare(config, n, d, method=method, loss=loss, centre=centre)
     return public_sizes(config, n, d) | cost_report(prepared, caveat=caveat, life=life)
 
 
 def public_sizes(config: RunConfig, n: Array, d: int) -> dict[str, Any]:
-    """What a report says of a run's size: method, graph, rounds, rows of every site and features."""
+    """Return a run's public sizes as plain data, for reports.
+
+    Parameters
+    ----------
+    config : RunConfig
+    n : array (N, 1)
+        Rows of every site.
+    d : int
+        Entries of a model.
+
+    Returns
+    -------
+    dict
+        ``method``, ``graph``, ``rounds``, ``n`` (a list of N integers) and ``features`` (d).
+    """
     return {
         "method": config.method,
         "graph": config.graph,

@@ -1,4 +1,4 @@
-"""What a run costs, before any row is read.
+"""The privacy loss of a run, before any row is read.
 
 Every price of a run is made here, in four steps, and nothing here reads rows:
 
@@ -57,7 +57,7 @@ from .engine import FINISHED, Place, run
 
 @dataclass(frozen=True)
 class RunSetting:
-    """What the price of a run depends on, beside its method.
+    """All that the price of a run depends on, apart from its method.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class RunSetting:
     copies : int
         How many such runs on the same rows are priced together.
     first : Recipe, optional
-        What is asked before the method, at its own noise.
+        Asked before the method, at its own noise.
     """
 
     facts: Facts
@@ -88,7 +88,7 @@ class RunSetting:
 
 @dataclass
 class Pricer:
-    """A row guard without data: it notes what it is asked, and answers with blanks."""
+    """A row guard without rows: it notes every query, and answers with placeholders."""
 
     facts: Facts
     note: Callable[[Query | Sum], None]
@@ -125,7 +125,7 @@ class _Silent(Net):
 
 
 class _DryRun(NamedTuple):
-    """A method, and what is asked before it, of all nodes or of one."""
+    """A method and the recipe asked before it, of all nodes or of one."""
 
     method: Algorithm[Any]
     first: Recipe | None
@@ -141,6 +141,7 @@ class _DryRun(NamedTuple):
 
     @classmethod
     def of_one(cls, method: Algorithm[Any], setting: RunSetting, node: int) -> _DryRun:
+        """Return the dry run of one node, with its facts, degree and part of the schedules."""
         first = None if setting.first is None else setting.first.at(node)
         degree = setting.graph.degree[node]
         return cls(method.at(node), first, setting.facts.node(node), (), degree, setting.rounds)
@@ -164,14 +165,14 @@ class _DryRun(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """All that a run asks, in order."""
+    """All queries of a run, in order."""
 
     first: list[Query | Sum]
     method: list[Query | Sum]
 
 
 def queries_of(method: Algorithm[Any], setting: RunSetting) -> Queries:
-    """What a run of all nodes asks, if no budget ends it.
+    """Collect all queries of a run of all nodes that no budget ends, by a dry run without data.
 
     Parameters
     ----------
@@ -179,10 +180,16 @@ def queries_of(method: Algorithm[Any], setting: RunSetting) -> Queries:
         With its noise.
     setting : RunSetting
 
+    Returns
+    -------
+    Queries
+        Those asked before the method, and the method's own, each in the order of the run.
+
     Raises
     ------
     InvalidInput
-        If the method cannot run on these facts, or its noise would have to be infinite (with ``nodes``).
+        If the method cannot run on these facts, or its noise would have to be infinite (with
+        ``nodes``).
     """
     return _queries(_DryRun.of_all(method, setting))
 
@@ -202,7 +209,7 @@ def plan(
     budget: float = math.inf,
     after: Callable[[int, Ledger], None] | None = None,
 ) -> Ledger:
-    """The ledger that a run will leave behind: every price of a run comes from here.
+    """Return the ledger that a run will leave behind: every price of a run comes from here.
 
     Parameters
     ----------
@@ -213,10 +220,10 @@ def plan(
     node : int, optional
         Plan the run at this node alone, as its site will; by default of all nodes.
     budget : float
-        Epsilon at which the run ends: before the first release that would exceed it, as the run will.  The method is
-        not begun unless all that is asked before it is affordable.
-    after : callable, optional
-        Called after each round of the method with the round and the ledger.
+        Epsilon at which the run ends: before the first release that would exceed it, as the run
+        will.  The method is not begun unless all that is asked before it is affordable.
+    after : callable ``(round, ledger)``, optional
+        Called after each round of the method.
 
     Returns
     -------
@@ -256,7 +263,22 @@ def plan(
 
 @dataclass(frozen=True)
 class Prepared:
-    """A validated and priced run; nothing has been spent yet."""
+    """A validated and priced run; nothing has been spent yet.
+
+    Attributes
+    ----------
+    config : RunConfig
+        As it will be recorded, with the digests of its start and of how rows are centred.
+    facts : Facts
+        Public facts of all nodes.
+    graph : Graph
+    algorithm : Algorithm
+        The method, its noise calibrated.
+    ledger : Ledger
+        Empty, with the run's accountant and budget: the run charges it.
+    centring : Centring or None
+        How rows are centred before the method.
+    """
 
     config: RunConfig
     facts: Facts
@@ -267,7 +289,7 @@ class Prepared:
 
     @property
     def first(self) -> Recipe | None:
-        """What is asked before the method."""
+        """The recipe that is asked before the method; None without centring."""
         return None if self.centring is None else self.centring.recipe
 
     def plan(
@@ -278,7 +300,20 @@ class Prepared:
         budget: float = math.inf,
         after: Callable[[int, Ledger], None] | None = None,
     ) -> Ledger:
-        """The ledger that the run, or its first `rounds`, will leave; arguments as for :func:`plan`."""
+        """Return the ledger that the run, or its first `rounds`, will leave behind.
+
+        Parameters
+        ----------
+        rounds : int, optional
+            By default all rounds of the configuration.
+        node, budget, after
+            As for :func:`plan`.
+
+        Returns
+        -------
+        Ledger
+            Of one copy of the run, with all events in the order of their charges.
+        """
         book = self.ledger
         setting = RunSetting(
             self.facts,
@@ -291,7 +326,7 @@ class Prepared:
         return plan(self.algorithm, setting, node=node, budget=budget, after=after)
 
     def affordable(self, node: int) -> tuple[Event, ...]:
-        """The events of one node as far as its budget allows, in order."""
+        """Return the events of one node up to the first that its budget cannot pay, in order."""
         everything, book = self.plan(node=node).rows, self.ledger
         budget = np.broadcast_to(book.epsilon, (self.facts.n_nodes,))[node]
         # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than one a release.
@@ -303,12 +338,29 @@ class Prepared:
 def privacy_statement(
     prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
 ) -> Statement:
-    """The guarantee of a run, which its accountant derives from the ledger's `rows`: of :func:`privacy_facts` alone."""
+    """Return the guarantee of a run, which its accountant derives from the events of its ledger.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The run, of all nodes or of one.
+    rows : iterable of Event
+        Releases that were charged, or will be.
+    simulated : bool
+        Whether the noise can be repeated, so that the statement must not be relied on.
+    caveat : Caveat, optional
+        What epsilon does not cover.
+
+    Returns
+    -------
+    Statement
+        Of the facts that :func:`privacy_facts` collects, and of no others.
+    """
     return build_statement(privacy_facts(prepared, rows, simulated=simulated, caveat=caveat))
 
 
 def privacy_facts(prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None) -> list[Fact]:
-    """What a prepared run knows of its guarantee.
+    """Collect the facts of a prepared run on which its privacy statement rests.
 
     Parameters
     ----------
@@ -320,6 +372,12 @@ def privacy_facts(prepared: Prepared, rows: Iterable[Event], *, simulated: bool,
         Whether the noise can be repeated.
     caveat : Caveat
         What epsilon does not cover, one or several, e.g. :attr:`sottovoce.data.Schema.caveat`.
+
+    Returns
+    -------
+    list of Fact
+        The proved totals, the trust, neighbouring relation and unit they are for, and their
+        caveats.
     """
     facts, config, book = prepared.facts, prepared.config, prepared.ledger
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
@@ -347,21 +405,21 @@ def privacy_facts(prepared: Prepared, rows: Iterable[Event], *, simulated: bool,
 
 
 def trust_of(config: RunConfig, facts: Facts) -> Trust:
-    """Whom a run trusts, with the numbers of the run."""
+    """Return the trust of a run, with its numbers of honest and colluding sites in sums."""
     if not facts.participants:
         return config.trusted
     return Trust.in_sum(facts.participants - facts.colluders, facts.colluders)
 
 
 def against_all(ledger: Ledger, nodes: int) -> float:
-    """What a ledger's releases cost a site's rows if all other sites collude."""
+    """Return the epsilon of a site's rows against a coalition of all other sites."""
     alone = Ledger(ledger.accountant, math.inf, ledger.delta, ledger.sites_per_row)
     alone.charge_all([row.against(nodes - 1) for row in ledger.rows])
     return alone.total()
 
 
 def release_costs(prepared: Prepared, events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Of each release its kind, its own epsilon and its noise, as plain data.
+    """Return the kind, the epsilon and the noise of each release, as plain data.
 
     Parameters
     ----------
@@ -372,8 +430,8 @@ def release_costs(prepared: Prepared, events: Iterable[Event]) -> list[dict[str,
     Returns
     -------
     list of dict
-        For each event its class (``event``) and, for each node, the ``epsilon`` of this release alone and an upper
-        bound on the noise's standard deviation in a coordinate (``spread``).
+        For each event its class (``event``) and, for each node, the ``epsilon`` of this release
+        alone and an upper bound on the noise's standard deviation in a coordinate (``spread``).
     """
     book, nodes = prepared.ledger, (prepared.facts.n_nodes,)
     known: dict[str, dict[str, Any]] = {}  # releases of many rounds are often equal
@@ -392,7 +450,7 @@ def release_costs(prepared: Prepared, events: Iterable[Event]) -> list[dict[str,
 
 
 def cost_report(prepared: Prepared, *, caveat: Caveat = None, life: float | None = None) -> dict[str, Any]:
-    """What a run will cost and how much noise that means, as plain data.
+    """Report the privacy cost and the noise of a planned run, as plain data.
 
     Parameters
     ----------
@@ -405,9 +463,9 @@ def cost_report(prepared: Prepared, *, caveat: Caveat = None, life: float | None
     Returns
     -------
     dict
-        The whole run's statement (``privacy``), the method with its calibrated noise (``algorithm``), ``releases`` as
-        of :func:`release_costs`, the run's configuration (``config``), and what it takes of a lifetime budget
-        (``life``).
+        The whole run's statement (``privacy``), the method with its calibrated noise
+        (``algorithm``), ``releases`` as of :func:`release_costs`, the run's configuration
+        (``config``), and what it takes of a lifetime budget (``life``).
     """
     config = prepared.config
     events = prepared.plan().rows

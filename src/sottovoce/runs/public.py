@@ -1,7 +1,7 @@
-"""What is public before a run and helps it: an earlier run's model, and public rows.
+"""Public inputs of a run: the model of an earlier run, and public rows.
 
-Public rows, 003's public-private setting, give a starting point, typical norms, and worlds to try methods on.
-Nothing computed from them costs privacy, and nothing protects them.
+Public rows, 003's public-private setting, give a starting point, typical norms, and worlds to try
+methods on.  Nothing computed from them costs privacy, and nothing protects them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,33 @@ FEWEST = 30  # public rows of worlds, a third each for the start, the sites and 
 
 
 def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -> Start:
-    """The model of an earlier run (of several replicates the first), averaged over its sites, as a starting point.
+    """Take the model of an earlier run as a starting point, averaged over its sites.
 
-    Refused if the run that will start there, with `config`, `schema` and classifiers of `d` entries, has another
-    schema, another number of weights, or a loss of other margins.
+    Parameters
+    ----------
+    result : Result
+        The earlier run; of several replicates the first is taken.
+    config : RunConfig
+        Of the run that will start there.
+    d : int
+        Entries of its model.
+    schema : Schema or None
+        That encodes its rows.
+
+    Returns
+    -------
+    Start
+        With the epsilon and delta of the earlier run and of the run that this one started from, if
+        any, in sum.
+
+    Raises
+    ------
+    InvalidInput
+        If the earlier run had another schema, another number of weights, or a loss of other
+        margins.
+
+    Guarantee --------- The model is post-processing of the earlier run's releases, which are paid
+    for in its own statement.  Rows that both runs read spend the sum of both totals.
     """
     saved = result.extra.get("schema")
     known = None if saved is None else Schema.from_dict(saved).fingerprint
@@ -76,7 +99,26 @@ class Public:
 
     @classmethod
     def of(cls, dataset: Dataset, config: RunConfig, nodes: int) -> Self:
-        """The training rows of a data set that have a declared label."""
+        """Take the training rows of a data set that have a declared label as public rows.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Of public rows.
+        config : RunConfig
+            Of the run that they help, for its loss and its regulariser.
+        nodes : int
+            Sites of that run.
+
+        Returns
+        -------
+        Public
+
+        Raises
+        ------
+        InvalidInput
+            If no row has a declared label, or the loss is for numbers to predict.
+        """
         known = dataset.task.known(dataset.y_train)
         y = dataset.y_train[known]
         labels = (y > 0).astype(np.intp) if isinstance(dataset.task, TwoClasses) else y.astype(np.intp)
@@ -105,6 +147,7 @@ class Public:
         """
         least, n = self.least, len(self.X)
         ridges = list(dict.fromkeys(max(least, factor / n) for factor in RIDGES))
+        # Of few rows a comparison would be chance, so the largest ridge is taken.
         if n < FEWEST or len(ridges) == 1:
             return ridges[0]
         order = np.random.default_rng(n).permutation(n)[:_MOST]
@@ -118,7 +161,7 @@ class Public:
         return ridges[int(np.argmin(held_out))]
 
     def _margins(self, w: Array) -> Array:
-        """Of all rows, as the loss takes them: (n,), or (K n,) with a class after the other."""
+        """Return all rows' margins as the loss takes them: (n,), or (K n,), class after class."""
         if self.loss.outputs == 1:
             return np.asarray(TwoClasses().encode(self.labels) * (self.X @ w))
         scores = self.X @ w.reshape(self.loss.outputs, -1).T
@@ -174,6 +217,28 @@ class KnownRows(Expected):
     def world(
         self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
     ) -> World:
+        """Draw a world: a start, the sites' rows and test rows, from disjoint public rows.
+
+        Parameters
+        ----------
+        number : int
+            Of the world; it seeds the split.
+        rows : int
+            How many rows to draw for the sites, with replacement if a third of the public rows is
+            fewer.
+        sites : sequence or array of N
+            True rows of every site.
+        classes : int
+            Number of classes K.
+        tilt : float
+            How much labels of sites differ; 0 for alike sites.
+        widest : int
+            The most features of a world: wider rows are projected to their principal directions.
+
+        Returns
+        -------
+        World
+        """
         public, rng = self._public, np.random.default_rng([_SEED, number])
         first, pool, test = np.array_split(rng.permutation(len(public.X)), 3)
         start = replace(public, X=public.X[first], labels=public.labels[first]).start.vector
@@ -184,6 +249,7 @@ class KnownRows(Expected):
             some = public.X[rng.permutation(len(public.X))[:_MOST]]
             directions = principal(some, widest - 1)
             X, tests = (onto(directions, public.X[own], rng) for own in (drawn, test))
+            # The last column, of random sign, only keeps the rows' norms: the start has 0 there.
             kept = start.reshape(-1, d) @ directions
             start = np.column_stack([kept, np.zeros(len(kept))]).ravel()
         known = np.eye(classes)
@@ -195,7 +261,27 @@ _SEED = 20_240_401  # of the splits: no user's seed enters them
 
 
 def set_aside(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
-    """A share of the training rows as a public data set, and the rest; for simulations only."""
+    """Set a share of the training rows aside as a public data set; for simulations only.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Whose unit is a row, not a person.
+    share : float
+        Inside (0, 1), such that rows are left on both sides.
+    seed : int
+        Of the split.
+
+    Returns
+    -------
+    public, private : Dataset
+        The share, and the rest; their rows keep their order.
+
+    Raises
+    ------
+    InvalidInput
+        If the share leaves no rows on one side, or the schema bounds a person's rows together.
+    """
     n = len(dataset.y_train)
     if dataset.people is not None:
         rule = "takes rows by themselves, and this schema bounds a person's rows together"

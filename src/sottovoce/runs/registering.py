@@ -138,7 +138,7 @@ def offered() -> list[str]:
 
 
 def is_from_outside(name: str) -> bool:
-    """Whether a method of this name is registered, or brought by an installed package and not one of this package."""
+    """Return whether a method of this name comes from outside this package."""
     return name in _REGISTERED or (name not in KNOWN and name in plugins.installed(plugins.METHODS))
 
 

@@ -57,10 +57,22 @@ def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None
 
 
 def under(own: Event, planned: Event) -> Event | None:
-    """What prices a release under the other relation; `planned` is the event of a plan under it.  None if unproved.
+    """Return the event that prices a release under the other neighbouring relation.
 
-    Where only one of them knows what a row moves: neighbours of which one has an empty row are neighbours under
-    replace-one, too, so that its parameters hold for them.
+    Where only one of the two events knows how far a row moves the answer: neighbours of which one
+    has an empty row are neighbours under replace-one, too, so that its parameters hold for them.
+
+    Parameters
+    ----------
+    own : Event
+        As it was charged.
+    planned : Event
+        The event of a plan of the same release under the other relation.
+
+    Returns
+    -------
+    Event or None
+        None if no price is proved.
     """
     if isinstance(own, events.Unprotected):
         return own

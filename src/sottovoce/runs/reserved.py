@@ -48,7 +48,7 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
     wanted_spread = np.asarray(reserved[different].spread(), dtype=float).ravel()
 
     def noisier(factor: Array) -> BoolArray:
-        """For each factor whether the noise is larger than reserved; a larger factor is less noise."""
+        """Return for each factor whether it means more noise than reserved; a larger one is less."""
         event = _at_factor(prepared, noise, factor).plan().rows[different]
         more = np.asarray(event.spread(), dtype=float).ravel() > wanted_spread
         return more if own.ndim else np.asarray(more[0])
@@ -79,7 +79,7 @@ def _at_factor(prepared: Prepared, noise: Schedule, factor: Array) -> Prepared:
 
 
 def _matches(prepared: Prepared, wanted: Sequence[dict[str, Any]], shape: tuple[int, ...]) -> BoolArray:
-    """For each node, or for all together if `shape` is (), whether its planned events are the wanted ones."""
+    """Compare planned events with the wanted ones: by node, or all together if `shape` is ()."""
     nodes = prepared.facts.n_nodes
     same = np.ones(nodes, dtype=bool)
     for event, other in zip(prepared.plan().rows, wanted, strict=False):
@@ -89,7 +89,7 @@ def _matches(prepared: Prepared, wanted: Sequence[dict[str, Any]], shape: tuple[
 
 
 def _equal(value: Any, other: Any, nodes: int) -> bool | BoolArray:
-    """Whether two fields of an event are equal: node by node where both hold a number for each node."""
+    """Compare two fields of an event: node by node where both hold a number for each node."""
     both_lists = isinstance(value, list) and isinstance(other, list)
     if both_lists and len(value) == len(other) == nodes:
         return np.array(value) == np.array(other)

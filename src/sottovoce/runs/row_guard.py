@@ -89,7 +89,7 @@ class RowGuard:
         self.move: Move | None = None
 
     def centre(self, mean: Array) -> Move:
-        """From now on every answer is about rows moved by this released mean, (p,), or (R, p) of R replicates."""
+        """Move rows by a released mean, (p,) or (R, p) of R replicates, from now on."""
         assert self.centring is not None
         if self.move is not None:
             raise LedgerError("centre: rows are moved once, by the mean that was charged first")
@@ -101,15 +101,30 @@ class RowGuard:
     def ask(self, query: Query) -> Array:
         """Record the query's event in the ledger, then answer it.
 
+        Parameters
+        ----------
+        query : Query
+            With its public vectors and its shift over sigma.
+
+        Returns
+        -------
+        array (..., d)
+            The released answer, of the shape of ``query.blank(facts)``.
+
         Raises
         ------
         BudgetExceeded
             If the ledger refuses the event; no noise has been drawn.
         InvalidInput, LedgerError
-            If public vectors are so long that the answer might fail, or if the query needs earlier rounds that were not
-            gone through; nothing has been charged.
+            If public vectors are so long that the answer might fail, or if the query needs earlier
+            rounds that were not gone through; nothing has been charged.
         LedgerMismatch
-            If the stored answer was computed at a different iterate than that of a query that stamps it.
+            If the stored answer was computed at a different iterate than that of a query that
+            stamps it.
+
+        Guarantee --------- What is released is the query's own release, priced by
+        ``query.event(facts)``, which is charged before noise is drawn.  An answer that the ledger
+        has stored is returned as it is, and is neither charged nor drawn again.
         """
 
         def draw() -> bytes:
@@ -123,18 +138,35 @@ class RowGuard:
         return answer.reshape(query.blank(self.facts).shape).astype(float)
 
     def ask_sum(self, query: Sum, net: Net) -> Array:
-        """Record an attempt in the ledger, then answer with the sum over all its sites, as the net opens it.
+        """Record an attempt in the ledger, then answer with the sum that the net opens.
 
-        The ledger stores this site's sealed share: after a crash the same bytes leave again, or none.
+        The ledger stores this site's sealed share: after a crash the same bytes leave again, or
+        none.
+
+        Parameters
+        ----------
+        query : Sum
+        net : Net
+            Which sites take part, and what opens the sum of their shares.
+
+        Returns
+        -------
+        array
+            The opened sum, in the units of the query.
 
         Raises
         ------
         BudgetExceeded, InvalidInput, LedgerError, LedgerMismatch
             As of :meth:`ask`.
         Refused
-            If the run does not allow the net's sites, nothing charged; or if no honest sites can have made the sum.
+            If the run does not allow the net's sites, nothing charged; or if no honest sites can
+            have made the sum.
         AttemptLost
             If another site's share does not come.  The attempt stays charged.
+
+        Guarantee --------- Only this site's sealed share leaves, priced by ``query.event(facts)``
+        under the plan's quorum and number of colluders; every attempt counts, whether its sum was
+        opened or not (docs/privacy/sums.md).
         """
 
         def draw() -> bytes:

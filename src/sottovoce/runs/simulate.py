@@ -142,7 +142,7 @@ class Result:
         return self.models[:, stay].mean(axis=1) if lost and stay else self.models.mean(axis=1)
 
     def packed(self) -> memoryview:
-        """Everything but the duration, as the bytes of an ``.npz`` file without pickled objects."""
+        """Pack all but the duration as the bytes of an ``.npz`` file without pickled objects."""
         meta = {
             "version": FORMAT, "config": self.config.to_dict(), "facts": self.facts.to_dict(),
             "algorithm": self.algorithm, "rounds": self.rounds,
@@ -180,7 +180,7 @@ class Result:
 
     @classmethod
     def _of_record(cls, arrays: Mapping[str, Array], meta: dict[str, Any]) -> Result:
-        """From what :meth:`packed` holds; an error of :data:`engine.UNREADABLE` if it says anything else."""
+        """Read what :meth:`packed` wrote; an error of :data:`engine.UNREADABLE` otherwise."""
         config, facts = RunConfig.from_record(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
         models = arrays["models"]
         _check_models(models, config, facts)
@@ -211,7 +211,7 @@ class Result:
 
 
 def _check_models(models: Array, config: RunConfig, facts: Facts) -> None:
-    """A ValueError unless these are models of such a run, finite."""
+    """Raise a ValueError unless these are finite models of such a run."""
     replicates, nodes, d = models.shape  # a site keeps its own alone
     known = (replicates, d) == (config.replicates, facts.d) and 1 <= nodes <= facts.n_nodes
     if not known or models.dtype != np.float64 or not np.all(np.isfinite(models)):
@@ -219,7 +219,7 @@ def _check_models(models: Array, config: RunConfig, facts: Facts) -> None:
 
 
 def _centring_of(arrays: Mapping[str, Array], config: RunConfig, facts: Facts) -> Centring | None:
-    """How the rows of a saved run were centred; a ValueError if its configuration says otherwise."""
+    """Return the centring of a saved run; a ValueError if its configuration says otherwise."""
     centring = None
     if "centring" in arrays:
         centring = Centring.of(files.from_json(str(arrays["centring"])))
@@ -278,10 +278,22 @@ def simulate(
         Probability of each site to be lost for good in a round, drawn from the seed, for all replicates alike: the run
         goes on, or ends, as separate sites would.  The ledger keeps the price of the plan, with all sites to the end.
 
+    Returns
+    -------
+    Result
+        Models of every replicate and node, the ledger's events, and what was proved of them.
+
     Raises
     ------
     InvalidInput
         On a parameter that breaks a rule; nothing has been spent.
+
+    Guarantee
+    ---------
+    Each release is charged before its noise is drawn, and in the corrected form none is made that
+    would exceed the configuration's epsilon.  ``Result.statement`` says the total, the neighbouring
+    relation and the privacy unit.  With a seed the noise can be repeated: the run is a simulation,
+    and protects nothing.
     """
     started = time.perf_counter()
     asked = asked_by(config, method)
@@ -326,6 +338,10 @@ def run_planned(
         Of the sizes that the run was priced for.
     observers, checkpoint, label, ledger, run_name, caveat, deal, digest, dropout
         As for :func:`simulate`.
+
+    Returns
+    -------
+    Result
 
     Raises
     ------
@@ -406,7 +422,7 @@ class _RowsInLedger:
         return [own] if self.digest is None else [self.digest, own]
 
     def deal_in_memory(self) -> bytes:
-        """What a ledger in memory knows the rows by."""
+        """Return the digest by which a ledger in memory knows the rows."""
         return rows_digest(*self.dealt.arrays()) if self.deal is None else self.deal
 
 
@@ -508,7 +524,7 @@ def _noise(seed: int | None, lead: tuple[int, int]) -> Noise:
 
 
 def _in_ledger(book: Ledger | Joint | Run, ledger: DurableLedger | Ledger) -> InLedger:
-    """What the shared ledger has spent in all."""
+    """Return the total that the shared ledger has spent, as a fact of the statement."""
     name = book.name if isinstance(book, Run) else "in memory"
     budget = tuple(np.atleast_1d(ledger.epsilon).tolist())
     return InLedger(Shared(name, ledger.total(), budget, ledger.delta))
@@ -526,14 +542,14 @@ def _lossy(dropout: float, prepared: Prepared, rows: Rows, seed: int | None, alo
 
 
 def _lossy_round(algorithm: Algorithm[Any], net: DropoutNet, k: int, state: Any, place: Place) -> Any:
-    """A round of those that are there; the others stay as they are."""
+    """Run a round of the nodes that are left; lost ones keep their state."""
     net.begin(k, place.facts)
     after = algorithm.round(k, state, place)
     return type(after)(*(np.where(net.here, new, old) for new, old in zip(after, state, strict=True)))
 
 
 def _lost_sites(net: DropoutNet | None, rate: float, rounds: int) -> dict[str, Any]:
-    """What a result keeps of a rehearsal: from which round on each site was lost; nothing of another run."""
+    """Return the round from which each site was lost in a rehearsal; nothing for any other run."""
     if net is None:
         return {}
     since = {str(i): int(k) for i, k in enumerate(net.since) if k <= rounds}
@@ -555,6 +571,11 @@ def simulate_many(
         As in joblib; None for what an enclosing ``joblib.parallel_config`` says (say "dask" or "ray"), or for one.
     caveat, start : optional
         As for :func:`simulate`, of all runs.
+
+    Returns
+    -------
+    list of Result
+        In the order of `configs`.
     """
     said = caveat_text(caveat)
     one = joblib.delayed(simulate)
@@ -562,7 +583,7 @@ def simulate_many(
 
 
 def _affordable(prepared: Prepared) -> tuple[Event, ...]:
-    """The releases that the run's own budget allows, without data."""
+    """Return the releases that the run's own budget allows, without data."""
     config = prepared.config
     if config.replicates != 1:
         rule = "every replicate is a release of its own, and a ledger counts one"
@@ -578,7 +599,21 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
 
 
 def check_notion(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger) -> None:
-    """Refuse a ledger whose accountant cannot price the run's releases."""
+    """Refuse a ledger whose accountant cannot price the run's releases.
+
+    Parameters
+    ----------
+    config : RunConfig
+        Its delta is named in the error.
+    facts : Facts
+        Whether the run's accounting is pure.
+    ledger : DurableLedger or Ledger
+
+    Raises
+    ------
+    InvalidInput
+        If the ledger counts pure epsilon, and the run's releases are priced under a delta.
+    """
     if ledger.accountant.name == "pure" and not facts.pure:
         rule = "the ledger counts pure epsilon, and releases under a delta have no pure price"
         remedy = "use a pure epsilon (--pure, delta=None), or a ledger that has a delta"
@@ -607,7 +642,7 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
 
 
 def _again(book: Book) -> Ledger | Run:
-    """A book in which the first releases of a run are asked again: stored ones, or those of noise that can be repeated.
+    """Return a ledger that repeats a run's first releases: stored, or of repeatable noise.
 
     Nothing is charged again: a run's own rows are found, and in memory nobody keeps these.
     """
@@ -655,9 +690,24 @@ def _digest(parts: list[Any]) -> str:
 
 
 def pooled_minimiser(rows: Rows, config: RunConfig, l2: float | None = None) -> Array:
-    """The minimiser over all rows of all nodes, shape (d,), without noise: a baseline.
+    """Compute the minimiser over all rows of all nodes, without noise: a baseline.
 
-    `l2` is the weight of ``||w||^2 / 2`` beside the mean loss; None for one over the number of rows.
+    Parameters
+    ----------
+    rows : Rows
+    config : RunConfig
+        Its loss.
+    l2 : float, optional
+        The weight of ``||w||^2 / 2`` relative to the mean loss; None for one over the number of
+        rows.
+
+    Returns
+    -------
+    array (d,)
+
+    Guarantee
+    ---------
+    None: the answer is exact, and must not leave the rows' holder.
     """
     pooled = rows.pooled()
     q = np.array([[1.0 / pooled.n[0, 0] if l2 is None else l2]])

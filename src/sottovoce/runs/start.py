@@ -58,7 +58,7 @@ class Start:
 
     @cached_property
     def digest(self) -> str:
-        """Of the vector and of what it was computed from; configurations hold it."""
+        """Digest of the vector and of its record; configurations hold it."""
         vector = np.ascontiguousarray(self.vector, dtype="<f8").tobytes()
         return keyed_hash(b"start", canonical(self.record).encode(), vector).hex()[:32]
 
@@ -70,12 +70,12 @@ class Start:
 
     @property
     def protects(self) -> bool:
-        """Whether a release may start here."""
+        """Return whether a release may start here: not from a simulated or unbudgeted run."""
         return self.kind != "run" or not (self.simulated or self.epsilon is None)
 
     @property
     def caveat(self) -> str:
-        """What the guarantee of a run from here does not cover."""
+        """The rows or costs that the guarantee of a run from this start does not cover."""
         if self.kind == "given":
             return "what the starting point was computed from, which was given as public"
         if self.kind == "public":
@@ -94,7 +94,7 @@ class Start:
 
     @classmethod
     def of(cls, vector: Array, record: Any) -> Self:
-        """From a vector and a :attr:`record`, which may come from anybody."""
+        """Read a vector and a :attr:`record`, which may come from anybody; InvalidInput."""
         try:
             return from_plain(cls, record, vector=vector)
         except Unreadable as error:
@@ -103,10 +103,26 @@ class Start:
 
 
 def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
-    """The configuration with the digest of its start, for classifiers of `d` entries.
+    """Return the configuration with the digest of its start.
 
-    Refused if it names another start or one that was not given, if the vector has another length, or if a release would
-    start from what protects nothing.
+    Parameters
+    ----------
+    config : RunConfig
+    start : Start or None
+    d : int
+        Entries of a model.
+
+    Returns
+    -------
+    RunConfig
+        As it was, if there is no start.
+
+    Raises
+    ------
+    InvalidInput
+        If the configuration names another start or one that was not given, if the vector has
+        another length, or if a release (a run without a seed) would start from what protects
+        nothing.
     """
     if start is None:
         if config.start is not None:

@@ -20,6 +20,10 @@ def review_for_training(schema: Schema, table: Table) -> Review:
     schema : Schema
     table : Table
         All rows that would be given to training with its default options.
+
+    Returns
+    -------
+    Review
     """
     found = review(schema, table)
     return found if found.refused else found.also_refused(refusal_of(schema, table))

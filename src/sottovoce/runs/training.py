@@ -181,7 +181,10 @@ class Report:
         return with_held_back(self.released(), self.held_back())
 
     def held_back(self) -> dict[str, Any]:
-        """What reads rows without noise, as plain data: for the data's holder only."""
+        """Return errors, times and notes computed from rows without noise, as plain data.
+
+        They are for the data's holder only: no epsilon covers them.
+        """
         errors = self.test_errors
         spread = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
         found: dict[str, Any] = {
@@ -222,7 +225,7 @@ class Report:
 
 
 def placed(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
-    """The configuration with a partition: the schema's sites, or at random, unless it says otherwise."""
+    """Return the configuration with a partition: its own, the schema's sites, or random."""
     if config.partition is not None:
         return config
     site = None if dataset.schema is None else dataset.schema.site
@@ -230,7 +233,26 @@ def placed(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
 
 
 def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
-    """Which training rows each node holds."""
+    """Deal the training rows to nodes.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        Its partition, number and sizes of sites, and seed.
+    dataset : Dataset
+        Under a schema that declares people, a person's rows stay together, and no more are kept
+        than it says.
+
+    Returns
+    -------
+    list of array of int
+        The numbers of the training rows of each node.
+
+    Raises
+    ------
+    InvalidInput
+        If rows have no site, or a partition by labels or columns would part a person's rows.
+    """
     config = placed(config, dataset)
     nodes, partition = config.nodes, config.partition or ""
     if nodes is None and not partition.startswith("site:"):
@@ -266,13 +288,33 @@ def for_dataset(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
 
 
 def of_people(run: RunConfig, dataset: data.Dataset) -> RunConfig:
-    """The configuration for the schema's unit: a row, or a person."""
+    """Return the configuration with the schema's privacy unit: a row, or a person of some rows."""
     unit = None if dataset.schema is None else dataset.schema.person
     return run if unit is None else replace(run, rows_per_person=unit.rows)
 
 
 def rows_at(config: TrainConfig, dataset: data.Dataset, parts: Sequence[IntArray]) -> Rows:
-    """The training rows of every site, checked; `parts` says which they are (:func:`deal`)."""
+    """Collect the training rows of every site, and check them against the loss.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        Its loss, and the number of rows a person where people are the privacy unit.
+    dataset : Dataset
+    parts : sequence of array of int
+        The numbers of the training rows of every site, as :func:`deal` returns them.
+
+    Returns
+    -------
+    Rows
+        With the weights of the data set, and a person's rows bounded together where that is the
+        unit.
+
+    Raises
+    ------
+    InvalidInput
+        If the rows are not for the loss.
+    """
     tables = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
     rows = rows_of(dataset.task, tables, dataset.weights_of(parts))
     if dataset.people is not None and config.run.rows_per_person is not None:
@@ -282,7 +324,23 @@ def rows_at(config: TrainConfig, dataset: data.Dataset, parts: Sequence[IntArray
 
 
 def raw_digest(config: TrainConfig, schema: Schema | None, sites: int, ledger: DurableLedger | None) -> bytes | None:
-    """What a ledger on disk knows a table by, whatever its schema and test rows; None if dealing depends on these."""
+    """Compute the digest by which a ledger on disk knows a table, apart from its schema.
+
+    Parameters
+    ----------
+    config : TrainConfig
+        Its file of data and its partition.
+    schema : Schema or None
+    sites : int
+        The number of sites.
+    ledger : DurableLedger or None
+
+    Returns
+    -------
+    bytes or None
+        None without a ledger, and if the deal of rows to sites depends on schema or test rows: at
+        several sites, unless a column names them.
+    """
     how, run = config.partition or "iid", config.run
     if ledger is None or not (sites == 1 or run.trusted.pools_rows or how.startswith("site:")):
         return None
@@ -290,7 +348,23 @@ def raw_digest(config: TrainConfig, schema: Schema | None, sites: int, ledger: D
 
 
 def deal_of(how: str, schema: Schema | None, sites: int, run: RunConfig) -> str:
-    """How rows lie at sites, dealt `how`, and whose are bounded together: budgets of people are kept apart."""
+    """Describe how rows lie at sites, and whose are bounded together, for a table's digest.
+
+    Budgets of people are kept apart from budgets of rows.
+
+    Parameters
+    ----------
+    how : str
+        The partition, such as "iid" or "site:hospital".
+    schema : Schema or None
+    sites : int
+    run : RunConfig
+        Its trust: a central curator is one site.
+
+    Returns
+    -------
+    str
+    """
     deal = ONE_SITE if sites == 1 or run.trusted.pools_rows else how
     return deal if schema is None or schema.person is None else f"{deal}, person {schema.person.column}"
 
@@ -324,10 +398,20 @@ def train(
         Called as soon as all is released, and before scores are computed, which take time and memory of their own:
         whatever befalls these, what was paid for can be stored.
 
+    Returns
+    -------
+    Report
+        The result of the run, scores on held-out rows, and notes, some for the rows' holder alone.
+
     Raises
     ------
     InvalidInput
         If anything breaks a rule; nothing has been spent.
+
+    Guarantee
+    ---------
+    As :func:`sottovoce.runs.simulate.simulate`.  Scores and the notes to the holder read rows
+    without noise, and no epsilon covers them (:meth:`Report.held_back`).
 
     Examples
     --------
@@ -429,7 +513,7 @@ def _public_rows(config: TrainConfig, dataset: data.Dataset) -> tuple[data.Datas
 
 
 def _start(config: TrainConfig, dataset: data.Dataset, public: Public | None, width: int) -> Start | None:
-    """Where the run starts; None for zero."""
+    """Return the public point from which the run starts; None for zero."""
     if public is not None:
         return public.start
     if config.start is not None:
@@ -438,7 +522,7 @@ def _start(config: TrainConfig, dataset: data.Dataset, public: Public | None, wi
 
 
 def _choice(given: _Given, free: Sequence[str] | None) -> Choice:
-    """What ``method="auto"`` picks."""
+    """Choose the method and its open knobs for ``method="auto"``."""
     config, rows, schema = given.config, given.rows, given.dataset.schema
     likely = None if given.public is None else given.public.expected()
     if likely is None and schema is not None:
@@ -455,7 +539,7 @@ def _choice(given: _Given, free: Sequence[str] | None) -> Choice:
 
 
 def _label(config: TrainConfig) -> str:
-    """What names the data in the run's key."""
+    """Return the text by which the run's key names the data."""
     label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
     return label if config.public_share is None else f"{label} public {config.public_share}"
 
@@ -488,7 +572,7 @@ def _report(given: _Given, result: Result, choice: Choice | None) -> Report:
 
 
 def _notes(given: _Given, result: Result) -> list[str]:
-    """What any reader should know."""
+    """Collect the notes that any reader should know."""
     schema, how = given.dataset.schema, given.config.partition or "iid"
     notes = [*given.dataset.notes, *_of_start(result, given.public)]
     if given.centring is not None:
@@ -559,7 +643,7 @@ def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
 
 
 def _of_one_class(sites: Sequence[int]) -> list[str]:
-    """What the holder of the rows is told of sites whose rows all have one class."""
+    """Return a note, for the holder of the rows, that names sites whose rows all have one class."""
     if not sites:
         return []
     named = ", ".join(map(str, sites[:_NAMED]))
@@ -568,7 +652,7 @@ def _of_one_class(sites: Sequence[int]) -> list[str]:
 
 
 def _of_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]) -> list[str]:
-    """What the holder of the rows is told of whose they are."""
+    """Return notes, for the rows' holder, on people with rows left out or at several sites."""
     notes, mine = list[str](), "(for the data's holder only)"
     if left := len(people) - sum(map(len, parts)):
         notes.append(f"{left} rows were left out: their people have more than person.rows {mine}")

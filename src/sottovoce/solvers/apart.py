@@ -13,7 +13,11 @@ from .local import Solution, Solver
 
 
 class Apart(Solver):
-    """Replicate r of all arguments, (R, N, ...), goes to solver number r."""
+    """One solver for replicates whose rows differ: replicate r of all arguments goes to solver r.
+
+    Arguments and answers are those of :class:`Solver` with a leading axis of replicates, (R, N,
+    ...).
+    """
 
     def __init__(self, solvers: Sequence[Solver]) -> None:
         self._solvers = tuple(solvers)
@@ -41,6 +45,26 @@ class Apart(Solver):
             solver.skip(one)
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
+        """Minimise the local problems of every replicate with its own solver.
+
+        Parameters
+        ----------
+        linear, start : array (R, N, d)
+        q : array (R, N, 1)
+            Curvature of the quadratic term, > 0.
+        tol : float or array (R, N, 1)
+            As for :meth:`Solver.minimise`.
+
+        Returns
+        -------
+        Solution
+            (R, N, d), with the iterations of the slowest replicate.
+
+        Raises
+        ------
+        SolverError
+            As :meth:`Solver.minimise`.
+        """
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
         whole = [np.broadcast_to(x, (*lead, np.shape(x)[-1] if np.ndim(x) else 1)) for x in (linear, q, start, tol)]
         found = [solver.minimise(*each) for solver, *each in zip(self._solvers, *whole, strict=True)]
@@ -50,6 +74,19 @@ class Apart(Solver):
         )  # fmt: skip
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
+        """Return the gradient of the data term on every replicate's rows.
+
+        Parameters
+        ----------
+        w : array (R, N, d)
+            Points.
+        part, parts : int
+            The rows to take, as for :meth:`Solver.gradient`.
+
+        Returns
+        -------
+        array (R, N, d)
+        """
         return np.stack([s.gradient(x, part, parts) for s, x in zip(self._solvers, w, strict=True)])
 
     def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:

@@ -30,7 +30,7 @@ Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 
 @dataclass(frozen=True)
 class Phase:
-    """Where iterations ended: points and gradients (M, R, d), norms (M, R), and the memory of steps."""
+    """The end of a phase: points and gradients (M, R, d), norms (M, R), and the memory of steps."""
 
     w: Array
     g: Array
@@ -41,7 +41,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is the same of all solves of a solver: its loss, the data term's weight, and what makes preconditioners."""
+    """The constants of all solves of a solver: loss, data term's weight, preconditioners."""
 
     loss: Loss
     C: float
@@ -102,7 +102,7 @@ class Descent:
         return np.s_[:, :]
 
     def run(self) -> Phase:
-        """All iterations; in double precision, Newton's method ends what they left."""
+        """Iterate until every goal is reached; in double precision, end with Newton's method."""
         best, patience = np.inf, _PATIENCE
         for iteration in range(MAX_ITERATIONS):
             norm = np.sqrt(dots(self.g, self.g))
@@ -111,6 +111,7 @@ class Descent:
             patience = _PATIENCE if worst <= 0.5 * best else patience - 1
             best = min(best, worst)
             left = int(np.count_nonzero(unfinished))
+            # Single precision makes no progress: double precision goes on from here.
             stuck = not self.exact and patience <= 0 and worst <= NEAR * self.C
             if not left or stuck:
                 return self._ended(norm, iteration)
@@ -141,7 +142,7 @@ class Descent:
         self.out_w[self.at], self.out_g[self.at], self.out_norm[self.at] = self.w, self.g, norm
 
     def _ended(self, norm: Array, iteration: int) -> Phase:
-        """What there is once all goals are reached, or single precision makes no progress."""
+        """Return the end of a phase, with one memory of all its solves."""
         self._set_down(norm)
         memory = self.memory
         if not self.exact and self._has_to_gather():
@@ -150,7 +151,7 @@ class Descent:
         return self._phase(iteration, memory)
 
     def _has_to_gather(self) -> bool:
-        """Whether steps are spread over several memories, of another preconditioner, or too small to tell curvature."""
+        """Return whether steps lie in several memories, or some must be dropped or recomputed."""
         if self.finished or self.problem is not self.first:
             return True
         return bool(np.any(self.memory.size[:, :, : self.memory.count] < LEAST_CHANGE * self.C))

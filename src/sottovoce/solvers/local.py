@@ -52,16 +52,28 @@ CHUNK = 2**21  # entries of all classifiers that are solved for at a time; the s
 
 
 def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
-    """Largest distance between a certified answer and the exact minimiser, shape of `q`, known before any solve.
+    """Bound the distance of a certified answer from the exact minimiser, before any solve.
 
-    ``2 C tol / q``: one ``C tol`` is the certificate, the other covers its rounding (:func:`rounding_bound`), which the
-    solver checks.
+    Parameters
+    ----------
+    C : float
+        Weight of the data term.
+    tol : float or array (..., 1)
+        Certificate relative to it: ``||grad|| <= tol * C``.
+    q : array (..., 1)
+        Curvature of the quadratic term, > 0: F is q-strongly convex.
+
+    Returns
+    -------
+    array (..., 1)
+        ``2 C tol / q``: one ``C tol`` is the certificate, the other covers its rounding
+        (:func:`rounding_bound`), which the solver checks.
     """
     return np.asarray(2.0 * C * np.asarray(tol, dtype=float) / q)
 
 
 class DataTerm(NamedTuple):
-    """What rounding depends on of the term ``(C / n) sum_k loss(a_k.w)``: its weight, rows, loss and features.
+    """The parts of the term ``(C / n) sum_k loss(a_k.w)`` on which its rounding depends.
 
     Rows that a map A moves have a `stretch` of at least ``1 + ||A||``.
     """
@@ -74,30 +86,48 @@ class DataTerm(NamedTuple):
 
 
 def rounding_bound(term: DataTerm, size: Array, pull: Array, q: Array, *, margins: bool = True) -> Array:
-    """Bound on the error of a gradient computed in double precision, at ``||w|| = size`` and ``||linear|| = pull``.
+    """Bound the error of a gradient that is computed in double precision.
 
-    Without `margins` it leaves out the rounding of margins, as where both of two gradients have the same.
+    Parameters
+    ----------
+    term : DataTerm
+        The data term, of rows of norm at most one.
+    size : array
+        ``||w||`` of the points.
+    pull : array
+        ``||linear||`` of the linear terms.
+    q : array
+        Curvature of the quadratic terms.
+    margins : bool
+        Whether the rounding of margins counts; not where both of two gradients have the same.
 
-    With unit roundoff u, products of length m err by at most ``m u`` times the product of norms (any order of
-    summation). A margin errs by ``d u ||w||``, hence its derivative by ``c1 d u ||w|| + 8 u``; n derivatives times rows
-    of norm at most one, weighted by C/n, err by ``C (n u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| + q
-    ||w||)``.  The signs of derivatives do not matter; derivatives up to L > 1 instead of 1 err by ``8 L u``; gradients
-    of norm up to L add up to ``C L n u``.  With an offset ``|t| <= T`` the margin is a difference, which rounds once
-    more, by ``u (||w|| + T)``.
+    Returns
+    -------
+    array
+        Of the arguments' common shape: a bound on the norm of the error.
 
-    The bound holds for distinct rows too: n' < n derivatives times multiplicities, which add up to n and are exact.
-    The products round once, by ``u`` times their size; their sum errs by ``n' u`` times the sum of all norms, which is
-    at most n as before; ``n' + 1 <= n`` together.  It holds for weighted rows too (:mod:`sottovoce.data.weights`):
-    derivatives err by less than ``7 max(L, 1) u``, and the product with a weight in [0, 1] rounds once more, by at most
-    ``L u``.
+    Notes ----- With unit roundoff u, products of length m err by at most ``m u`` times the product
+    of norms (any order of summation).  A margin errs by ``d u ||w||``, hence its derivative by ``c1
+    d u ||w|| + 8 u``; n derivatives times rows of norm at most one, weighted by C/n, err by ``C (n
+    u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| + q ||w||)``.  The signs of derivatives
+    do not matter; derivatives up to L > 1 instead of 1 err by ``8 L u``; gradients of norm up to L
+    add up to ``C L n u``.  With an offset ``|t| <= T`` the margin is a difference, which rounds
+    once more, by ``u (||w|| + T)``.
 
-    With K > 1 margins per row, each margin is a difference of two products, the error of K derivatives is at most sqrt
-    K times that of their margins, and gradients add up over K blocks: ``2 K`` times the bound for derivatives up to 1
-    covers all of this.
+    The bound holds for distinct rows too: n' < n derivatives times multiplicities, which add up to
+    n and are exact.  The products round once, by ``u`` times their size; their sum errs by ``n' u``
+    times the sum of all norms, which is at most n as before; ``n' + 1 <= n`` together.  It holds
+    for weighted rows too (:mod:`sottovoce.data.weights`): derivatives err by less than ``7 max(L,
+    1) u``, and the product with a weight in [0, 1] rounds once more, by at most ``L u``.
 
-    Rows that a map A moves, ``c A a``, are never written down: margins are ``c (a.(A'w))``, and gradients A times sums
-    of ``c s a``.  With `stretch` at least ``1 + ||A||`` the first err by ``(2 d + 16) u ||w||`` times that, and the
-    second by ``(n + 16) u`` times that; for losses that depend on norms, by its square (docs/privacy/centring.md).
+    With K > 1 margins per row, each margin is a difference of two products, the error of K
+    derivatives is at most sqrt K times that of their margins, and gradients add up over K blocks:
+    ``2 K`` times the bound for derivatives up to 1 covers all of this.
+
+    Rows that a map A moves, ``c A a``, are never written down: margins are ``c (a.(A'w))``, and
+    gradients A times sums of ``c s a``.  With `stretch` at least ``1 + ||A||`` the first err by
+    ``(2 d + 16) u ||w||`` times that, and the second by ``(n + 16) u`` times that; for losses that
+    depend on norms, by its square (docs/privacy/centring.md).
     """
     C, n, loss, d, stretch = term
     u, steep = 2.0**-53, loss.derivative_bound if loss.outputs == 1 else 1.0
@@ -111,12 +141,31 @@ def rounding_bound(term: DataTerm, size: Array, pull: Array, q: Array, *, margin
 
 
 def elsewhere_bound(C: float, loss: Loss, d: int, size: ArrayLike, stretch: float) -> Array:
-    """Bound on how far mean gradients at ``||w|| = size`` are from those of the moved rows that are meant.
+    """Bound the distance of computed mean gradients from those of the moved rows that are meant.
 
-    What shortens a moved row rounds otherwise where the row stands at another place, as where another person has
-    another number of rows (docs/privacy/person.md).  It is within a share e of what is meant, and the length, for
-    losses that depend on norms, within ``e stretch^2``; so a row's gradient changes by at most ``e c1 ||w||`` and twice
-    the larger share of L.  0 for rows as they are.
+    The factor that clips a moved row rounds otherwise where the row stands at another place, as
+    where another person has another number of rows (docs/privacy/person.md).
+
+    Parameters
+    ----------
+    C : float
+        Weight of the data term.
+    loss : Loss
+    d : int
+        Features of a row.
+    size : float or array
+        ``||w||`` of the points.
+    stretch : float
+        At least ``1 + ||A||`` for rows that a map A moves; 1 for rows as they are.
+
+    Returns
+    -------
+    array
+        Shape of `size`; 0 for rows as they are.
+
+    Notes ----- The factor is within a share e of what is meant, and the length, for losses that
+    depend on norms, within ``e stretch^2``; so a row's gradient changes by at most ``e c1 ||w||``
+    and twice the larger share of L.
     """
     size = np.asarray(size, dtype=float)
     if stretch == 1.0:
@@ -174,7 +223,7 @@ class Solver:
 
     @one_thread_a_product()
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
-        """Minimise for every leading index: ``()`` for one node, ``(R, N)`` or ``(N,)`` for all.
+        """Minimise the objectives of every leading index: ``()`` for one node, ``(R, N)``, ``(N,)``.
 
         Parameters
         ----------
@@ -184,11 +233,20 @@ class Solver:
         tol : float or array (..., 1)
             Certificate relative to the data term: ``||grad|| <= tol * C``.
 
+        Returns
+        -------
+        Solution
+            Certified answers; iterations are those of the slowest.
+
         Raises
         ------
         SolverError
-            If the certificate is not reached, or rounding could hide that it was missed.  Queries with a guarantee
-            refuse such problems before they are charged (:mod:`sottovoce.queries.reach`).
+            If the certificate is not reached, or rounding could hide that it was missed.  Queries
+            with a guarantee refuse such problems before they are charged
+            (:mod:`sottovoce.queries.reach`).
+
+        Guarantee --------- ``||w - argmin F|| <= 2 C tol / q`` (:func:`certified_error`), whatever
+        `start` is and whatever was solved before.
         """
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
         w0, c = self._rows.stack(start, lead), self._rows.stack(linear, lead)
@@ -218,10 +276,19 @@ class Solver:
             raise SolverError(f"tol={float(np.min(goal)) / self._rows.C:g}: {rule}")
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
-        """The data term's gradient ``(C / n) sum_k derivative(a_k.w) a_k``, shape (..., d).
+        """Return the data term's gradient ``(C / n) sum_k derivative(a_k.w) a_k``.
 
-        With `parts`, over the rows ``part, part + parts, ...`` only, weighted by C over the number of rows of the
-        smallest part.
+        Parameters
+        ----------
+        w : array (..., d)
+            Points.
+        part, parts : int
+            With `parts` above 1, only the rows ``part, part + parts, ...``, weighted by C over the
+            number of rows of the smallest part.
+
+        Returns
+        -------
+        array (..., d)
         """
         lead, points = w.shape[:-1], self._rows.stack(w, w.shape[:-1])
         sweep = self._rows.given.every(part, parts) if parts > 1 else self._rows.given
@@ -281,6 +348,7 @@ class Solver:
             loose = np.maximum(LESS * goals, SINGLE * self._rows.C)
             first = self._descend(part.short, problem, w, g, loose, memory, exact=False)
             memory, done = first.memory, first.iterations
+            # Double precision starts at the end of one more step: a gradient there is due anyway.
             last = memory.direction(first.g, problem.eased(first.g))
             w, g = first.w + last * (first.norm <= NEAR * self._rows.C)[:, :, None], None
         if g is not None and np.any(np.sqrt(dots(g, g)) <= goals):  # a certificate takes a sweep of its own
@@ -305,10 +373,10 @@ class Solver:
 
 
 def _nearer(problem: Problem, start: Array, answer: Array, derivative: Array) -> tuple[Array, Array | None]:
-    """Where to start: at the last answer, with the gradient there, or at `start`, whose gradient takes a sweep.
+    """Choose the start of a solve: the last answer, with the gradient there, or the given `start`.
 
-    The preconditioner guesses the minimiser from the known gradient; `start` wins if it is nearer to that guess by more
-    than what a sweep gains.
+    The gradient at `start` takes a sweep.  The preconditioner guesses the minimiser from the known
+    gradient; `start` wins if it is nearer to that guess by more than what a sweep gains.
     """
     g = derivative + problem.c + problem.q * answer
     step = problem.eased(g)

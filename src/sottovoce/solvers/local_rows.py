@@ -48,7 +48,25 @@ class LocalRows:
 
     @classmethod
     def of(cls, rows: Rows, loss: Loss, C: float) -> LocalRows:
-        """InvalidInput for a loss that is not for these rows."""
+        """Prepare rows for solves: as they are, and with equal rows together.
+
+        Parameters
+        ----------
+        rows : Rows
+            Of all N nodes.
+        loss : Loss
+        C : float
+            Weight of the data term.
+
+        Returns
+        -------
+        LocalRows
+
+        Raises
+        ------
+        InvalidInput
+            For a loss that is not for these rows.
+        """
         rows.check(loss)
         sweep = rows.sweep()
         given, distinct = (x.normed() if loss.by_norm else x for x in (sweep, sweep.deduplicated()))
@@ -96,7 +114,7 @@ Task = tuple[Part, IntArray]
 
 
 class Grouping:
-    """Which nodes and replicates are solved together, whatever the number of threads."""
+    """The nodes and replicates that are solved together, whatever the number of threads."""
 
     def __init__(self, rows: LocalRows) -> None:
         self._rows = rows
@@ -111,7 +129,7 @@ class Grouping:
         return longest_first, self._shared_out(work)
 
     def _shared_out(self, work: Sequence[float]) -> int:
-        """How many of the longest tasks, of this many multiplications, are shared out to threads."""
+        """Return how many of the longest tasks, of this many multiplications, threads share."""
         many = len(work) >= cores()
         if not self._rows.distinct.here or sum(work) < WORTH or not (many or max(work) < INLINE):
             return 0

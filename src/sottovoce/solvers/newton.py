@@ -26,10 +26,36 @@ Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
 def newton(
     loss: Loss, sweep: Sweep, problem: Problem, w: Array, goal: float, *, C: float, renewed: Renewed
 ) -> tuple[Array, Array]:
-    """The minimiser and the gradient there, of norm at most `goal`, from any start `w` (d,); else a SolverError.
+    """Minimise one problem by Newton's method, from any start.
 
-    A loss whose curvature jumps is softened first, in ever smaller widths, because each minimiser is near the next one:
-    Newton steps on the loss itself might pass through its pieces one by one.
+    A loss whose curvature jumps is softened first, in ever smaller widths, because each minimiser
+    is near the next one: Newton steps on the loss itself might pass through its pieces one by one.
+
+    Parameters
+    ----------
+    loss : Loss
+    sweep : Sweep
+        The rows of the one node.
+    problem : Problem
+        Of one node and one replicate.
+    w : array (d,)
+        The start; entries that are not finite count as 0.
+    goal : float
+        The gradient norm to reach, > 0.
+    C : float
+        Weight of the data term, for the error's relative tolerance and for how far to soften.
+    renewed : callable
+        Makes the preconditioner of the conjugate gradients at a point.
+
+    Returns
+    -------
+    w, g : array (d,)
+        The minimiser, and the gradient there, of norm at most `goal`.
+
+    Raises
+    ------
+    SolverError
+        If `goal` is not reached; the message tells nothing of the rows.
     """
     w, width = np.where(np.isfinite(w), w, 0.0), 1.0
     while loss.softened(width) is not loss and width * C * loss.curvature_bound > 0.25 * goal:
@@ -59,12 +85,14 @@ def _descend(
         if np.linalg.norm(g) <= goal:
             break
         p = _step(loss, sweep, problem, w, g, renewed)
+        # Double the step until the derivative along p is positive: it has one zero before that.
         near, far = 0.0, 1.0
         ahead = gradient(w + p)
         while ahead @ p < 0.0 and far < 2.0**60:
             near, far = far, 2.0 * far
             ahead = gradient(w + far * p)
         t = far
+        # Bisect until a tenth of the descent is left, or rounding ends the search.
         while abs(ahead @ p) > 0.1 * abs(g @ p) and far - near > 2.0**-50 * far:
             t = 0.5 * (near + far)
             ahead = gradient(w + t * p)
@@ -75,6 +103,7 @@ def _descend(
 
 def _step(loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array, renewed: Renewed) -> Array:
     """The Newton step, by preconditioned conjugate gradients with the true Hessian."""
+    # Preconditioned conjugate gradients for H p = -g: `left` is the residual.
     at = renewed(loss, sweep, problem, w[None, None])
     p, left = np.zeros_like(g), -g
     eased = at.eased(left[None, None])[0, 0]

@@ -49,18 +49,32 @@ class Preconditioner:
             self._factorise(np.ascontiguousarray(start[:, :SAMPLE]))
 
     def restore(self, solves: int, reference: Array) -> None:
-        """The same as it was after this many solves."""
+        """Rebuild the preconditioner as after this many solves, at reference points (N, R, d)."""
         self.solves = solves
         self._factorise(reference)
 
     def problem(self, c: Array, q: Array) -> Problem:
-        """The problem of these linear and quadratic terms, with this preconditioner."""
+        """Return the problem of these linear and quadratic terms, with this preconditioner."""
         assert self.spectrum is not None
         spectrum = self.spectrum[:, None, :]
         return Problem(c, q, self._rows.weight[:, :, None], self._basis, spectrum, self._inverted(q))
 
     def renewed(self, loss: Loss, sweep: Sweep, problem: Problem, at: Array) -> Problem:
-        """The problem with a preconditioner from the curvature at these points."""
+        """Replace a problem's preconditioner by one from the curvature at given points.
+
+        Parameters
+        ----------
+        loss : Loss
+        sweep : Sweep
+            The rows of the problem's M nodes.
+        problem : Problem
+        at : array (M, R, d)
+            The points, over whose replicates curvatures are averaged.
+
+        Returns
+        -------
+        Problem
+        """
         basis, spectrum = self._eigen(loss, sweep, problem.weight[:, :, 0], at, typical=False)
         return replace(problem, basis=basis, spectrum=spectrum[:, None, :], inverse=None)
 

@@ -29,7 +29,23 @@ def dots(x: Array, y: Array) -> Array:
 class Problem:
     """All data of an iteration except the rows, for M nodes and R replicates.
 
-    The preconditioner is `inverse`, (M, d, d), or ``basis diag(spectrum + q) basis'``, or the diagonal without a basis.
+    The preconditioner is `inverse`, or ``basis diag(spectrum + q) basis'``, or the diagonal without
+    a basis.
+
+    Attributes
+    ----------
+    c : array (M, R, d)
+        Linear terms.
+    q : array (M, R, 1)
+        Curvatures of the quadratic terms.
+    weight : array (M, 1, 1)
+        ``C / n`` of the data terms.
+    basis : array (M, d, d) or None
+        Eigenvectors of the data terms' Hessians; None for diagonals.
+    spectrum : array (M, 1, d)
+        Their eigenvalues, or the diagonals.
+    inverse : array (M, d, d) or None
+        Inverse of the preconditioner, where it is stored.
     """
 
     c: Array
@@ -45,7 +61,7 @@ class Problem:
         return Problem(self.c[cut], self.q[cut], self.weight[node], basis, self.spectrum[node], inverse)
 
     def eased(self, g: Array) -> Array:
-        """The preconditioner's inverse times `g`."""
+        """Apply the preconditioner's inverse to `g`, (M, R, d)."""
         if self.inverse is not None:
             return np.matmul(g, self.inverse)
         spectrum = self.spectrum + self.q
@@ -68,7 +84,21 @@ class Memory:
         self.size = np.zeros((nodes, replicates, most))  # ||y|| before it was scaled
 
     def add(self, s: Array, y: Array, v: Array, sy: Array) -> None:
-        """Add a pair with ``s.y = sy`` where that is positive."""
+        """Add a pair of a step and a change of the gradient, scaled to ``s.y = 1``.
+
+        The oldest pair is dropped when the memory is full.
+
+        Parameters
+        ----------
+        s : array (M, R, d)
+            The step.
+        y : array (M, R, d)
+            The change of the gradient over it.
+        v : array (M, R, d)
+            ``H y``, the preconditioner's inverse times that.
+        sy : array (M, R)
+            ``s.y``; where it is not positive the pair is zero and changes nothing.
+        """
         k, most = self.count, self.s.shape[2]
         if k == most:  # the inverse of a triangle's lower right part is that part of its inverse
             for old in (self.s, self.y, self.v, self.size):
@@ -84,6 +114,7 @@ class Memory:
         self.size[:, :, k] = np.sqrt(dots(y, y))
         y_new, v_new = self.y[:, :, k, :, None], self.v[:, :, k, :, None]
         if k:
+            # R grows by the column r = S y and the entry s.y = 1, so R^-1 by the column -R^-1 r.
             column = self.inverse[:, :, :k, :k] @ (self.s[:, :, :k] @ y_new)
             self.inverse[:, :, :k, k] = -column[..., 0]
         self.inverse[:, :, k, k] = 1.0
@@ -92,12 +123,26 @@ class Memory:
         self.count = k + 1
 
     def direction(self, g: Array, h: Array) -> Array:
-        """Minus the quasi-Newton inverse times `g`, where `h` is the preconditioner's inverse times `g`."""
+        """Return the quasi-Newton direction: minus the inverse times `g`.
+
+        Parameters
+        ----------
+        g : array (M, R, d)
+            The gradient.
+        h : array (M, R, d)
+            The preconditioner's inverse times `g`.
+
+        Returns
+        -------
+        array (M, R, d)
+        """
         k = self.count
         if not k:
             return -h
         s, y, v = self.s[:, :, :k], self.y[:, :, :k], self.v[:, :, :k]
         inverse = self.inverse[:, :, :k, :k]
+        # Theorem 2.2 of Byrd, Nocedal and Schnabel (1994), for pairs scaled to s.y = 1:
+        # c = R^-1 S g, u = R^-T ((I + Y H Y') c - Y H g).
         c = inverse @ (s @ g[..., None])
         u = inverse.swapaxes(2, 3) @ (c + self.inner[:, :, :k, :k] @ c - y @ h[..., None])
         return np.asarray((c.swapaxes(2, 3) @ v - u.swapaxes(2, 3) @ s)[:, :, 0] - h)
@@ -111,9 +156,21 @@ class Memory:
 
 
 def gathered(problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[int, ...], least: float) -> Memory:
-    """One memory of all problems, from memories of parts of them; the last one was updated longest.
+    """Gather memories of parts of the problems into one memory of all, under one preconditioner.
 
-    Changes of the gradient shorter than `least` are dropped.  `problem` has the preconditioner to use from now on.
+    Parameters
+    ----------
+    problem : Problem
+        With the preconditioner to use from now on.
+    pieces : list of (index, Memory)
+        Where each part stands among the (M, R) problems; the last one was updated longest.
+    shape : tuple (M, R, d)
+    least : float
+        Changes of the gradient shorter than this are dropped.
+
+    Returns
+    -------
+    Memory
     """
     whole, last = Memory(shape), pieces[-1][1]
     k = whole.count = last.count
@@ -121,8 +178,10 @@ def gathered(problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[in
         kept = (one.size >= least)[..., None]
         whole.s[at], whole.y[at], whole.size[at] = one.s * kept, one.y * kept, one.size
     s, y, v = (x[:, :, :k] for x in (whole.s, whole.y, whole.v))
+    # H is another one from now on, so that H y and Y H Y' have to be computed anew.
     for j in range(k):
         v[:, :, j] = problem.eased(y[:, :, j])
+    # R is the upper triangle of S Y', and its diagonal s.y = 1.
     whole.inverse[:, :, :k, :k] = np.linalg.inv(np.triu(s @ y.swapaxes(2, 3), 1) + np.eye(k))
     whole.inner[:, :, :k, :k] = y @ v.swapaxes(2, 3)
     return whole
