@@ -4,7 +4,7 @@ Second moments give a public *frame*, a matrix A in which rows have about equal 
 nine in ten are shorter than 1.  Hessians are asked of rows ``A a``, so that their noise is small beside them in every
 direction; gradients are asked of the rows as they are, so the frame moves no estimate.  Steps go near the minimiser.
 At the last point w, with H from all Hessians and the second moments J of derivatives, both in the frame, g from all
-gradients, and noise s_g and s_H on an entry of g and of the flattened H,
+gradients, and noise s_g and s_H on an entry of g and of the flattened H::
 
     estimate = w + A'(d - b),    d = -H^-1 A g,
     covariance = H^-1 [J / n + s_g^2 A A' + (s_H^2 / 2)(|d|^2 I + d d')] H^-1 + b b',

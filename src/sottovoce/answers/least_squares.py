@@ -7,7 +7,7 @@ moments M, in gradients g and in the moments J of residuals: they are those of o
 
 Two gradients lead near its minimum, each with residuals clipped where a histogram at its point shows none.  In the
 frame a gradient at t says that ``M t - g`` is the mean product c of rows and targets.  With all of them averaged, by
-their precisions,
+their precisions::
 
     estimate = M^-1 c,    d = estimate - (the same average of the points t),
     covariance = M^-1 [J / n + s_c^2 I + (s_M^2 / 2)(|d|^2 I + d d')] M^-1.
