@@ -1014,6 +1014,7 @@ def with_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
     curvature = np.einsum("rii,ri->r", H, ends.kept)
     bends = np.divide(curvature, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
     factor = (OFF * share) ** 2 * np.maximum(bends, 0.0)
+    # T^2 times the mean curvature times A H^-1 A, with T the share of merged rows times OFF.
     added = factor[:, None, None] * (F @ inverse @ F.transpose(0, 2, 1))
     return replace(ends, covariance=ends.covariance + added, of_merged=added)
 
