@@ -670,6 +670,7 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     few = None if groups is None else few_outcomes(groups, M)
     compared = None
     refusals = {cause for cause in causes if cause is not None}
+    # Some sums are known though lines are refused, but none where the whole table is.
     if found.moments is not None and refusals and refusals.isdisjoint(_OF_ALL):
         compared = _compared(found, naming, groups, causes, few, replicate)
     low, high = ends_of(judged.estimate, judged.total, np.eye(len(M)), 1.0 - LEVEL, few)

@@ -170,6 +170,7 @@ def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: 
     along = frame.A @ vectors  # directions as weights of the columns, in columns
     together = np.einsum("rj,rjk,rjk->rk", variances, along, along)
     moved = np.divide(most, mean, out=np.ones_like(most), where=mean > 0.0) * moments[:, None]
+    # The share of its columns' variance that a direction has, two noise deviations included.
     share = np.divide(moved, together, out=np.full_like(moved, np.inf), where=together > _LEAST_VARIANCE)
     lost = zero & (share <= LOST)
     seen = together > _EXACT**2 * together.max(axis=1, keepdims=True)  # others are of columns that were left out

@@ -98,6 +98,7 @@ class FewOutcomes(NamedTuple):
             own = self._of_group(int(k), alpha)
             towards = factors[:, k] * self.side[k]
             for end, these in enumerate((towards > _NONE, towards < -_NONE)):
+                # The group's own end takes the place of its normal law (Zou and Donner 2008).
                 gained[these, end] += towards[these] ** 2 * own
         return gained
 
@@ -108,6 +109,7 @@ class FewOutcomes(NamedTuple):
         if least <= 0.0:
             return math.inf
         even = (normal.quantile(alpha / 2.0) * _relative_error(count, noise)) ** 2
+        # A binomial number is even to both sides at a share of one half: nothing is added there.
         uneven = max(0.0, 1.0 - 2.0 * count / float(self.rows[k])) if self.rows[k] > 0.0 else 0.0
         return uneven * max(0.0, math.log(count / least) ** 2 - even)
 

@@ -169,6 +169,7 @@ class LogOdds(Asked):
         return Made(self._rows(X, y), self._errors(X, bends, bends))
 
     def tables(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> list[Coefficients]:
+        """Simulate tables of log-odds: all draws of the noise in one run of the recipe."""
         found = self._found(made, n, mu, relation, draws, seed)
         return [table(found, self.naming, replicate) for replicate in range(draws)]
 
@@ -208,6 +209,7 @@ class Means(Asked):
         return Made(rows, half * self._errors(X, none, deviation**2 * none))
 
     def tables(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> list[Coefficients]:
+        """Simulate tables of least squares, in the target's unit."""
         # replicates of this recipe share a histogram, so each draw is a run of its own
         every = [self._found(made, n, mu, relation, 1, seed + draw) for draw in range(draws)]
         return [table_of(found, self.naming, self.task) for found in every]

@@ -4,7 +4,7 @@ Second moments give a public *frame*, a matrix A in which rows have about equal 
 nine in ten are shorter than 1.  Hessians are asked of rows ``A a``, so that their noise is small beside them in every
 direction; gradients are asked of the rows as they are, so the frame moves no estimate.  Steps go near the minimiser.
 At the last point w, with H from all Hessians and the second moments J of derivatives, both in the frame, g from all
-gradients, and noise s_g and s_H on an entry of g and of the flattened H,
+gradients, and noise s_g and s_H on an entry of g and of the flattened H::
 
     estimate = w + A'(d - b),    d = -H^-1 A g,
     covariance = H^-1 [J / n + s_g^2 A A' + (s_H^2 / 2)(|d|^2 I + d d')] H^-1 + b b',
@@ -1014,6 +1014,7 @@ def with_merged_rows(ends: Estimates, rows: Moments, share: Array) -> Estimates:
     curvature = np.einsum("rii,ri->r", H, ends.kept)
     bends = np.divide(curvature, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
     factor = (OFF * share) ** 2 * np.maximum(bends, 0.0)
+    # T^2 times the mean curvature times A H^-1 A, with T the share of merged rows times OFF.
     added = factor[:, None, None] * (F @ inverse @ F.transpose(0, 2, 1))
     return replace(ends, covariance=ends.covariance + added, of_merged=added)
 

@@ -171,6 +171,7 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
         return evaluation.rows_of([(X[part], scored.y[part]) for part in parts])
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> Evaluation:
+        """Return AUC, Brier score, rates and calibration, overall and by subgroup."""
         cut = self.held.threshold
         exact = evaluation.exact(scored.margins, scored.y, cut)
         return Evaluation(
@@ -189,6 +190,7 @@ class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
         return evaluation.rows_of([(cell[part, None], known[part]) for part in parts])
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> ClassEvaluation:
+        """Return accuracy, and recall and precision by class."""
         exact = classes.exact(self.task, scored.margins, scored.y)
         return classes.measure(self.task.names, result.outcome, result.statement, exact, method.listed.to_plain())
 
@@ -205,6 +207,7 @@ class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
         return numeric_metrics.rows_of([(scored.margins[part], scored.y[part]) for part in parts])
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> NumberEvaluation:
+        """Return the errors of predictions, in the target's unit."""
         exact = numeric_metrics.exact(self.task, scored.margins, scored.y)
         return NumberEvaluation(numeric_metrics.measure(result.outcome, self.task), result.statement, exact)
 

@@ -7,7 +7,7 @@ moments M, in gradients g and in the moments J of residuals: they are those of o
 
 Two gradients lead near its minimum, each with residuals clipped where a histogram at its point shows none.  In the
 frame a gradient at t says that ``M t - g`` is the mean product c of rows and targets.  With all of them averaged, by
-their precisions,
+their precisions::
 
     estimate = M^-1 c,    d = estimate - (the same average of the points t),
     covariance = M^-1 [J / n + s_c^2 I + (s_M^2 / 2)(|d|^2 I + d d')] M^-1.
@@ -280,6 +280,7 @@ class Stepped(SeparateSites):
         ahead = Ahead(unit / math.sqrt(_MOMENTS), _KEPT * math.sqrt(2.0) * unit / math.sqrt(_GRADIENTS))
         levels = (self.marks, self.blocks, self.constant, self.value)
         compared = comparisons_of(*levels, S.mean(axis=0), kept)
+        # Noise is large at p = 0 where columns are related, and at p = 1 where levels are rare.
         frame = best_power(S, length, kept, moments.rows, ahead, compared)
         cells = yield Lengths(zero, frame=frame.A, edges=FINE)
         edge = reach(cells.value, cells.spread, FINE)[:, None, None]
@@ -297,6 +298,7 @@ class Stepped(SeparateSites):
             turned = groups @ back  # (R, levels and reference, d)
             shares = np.einsum("rli,rij,rlj->rl", turned, M, turned).mean(axis=0)
             doubts = (noise[:, None] * np.sum(turned**2, axis=2)).mean(axis=0)
+            # Rare, and not shown by three noise deviations of the moments in the first frame.
             hidden = (shares < RAREST) & (shares <= np.maximum(_MERGED * doubts, _NO_ROWS))
             hidden[np.argmax(shares)] = False  # others are merged with it
             kept[columns] = ~hidden[:-1]

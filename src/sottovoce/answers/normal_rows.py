@@ -107,6 +107,7 @@ def as_curvature_falls(rows: NormalRows, w: Array, end: Array, covariance: Array
     inverse_root = (vectors * (bent[:, None, :] / root)) @ turned
     falls = positive(inverse_root @ (here - there) @ inverse_root)
     added = inverse_root @ falls @ ((vectors * root) @ turned)
+    # G = I - H^-1 K, of which only the part counts in which curvature falls.
     moves = np.eye(w.shape[1]) + part[:, None, None] * added
     return np.asarray(moves @ covariance @ moves.transpose(0, 2, 1))
 
@@ -209,6 +210,7 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
     mean_chance = np.clip(chance @ _WEIGHTS, _TINY, 1.0 - _TINY)
     border = np.array([normal.quantile(chance) for chance in mean_chance.tolist()])
     right = deviation * np.exp(-0.5 * border**2) / math.sqrt(2.0 * math.pi)
+    # E[v 1(v > q)] - E[v p]: how far the slope can fall until all rows are on the right side.
     left = right - deviation**2 * ((chance * (1.0 - chance)) @ _WEIGHTS)
     curvature = _along_size(center, deviation)
     above, below = (_along_size(center, deviation * factor) for factor in (_NEARBY, 1.0 / _NEARBY))

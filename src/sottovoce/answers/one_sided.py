@@ -85,6 +85,7 @@ def largest_log_odds(count: float, noise: float, rows: float, alpha: float) -> f
     float
         Log-odds; infinite if the rarer outcome may be that of half of the rows.
     """
+    # n expit(mu) <= lambda (Jensen), so mu <= logit(lambda / n).
     chance = largest_mean(count, noise, alpha) / rows if rows > 0.0 else 1.0
     return math.log(chance / (1.0 - chance)) if chance < 0.5 else math.inf
 

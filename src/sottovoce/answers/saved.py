@@ -353,6 +353,13 @@ class SavedModel:
             If the file is none of these.
         InvalidInput
             As :meth:`of_result`.
+
+        Examples
+        --------
+        The table of a saved run, and a joint test of a column's levels; neither costs budget::
+
+            table = SavedModel.load("run.json").table
+            table.wald("stage")
         """
         if not is_text(Path(path)):
             return cls.of_result(Result.load(path), replicate, _number_of(site))

@@ -166,6 +166,7 @@ def combined(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
     places = [columns.embedding(i) for i in range(len(steps))]
     total = sum(E @ W @ E.T for E, W in zip(places, weights, strict=True))
     inverse = precision(np.asarray(total))
+    # K_i = G E_i V_i^-1: the covariance below is that of these weights, whatever they are.
     gains = [inverse @ E @ W for E, W in zip(places, weights, strict=True)]
     estimate = sum(np.einsum("rij,rj->ri", K, step.estimate) for K, step in zip(gains, steps, strict=True))
     noise, sampling = (

@@ -456,6 +456,7 @@ def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> Undetermi
     counted = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
     count, noise = counted.rows, counted.noise
     rounding = _ROUNDING * np.maximum(expected, 1.0)
+    # By more deviations for whole groups: without the outcome few have two ends by chance.
     seen_at_all = count - np.where(groups.whole, CLEAR, SURE) * noise > rounding
     enough = LEAST + DOUBT * noise
     few = groups.whole & (count < enough - _COUNTED * LEAST)

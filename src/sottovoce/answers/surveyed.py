@@ -246,6 +246,14 @@ def survey(
     One release of noisy counts, of all grids together, priced by the event of its query; relation,
     unit, epsilon and delta are those of ``statement``.  All else is computed from the noisy counts
     and from public facts.
+
+    Examples
+    --------
+    A simulated survey of one table; ``toml`` is the proposed schema as a file::
+
+        run = RunConfig(method="auto", epsilon=0.3, delta=1e-5)
+        found = survey(schema, [table], run)
+        print(found.toml)
     """
     grids, expected, result = _asked(schema, tables, run, question, ledger, run_name=run_name, checkpoint=checkpoint)
     found, said = columns_of(grids, result.outcome, expected.noise, schema), result.statement

@@ -359,6 +359,14 @@ def infer(
     ``asked`` lists, each priced by the event of its query.  Relation, unit, epsilon and delta are
     those of ``statement``; of every person at most one row is read.  ``exact`` and what
     :meth:`TableFit.held_back` returns are computed without noise, for the data owner only.
+
+    Examples
+    --------
+    A simulation in which each value of a column is a site::
+
+        run = RunConfig(method="auto", epsilon=1.0, delta=1e-5)
+        config = TrainConfig(run, "rows.csv", schema="clinic.toml", partition="site:ward")
+        print(infer(config, held=Held(0.5)).coefficients)
     """
     started = time.perf_counter()
     check(config.run, config)
