@@ -1,10 +1,11 @@
 """A site that lost its signing key or its ledger, and what the other members say to that: all of them, signed.
 
-An *amendment* names the site, its key of before and its new one, and, if the ledger was lost, every run that the site
-has ever agreed to, each with its plan's digest.  The new ledger has charged all that those plans planned for the site,
-which is at least what was spent.  Each other member checks that no run that it shared with the site is left out, hears
-the amendment's code from the site's people, and signs.  A member takes the new key for the old one once all other
-members of a plan that it knows have signed, itself among them.
+An *amendment* names the site, its key of before and its new one, and, if the ledger was lost, every
+run that the site has ever agreed to, each with its plan's digest.  The new ledger has charged all
+that those plans planned for the site, which is at least what was spent.  Each other member checks
+that no run that it shared with the site is left out, hears the amendment's code from the site's
+people, and signs.  A member takes the new key for the old one once all other members of a plan that
+it knows have signed, itself among them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Amendment:
     name, old, key : str
         Of the site; its public key of before and its new one, in base64.
     runs : dict, optional
-        Plans' digests by run, of all runs whose price the new ledger has charged; None if the ledger was not lost.
+        Plans' digests by run, of all runs whose price the new ledger has charged; None if the
+        ledger was not lost.
     signatures : dict
         By member, in base64.
     """

@@ -1,7 +1,7 @@
 """Inference and evaluation between sites: the recipes of a plan, run at a site or replayed at the hub.
 
-A site asks its own row guard; the hub reads what the sites sent.  Both run the engine and recipes of a simulation on
-the same numbers, so their results agree to the last bit.
+A site asks its own row guard; the hub reads what the sites sent.  Both run the engine and recipes
+of a simulation on the same numbers, so their results agree to the last bit.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Asker:
     Parameters
     ----------
     guard_of : callable ``(facts, stage, move)``
-        Makes the row guard of a stage, or the hub's :class:`Reader`; `move` is that of the model which is judged.
+        Makes the row guard of a stage, or the hub's :class:`Reader`; `move` is that of the model
+        which is judged.
     node : int
         The node whose view of the facts is taken; all views give the same results.
     observe : callable ``(k)``, optional
@@ -94,7 +95,10 @@ class Asker:
         self._observe, self.trained = observe, trained
 
     def _run(self, stage: Stage, move: Move | None = None, **public: Any) -> tuple[Outcome, Any]:
-        """Outcome and result of a stage, None if it ended early; `public` are further arguments of its recipe."""
+        """Outcome and result of a stage, None if it ended early.
+
+        `public` are further arguments of its recipe.
+        """
         facts, recipe = stage.facts.node(self._node), stage.recipe
         assert recipe is not None
         method, tell = replace(recipe, **public).at(self._node), self._observe
@@ -425,7 +429,10 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
 
 
 def _asked_in(stage: Stage) -> Any:
-    """The releases of a stage with their shares of the budget, as plain data; none of a training."""
+    """The releases of a stage with their shares of the budget, as plain data.
+
+    None of a training.
+    """
     return [] if stage.recipe is None else stage.recipe.listed.to_plain()
 
 

@@ -1,7 +1,7 @@
 """What a plan asks after its training, or instead of it: quality on held-out rows, coefficients with intervals.
 
-Which rows are held out depends only on their positions, so it is public, and a replaced row stays on its side.  What
-is asked is priced in :mod:`sottovoce.deploy.recipes`.
+Which rows are held out depends only on their positions, so it is public, and a replaced row stays
+on its side.  What is asked is priced in :mod:`sottovoce.deploy.recipes`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class Asks:
     Parameters
     ----------
     inference : bool
-        Coefficients with intervals instead of training: the whole budget goes to Newton steps on sums.
+        Coefficients with intervals instead of training: the whole budget goes to Newton steps on
+        sums.
     site_constants : bool
         Inference with an intercept for each site.
     evaluation : float, optional

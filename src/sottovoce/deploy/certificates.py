@@ -1,7 +1,8 @@
 """Certificates for a hub and its sites, from one authority for each run or consortium.
 
-A site's key never leaves the site: the site makes a request, which the hub's authority signs.  A site's certificate is
-valid for a client only and the hub's for a server only, so no site can pose as the hub.
+A site's key never leaves the site: the site makes a request, which the hub's authority signs.  A
+site's certificate is valid for a client only and the hub's for a server only, so no site can pose
+as the hub.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _SKEW = timedelta(hours=1)
 class Authority:
     """A certificate authority in the files ``ca.crt`` and ``ca.key``.
 
-    While one authority follows another, ``ca.crt`` holds both, and who reads it takes certificates of either.
+    While one authority follows another, ``ca.crt`` holds both, and who reads it takes certificates
+    of either.
     """
 
     certificate: x509.Certificate
@@ -66,7 +68,10 @@ class Authority:
 
     @classmethod
     def follow(cls, folder: Path) -> Authority:
-        """Put a new authority into `folder`, in front of those in ``ca.crt`` that are still valid; returns it."""
+        """Put a new authority into `folder`, in front of those in ``ca.crt`` that are still valid.
+
+        Returns the new one.
+        """
         cls.read(folder)
         authority, now = cls._new(), datetime.now(UTC)
         before = [one for one in _bundle((folder / "ca.crt").read_bytes()) if one.not_valid_after_utc > now]
@@ -129,7 +134,8 @@ class Authority:
     def admit(self, request: bytes) -> tuple[str, bytes]:
         """Sign a site's request; returns the site's name and the certificate.
 
-        Raises :class:`InvalidInput` if it is no valid request, or its name is not allowed for a site.
+        Raises :class:`InvalidInput` if it is no valid request, or its name is not allowed for a
+        site.
         """
         try:  # what is wrong inside a request may show when a part of it is looked at
             asked = x509.load_pem_x509_csr(request)
@@ -202,9 +208,12 @@ REVOKED = "revoked.json"
 
 
 def revoke(folder: Path, name: str) -> list[str]:
-    """Revoke all certificates and invitations of a site that were signed until now; returns those in `folder`.
+    """Revoke all certificates and invitations of a site that were signed until now.
 
-    They are renamed.  Copies elsewhere are revoked with them: what counts is when a certificate was signed.
+    Returns those in `folder`.
+
+    They are renamed.  Copies elsewhere are revoked with them: what counts is when a certificate was
+    signed.
     """
     files = [folder / f"{name}.crt", folder / "renewal" / f"{name}.crt", folder / f"{name}.invite"]
     there = [path for path in files if path.exists()]
@@ -254,7 +263,7 @@ def fingerprint(pem: bytes) -> str:
     Returns
     -------
     str
-        32 hexadecimal digits, in groups of four.
+        32 hexadecimal digits, in groups of four, to compare by telephone.
 
     Raises
     ------

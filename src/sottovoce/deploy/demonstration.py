@@ -1,7 +1,8 @@
 """A hub and its sites as processes of this machine, on public rows: a demonstration, not a release.
 
-Commands, certificates, keys, ledgers and transports are those of a deployment.  Only the noise is not secret: its seed
-is in the plan, so that the run can be repeated in one process and compared.  Plan and ledgers are marked for good.
+Commands, certificates, keys, ledgers and transports are those of a deployment.  Only the noise is
+not secret: its seed is in the plan, so that the run can be repeated in one process and compared.
+Plan and ledgers are marked for good.
 """
 
 from __future__ import annotations
@@ -326,7 +327,10 @@ class _Processes:
         return any(process.poll() is None for process in self._running.values())
 
     def kill_doomed(self) -> None:
-        """Kill the sites that are to be lost; raises :class:`SottovoceError` if one came to its end before."""
+        """Kill the sites that are to be lost.
+
+        Raises :class:`SottovoceError` if one came to its end before.
+        """
         for name in self.doomed:
             if self._running[name].poll() == 0:
                 raise SottovoceError(f"lose_site: {name} came to its end before it was lost; use more rounds")
@@ -457,7 +461,10 @@ def _twin(
     demo: Demonstration, names: Sequence[str], roster: dict[str, Any], attempts: list[Attempt] | None, *,
     whole: bool,
 ) -> list[Array]:  # fmt: skip
-    """The models of these sites in the same run in one process; unless it is `whole`, all stop where one was lost."""
+    """The models of these sites in the same run in one process.
+
+    Unless it is `whole`, all stop where one was lost.
+    """
     plan, since = demo.plan, roster["since"]
     if attempts is not None:
         told = [([plan.index(name) for name in one.members], one.opened) for one in attempts]

@@ -1,9 +1,10 @@
 """The table of a plan's exchanges: how many numbers a site sends in each, how long they may be, and who hears them.
 
-Every site and the hub compute it from the plan, so it is agreed on before the first message, and a message that does
-not keep to it is refused.  Exchanges are numbered: 0 is the greeting, 1 to :attr:`ExchangeTable.attempts` are the rows
-of the table, and the last models follow.  Where sites may be lost, signed rosters take exchanges in between, so the
-number of an attempt is that of its exchange only in a run over a graph that has lost nobody.
+Every site and the hub compute it from the plan, so it is agreed on before the first message, and a
+message that does not keep to it is refused.  Exchanges are numbered: 0 is the greeting, 1 to
+:attr:`ExchangeTable.attempts` are the rows of the table, and the last models follow.  Where sites
+may be lost, signed rosters take exchanges in between, so the number of an attempt is that of its
+exchange only in a run over a graph that has lost nobody.
 """
 
 from __future__ import annotations
@@ -92,14 +93,18 @@ class ExchangeTable:
 
     @property
     def attempts(self) -> int:
-        """Exchanges without greetings, rosters and last models; with sums, the attempts that are priced."""
+        """Exchanges without greetings, rosters and last models.
+
+        With sums, the attempts that are priced.
+        """
         return len(self.widths)
 
     @property
     def last(self) -> int:
         """The highest number of an exchange, greeting and last models included.
 
-        Every roster takes an exchange: one for each site that may be lost, and with sums the first one.
+        Every roster takes an exchange: one for each site that may be lost, and with sums the first
+        one.
         """
         first_roster = 1 if self.stages[0].facts.summed else 0
         return self.attempts + 1 + self.quorum.losable + first_roster
@@ -138,7 +143,10 @@ class ExchangeTable:
 
 
 def _exchanges_of(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
-    """The exchanges of one stage; answers have a norm cap of their own, and so have means of rows."""
+    """The exchanges of one stage.
+
+    Answers have a norm cap of their own, and so have means of rows.
+    """
     opening_cap = norm_cap if stage.shown or not stage.opening else longest_mean(stage)
     opening = [Exchange(width, opening_cap, heard_by_all=True, held_out=stage.held) for width in stage.opening]
     if stage.recipe is None:

@@ -1,7 +1,7 @@
 """A site's part in the exchanges of a run: every message and every inbox is in its journal before anything follows.
 
-An exchange is numbered, and takes effect once: what a site signed is written down before it is sent, and what it got
-before it is used, so a site that was killed repeats both byte for byte.
+An exchange is numbered, and takes effect once: what a site signed is written down before it is
+sent, and what it got before it is used, so a site that was killed repeats both byte for byte.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ class Exchanges:
         return self.state.to_dict()
 
     def exchange(self, content: Content) -> dict[str, SignedMessage]:
-        """Take part in the next exchange, and go on with what was sent in it; the messages of the others."""
+        """Take part in the next exchange, and go on with what was sent in it.
+
+        Returns the messages of the others, by site.
+        """
         self.round += 1
         message = sign(self.plan, self.round, self.name, content, self.key)
         present, why = self._journaled(message)
@@ -117,7 +120,10 @@ class Exchanges:
             self.waited += time.perf_counter() - started
 
     def leave(self, reason: Reason | None) -> None:
-        """Sign that no more messages will come, and why; nothing if the others went on without this site."""
+        """Sign that no more messages will come, and why.
+
+        Does nothing if the others went on without this site.
+        """
         if reason is None or self.closed_by == OUT:
             return
         farewell = Farewell(self.plan.run, self.plan.digest, self.round + 1, self.name, reason, self.journal.mark)
@@ -126,7 +132,10 @@ class Exchanges:
     # Inside
 
     def _journaled(self, message: bytes) -> tuple[dict[str, SignedMessage], dict[str, str]]:
-        """Write down, send, wait, check, write down; an inbox that is in the journal is not asked for again."""
+        """Write down, send, wait, check, write down.
+
+        An inbox that is in the journal is not asked for again.
+        """
         stored = self.journal.send(self.round, message)
         # A site that was started again repeats its journal: the same bytes, and the inbox of then.
         if stored is not None:
@@ -140,10 +149,13 @@ class Exchanges:
         return found
 
     def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
-        """The messages of an inbox, and why those of other members are missing; raises :class:`Refused`.
+        """The messages of an inbox, and why those of other members are missing.
 
-        Sums and rosters are heard by all members: whoever sent nothing is late.  Over a graph a message of every
-        neighbour must be there, or what says why there is none; of all others, only the latter may be.
+        Raises :class:`Refused`.
+
+        Sums and rosters are heard by all members: whoever sent nothing is late.  Over a graph a
+        message of every neighbour must be there, or what says why there is none; of all others,
+        only the latter may be.
         """
         others = set(self.state.members) - {self.name}
         all_hear = self.plan.summed or self.state.phase == "roster"
@@ -168,8 +180,8 @@ class Exchanges:
     def _check_absence(self, name: str, unsigned: bool, absence: str, heard: bool) -> None:
         """Raise :class:`Refused` for the hub's bare word where the plan waits for all sites, however long.
 
-        That a site has left which this one does not hear is all that it may say: it may not pass on that site's last
-        message, which is for its neighbours.
+        That a site has left which this one does not hear is all that it may say: it may not pass on
+        that site's last message, which is for its neighbours.
         """
         if self.plan.waits.endless and unsigned and (heard or absence != LEFT):
             rule = "without its signature, and this plan waits for all its sites"

@@ -79,8 +79,8 @@ def _claim(temporary: Path, path: Path) -> None:
 def together(folder: Path) -> Iterator[Callable[[Path], None]]:
     """Make several new files in a folder for this user only: all of them, or none.
 
-    Yields a function to be called with each file once it is written.  Makes the folder if absent; raises
-    :class:`InvalidInput` if it cannot be made.
+    Yields a function to be called with each file once it is written.  Makes the folder if absent;
+    raises :class:`InvalidInput` if it cannot be made.
     """
     made: list[Path] = []
     try:

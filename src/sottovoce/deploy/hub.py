@@ -1,7 +1,7 @@
 """The hub, with any transport: it checks a message, stores it once, and passes it on.
 
-A hub has a log, the rounds of its run, the questions of sites that were started again, and the results that follow from
-the log.  What it sees and cannot do is in ``docs/deploy/threats.md``.
+A hub has a log, the rounds of its run, the questions of sites that were started again, and the
+results that follow from the log.  What it sees and cannot do is in ``docs/deploy/threats.md``.
 """
 
 from __future__ import annotations
@@ -156,7 +156,10 @@ class Hub:
         self._questions.answer(_known(self.plan, site), asker, answer)
 
     def leave(self, site: str, farewell: bytes) -> None:
-        """Record the farewell of `site`; raises :class:`Refused` unless it is signed, for this point of this run."""
+        """Record the farewell of `site`.
+
+        Raises :class:`Refused` unless it is signed, for this point of this run.
+        """
         due = self.log.last(self.plan.run, _known(self.plan, site)) + 1
         read_farewell(self.plan, farewell, site, due)
         self.log.leave(self.plan.run, site, due, farewell)
@@ -165,7 +168,10 @@ class Hub:
     # How the run goes
 
     def gone(self) -> dict[str, str]:
-        """Sites that left or were left out, and why; raises :class:`Refused` for a false farewell."""
+        """Sites that left or were left out, and why.
+
+        Raises :class:`Refused` for a false farewell.
+        """
         for site, data in self.log.gone(self.plan.run).items():
             if site not in self._left:
                 due = self.log.last(self.plan.run, _known(self.plan, site)) + 1
@@ -201,7 +207,8 @@ class Hub:
     def sites(self) -> list[dict[str, Any]]:
         """Return the progress of every site, as plain data.
 
-        Its round is the algorithm's, of its last message: 0 for its greeting, -1 for none, T + 1 for its last model.
+        Its round is the algorithm's, of its last message: 0 for its greeting, -1 for none, T + 1
+        for its last model.
         """
         gone = self.gone()
         last = {name: self.log.last(self.plan.run, name) for name in self.plan.names}

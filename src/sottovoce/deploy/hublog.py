@@ -1,7 +1,7 @@
 """The hub's log: every message of every run once, on the disk before anybody reads it.
 
-The log does not look into messages.  After a crash a hub needs nothing else: sites repeat what they sent, and find it
-stored.
+The log does not look into messages.  After a crash a hub needs nothing else: sites repeat what they
+sent, and find it stored.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ class HubLog:
     path : path
         Made if absent, in a folder that exists; on a local disk.
     read_only : bool
-        To look only, also while another process writes, and without the right to write: never made or changed.
+        To look only, also while another process writes, and without the right to write: never made
+        or changed.
 
     Attributes
     ----------
     decisions : Decisions
-        What the hub and its operator decided: rounds closed without sites, sites taken out, runs ended.
+        What the hub and its operator decided: rounds closed without sites, sites taken out, runs
+        ended.
 
     Raises
     ------
@@ -185,10 +187,13 @@ class HubLog:
             return [run for (run,) in db.execute("SELECT DISTINCT run FROM message ORDER BY run")]
 
     def prune(self, runs: Iterable[str]) -> int:
-        """Remove all messages of these runs but greetings, and give the space back; returns how many.
+        """Remove all messages of these runs but greetings, and give the space back.
 
-        Greetings and farewells stay: they are all that :meth:`earlier` shows, and a farewell, which its site signed,
-        holds the hash of that site's ledger, whose chain vouches for every message that it sent and received.
+        Returns how many.
+
+        Greetings and farewells stay: they are all that :meth:`earlier` shows, and a farewell, which
+        its site signed, holds the hash of that site's ledger, whose chain vouches for every message
+        that it sent and received.
         """
         removed = 0
         with self.file.access() as db:

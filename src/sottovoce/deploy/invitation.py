@@ -1,23 +1,26 @@
 """An invitation to a site, its answer, and the short codes that people read to each other by telephone.
 
-The *invitation* (hub to site) holds the hub's address and authority, and a certificate that opens one method of the
-relay, which hands out what is public.  The *answer* (site to hub) holds the site's name and row count, the public
-halves of its TLS and signing keys, and the digest of the invitation.  Both go by any means, such as mail.
+The *invitation* (hub to site) holds the hub's address and authority, and a certificate that opens
+one method of the relay, which hands out what is public.  The *answer* (site to hub) holds the
+site's name and row count, the public halves of its TLS and signing keys, and the digest of the
+invitation.  Both go by any means, such as mail.
 
-*Claim.*  Whoever changes one or both files on their way, with m evaluations of scrypt, gets the same code at both ends
-with a chance of at most (m + 2) / 2^60, scrypt being a random oracle.
+*Claim.*  Whoever changes one or both files on their way, with m evaluations of scrypt, gets the
+same code at both ends with a chance of at most (m + 2) / 2^60, scrypt being a random oracle.
 
-*Proof.*  The code is :func:`stretch` of the answer, 60 bits.  The hub accepts only answers with the digest of its own
-invitation.  If a file was changed, the answers A of the site and B that the hub gets differ: a changed invitation has
-another digest (its hash is collision-free).  Either B was chosen before A was seen, or after.  A holds keys that the
-site has just drawn, so its code is new to everybody: it hits the code of one of the m answers tried before, or of B, by
-chance 2^-60 each.  (Only one of them becomes B, but let it be any.)  Afterwards, the code of A is one number, and each
-further answer has it by chance 2^-60.  No birthday helps, because one of the two sides is drawn by an honest site after
-the other could be fixed, or is fixed before the other is searched for.  Each evaluation takes 32 MiB and some 0.1 s of
-a core, so 2^40 of them, 3,500 core years, have a chance of one in a million.
+*Proof.*  The code is :func:`stretch` of the answer, 60 bits.  The hub accepts only answers with the
+digest of its own invitation.  If a file was changed, the answers A of the site and B that the hub
+gets differ: a changed invitation has another digest (its hash is collision-free).  Either B was
+chosen before A was seen, or after.  A holds keys that the site has just drawn, so its code is new
+to everybody: it hits the code of one of the m answers tried before, or of B, by chance 2^-60 each.
+(Only one of them becomes B, but let it be any.)  Afterwards, the code of A is one number, and each
+further answer has it by chance 2^-60.  No birthday helps, because one of the two sides is drawn by
+an honest site after the other could be fixed, or is fixed before the other is searched for.  Each
+evaluation takes 32 MiB and some 0.1 s of a core, so 2^40 of them, 3,500 core years, have a chance
+of one in a million.
 
-A plan's code is longer, 100 bits: whoever writes two plans, one for each of two sites, searches for any two that agree
-(a birthday), which takes 2^50 evaluations.
+A plan's code is longer, 100 bits: whoever writes two plans, one for each of two sites, searches for
+any two that agree (a birthday), which takes 2^50 evaluations.
 """
 
 from __future__ import annotations
@@ -76,8 +79,9 @@ class Invitation:
     hub : str
         ``HOST:PORT``.
     authority, certificate, key : str
-        PEM: the hub's authority, and a certificate with its key by which the invited site asks for what is public.
-        Whoever has them can read the plan and the site's certificate, and do nothing else.
+        PEM: the hub's authority, and a certificate with its key by which the invited site asks for
+        what is public. Whoever has them can read the plan and the site's certificate, and do
+        nothing else.
     epsilon, delta : float, optional
         The lifetime budget that the hub proposes; the site decides.
     schema : dict, optional

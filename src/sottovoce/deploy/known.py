@@ -1,7 +1,8 @@
 """A site's records of its earlier runs: the other sites' signing keys, and the ledger's head at the end of each run.
 
-Every run's results hold the head, and so does ``NAME.known``, with the keys of the sites of complete runs.  By these a
-site notices an older copy of its ledger, or another key under a known name.
+Every run's results hold the head, and so does ``NAME.known``, with the keys of the sites of
+complete runs.  By these a site notices an older copy of its ledger, or another key under a known
+name.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Known:
     run, head : str, optional
         The last run, and the ledger's head at its end; None before the first.
     keys : dict
-        Public signing keys of other sites by name; names that differ in capitals only are one, as in a plan.
+        Public signing keys of other sites by name; names that differ in capitals only are one, as
+        in a plan.
     shared : dict
         Runs by name: the plan's digest, and the other sites.
     """
@@ -58,7 +60,10 @@ class Known:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file, nothing if it is absent; raises :class:`InvalidInput` unless :meth:`write` wrote it."""
+        """Read the file, nothing if it is absent.
+
+        Raises :class:`InvalidInput` unless :meth:`write` wrote it.
+        """
         if not path.exists():
             return cls()
         data = files.read("known", path, _LARGEST)

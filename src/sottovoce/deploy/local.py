@@ -1,6 +1,7 @@
 """A deployment within one process: a thread for each site, messages through queues, nothing shared.
 
-With keyed noise the result equals the batched simulation of the same replicate; every transport is tested against it.
+With keyed noise the result equals the batched simulation of the same replicate; every transport is
+tested against it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""A lock for one process at a time that takes part for a site, or serves a hub; the system frees it with the process.
+"""A lock for one process at a time that takes part for a site, or serves a hub.
 
-Two processes at once would not harm privacy, since the ledger lets only one of them draw, but neither could finish.
+The system frees it with the process.
+
+Two processes at once would not harm privacy, since the ledger lets only one of them draw, but
+neither could finish.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ _LOOK = 0.1
 def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
     """Hold the lock of a file, waiting up to `wait` seconds for it.  The file may stay, and means nothing then.
 
-    Raises :class:`Busy` if another process holds it, or :class:`InvalidInput` if the file cannot be made or locked.
+    Raises :class:`Busy` if another process holds it, or :class:`InvalidInput` if the file cannot be
+    made or locked.
     """
     until = time.monotonic() + wait
     try:

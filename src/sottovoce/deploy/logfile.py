@@ -1,7 +1,8 @@
 """The SQLite file of a hub's log: how it is made, recognised, read by others, and how its errors are told.
 
-A log is never taken for another program's file, and another program's file never for a log: the application number and
-every table must be this version's.  A reader changes nothing, not even files beside the log.
+A log is never taken for another program's file, and another program's file never for a log: the
+application number and every table must be this version's.  A reader changes nothing, not even files
+beside the log.
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ class LogFile:
             self.db.close()
 
     def _open(self) -> None:
-        """Make or join the log; waits here, as SQLite does not wait for a process that changes the journal mode."""
+        """Make or join the log.
+
+        Waits here, as SQLite does not wait for a process that changes the journal mode.
+        """
         end = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -159,8 +163,9 @@ def _writable(path: Path) -> str:
 def _readable(path: Path) -> str:
     """Return the URI by which SQLite reads a log and writes nothing.
 
-    While a process writes, its write-ahead log lies beside and is read too.  Without one nobody writes, and the file is
-    read as it is: else SQLite would make files beside it, which may belong to another user than the hub's.
+    While a process writes, its write-ahead log lies beside and is read too.  Without one nobody
+    writes, and the file is read as it is: else SQLite would make files beside it, which may belong
+    to another user than the hub's.
     """
     if not path.is_file():
         raise InvalidInput("log", str(path), "is no hub's log: it is no file", "start the hub")

@@ -55,7 +55,10 @@ class Member:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the ``NAME.public.json`` of ``site init``, or what ``site join`` wrote; raises :class:`InvalidInput`."""
+        """Read the ``NAME.public.json`` of ``site init``, or what ``site join`` wrote.
+
+        Raises :class:`InvalidInput`.
+        """
         try:
             if not path.is_file():
                 raise InvalidInput("site", str(path), "there is no such file", "give each site's NAME.public.json")

@@ -1,8 +1,9 @@
 """Signed messages between sites: one JSON object of plain data each, checked before anything else uses it.
 
-A message has the keys ``v, run, plan, round, sender, kind, dtype, shape, payload, sig``: the payload is little-endian
-doubles in base64, the signature is Ed25519 over the canonical JSON of the other keys.  A site that leaves signs a
-:class:`Farewell`, ``v, run, plan, round, sender, reason, sig``, in another domain: neither can be taken for the other.
+A message has the keys ``v, run, plan, round, sender, kind, dtype, shape, payload, sig``: the
+payload is little-endian doubles in base64, the signature is Ed25519 over the canonical JSON of the
+other keys.  A site that leaves signs a :class:`Farewell`, ``v, run, plan, round, sender, reason,
+sig``, in another domain: neither can be taken for the other.
 """
 
 from __future__ import annotations

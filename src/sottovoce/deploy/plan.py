@@ -1,9 +1,11 @@
 """The plan that sites agree on before the first round: one file of public content, with one digest.
 
-It fixes the run completely: method and calibrated hyperparameters, graph, schedules, row counts, schema, and each
-site's name and public key.  Every message carries the digest, so a site with another plan is refused.
+It fixes the run completely: method and calibrated hyperparameters, graph, schedules, row counts,
+schema, and each site's name and public key.  Every message carries the digest, so a site with
+another plan is refused.
 
-A :class:`Plan` is a frozen record with its constraints.  What follows from it has a place of its own:
+A :class:`Plan` is a frozen record with its constraints.  What follows from it has a place of its
+own:
 
 ======================  =============================================================================================
 what                    where
@@ -67,7 +69,8 @@ class Plan:
     run : str
         Its name in the hub's log and in every site's ledger.
     config : RunConfig
-        With explicit penalty and noise; a seed makes it a demonstration, whose noise anybody can repeat.
+        With explicit penalty and noise; a seed makes it a demonstration, whose noise anybody can
+        repeat.
     d : int
         Features, the constant one included.
     sites : tuple of Member
@@ -79,14 +82,16 @@ class Plan:
     schema : dict or None
         How every site encodes its rows.
     start : Start or None
-        The public point from which all sites start; messages are relative to it, last models are not.
+        The public point from which all sites start; messages are relative to it, last models are
+        not.
     asks : Asks or None
         What is asked in addition to the training, or instead of it.
     centre : Centring or None
-        How rows are centred: their mean is asked before the method, within epsilon, and taken away from all of them.
+        How rows are centred: their mean is asked before the method, within epsilon, and taken away
+        from all of them.
     waits : Waits
-        How long a round waits for its last site; with infinite patience a run over a graph needs all its sites to its
-        end, and a run of sums is refused.
+        How long a round waits for its last site; with infinite patience a run over a graph needs
+        all its sites to its end, and a run of sums is refused.
 
     Raises
     ------
@@ -181,7 +186,8 @@ class Plan:
     def stages(self) -> tuple[Stage, ...]:
         """The runs of the plan in order, validated and priced: training or inference, then the evaluation.
 
-        Without sums each site first sends its last model to all, because the evaluation is of their mean.
+        Without sums each site first sends its last model to all, because the evaluation is of their
+        mean.
         """
         recipes = self.recipes
         prepared = None if recipes is None else recipes.inference

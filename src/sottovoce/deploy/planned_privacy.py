@@ -56,7 +56,8 @@ class PlannedPrivacy:
     def events(self, name: str) -> tuple[Event, ...]:
         """The events that a site will charge, in order, as far as the run's own budget allows.
 
-        Raises :class:`InvalidInput` if the plan has no such site, or one of its events has no proved price.
+        Raises :class:`InvalidInput` if the plan has no such site, or one of its events has no
+        proved price.
         """
         if name not in self._events:
             node = node_of(self.names, name)

@@ -42,8 +42,8 @@ class Proposal:
     schema : dict, optional
         Of :meth:`sottovoce.data.Schema.to_dict`.
     norm_cap : float, optional
-        None for a hundred times the norm that minimisers and noise reach with these public parameters, plus the norm
-        of the start.
+        None for a hundred times the norm that minimisers and noise reach with these public
+        parameters, plus the norm of the start.
     start : Start, optional
         The public point from which all sites start.
     asks : Asks, optional
@@ -72,7 +72,8 @@ def make_plan(proposal: Proposal) -> Plan:
     Raises
     ------
     InvalidInput
-        For what sites cannot agree on, for a budget that cannot be met, and for what cannot be asked.
+        For what sites cannot agree on, for a budget that cannot be met, and for what cannot be
+        asked.
     """
     check_public(proposal.run, proposal.config, proposal.sites, proposal.d)
     config = centred(named(proposal.config, proposal.start, proposal.d), proposal.centre)
@@ -97,7 +98,10 @@ def _priced(proposal: Proposal, asks: Asks) -> Recipes:
 
 
 def _scale_of(prepared: Prepared | None) -> float | None:
-    """Shift over sigma of a recipe's releases together; None without a recipe, and without noise."""
+    """Shift over sigma of a recipe's releases together.
+
+    None without a recipe, and without noise.
+    """
     noise = None if prepared is None else prepared.algorithm.noise
     return None if noise is None else float(np.max(noise.factor))
 
@@ -153,8 +157,8 @@ def _agreed(
 def _norm_cap(proposal: Proposal, prepared: Prepared) -> float:
     """Return a norm cap from public facts.
 
-    A site's minimiser has norm at most slope times C over mu, and noise adds to it.  Last models hold the start too,
-    and between models of moved rows and of rows as they are lies a stretch.
+    A site's minimiser has norm at most slope times C over mu, and noise adds to it.  Last models
+    hold the start too, and between models of moved rows and of rows as they are lies a stretch.
     """
     facts = prepared.facts
     minimiser = facts.loss.derivative_bound * facts.C / facts.mu

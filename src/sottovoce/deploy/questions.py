@@ -41,8 +41,8 @@ class Inquiry:
 class Questions:
     """The open questions of a run of sums.
 
-    Only the last question of a site is open.  A killed process may still wait for an earlier one: it gets nothing, and
-    takes nothing away from its successor.
+    Only the last question of a site is open.  A killed process may still wait for an earlier one:
+    it gets nothing, and takes nothing away from its successor.
     """
 
     def __init__(self, plan: Plan, log: HubLog, rounds: Rounds) -> None:

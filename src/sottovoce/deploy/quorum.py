@@ -15,8 +15,9 @@ class Quorum(NamedTuple):
     least : int
         The fewest sites of a roster: K of a run of sums, over a graph more than half of all.
     may_lose_sites : bool
-        Whether the run may go on without a site.  A run of sums may; over a graph it must not wait for ever, ask for
-        nothing but the training, and train by a method that goes on over the graph of those that stay.
+        Whether the run may go on without a site.  A run of sums may; over a graph it must not wait
+        for ever, ask for nothing but the training, and train by a method that goes on over the
+        graph of those that stay.
     """
 
     sites: int

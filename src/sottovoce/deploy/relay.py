@@ -1,7 +1,8 @@
 """The built-in transport: a gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
 
-Unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete, or after a while
-with nothing, and the site asks again.  The sender is the common name of its certificate, never a field of a message.
+Unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete,
+or after a while with nothing, and the site asks again.  The sender is the common name of its
+certificate, never a field of a message.
 """
 
 from __future__ import annotations
@@ -283,7 +284,10 @@ def _configured(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConf
 
 
 def _renewed(credentials: Credentials) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
-    """Asked before each handshake: what the files hold now; None if that is as before, or does not fit together."""
+    """Asked before each handshake: what the files hold now.
+
+    None if that is as before, or does not fit together.
+    """
     known = credentials.read()
 
     def look() -> grpc.ServerCertificateConfiguration | None:
@@ -392,7 +396,8 @@ class RelayTransport(RequestTransport):
     patience : float
         Seconds without any reply after which the hub counts as unreachable.
     tell : callable
-        Called with a line when something takes long: the hub does not reply, or neighbours send nothing.
+        Called with a line when something takes long: the hub does not reply, or neighbours send
+        nothing.
     """
 
     def __init__(

@@ -214,7 +214,10 @@ def _summary(stem: Path) -> dict[str, Any] | None:
 
 
 def write_hub(folder: Path, hub: Hub) -> bool:
-    """Write ``hub.html`` and the hub's other results; False, and nothing written, while a last model is missing."""
+    """Write ``hub.html`` and the hub's other results.
+
+    False, and nothing written, while a last model is missing.
+    """
     plan, models = hub.plan, hub.results.models()
     if models is None:
         return False

@@ -1,7 +1,7 @@
 """The calls of a transport as requests and answers in plain JSON, for a carrier that takes texts both ways.
 
-:class:`RequestTransport` turns each call of a site into a request; :func:`answer` gives the hub's reply.  The carrier
-establishes who asks and moves both texts; it need not understand them.
+:class:`RequestTransport` turns each call of a site into a request; :func:`answer` gives the hub's
+reply.  The carrier establishes who asks and moves both texts; it need not understand them.
 """
 
 from __future__ import annotations
@@ -219,7 +219,10 @@ class RequestTransport(ABC):
                 told = True
 
     def _open(self, found: dict[str, Any], word: str) -> dict[str, bytes] | None:
-        """The entry `word` of a reply, None if it is not there yet; answers other sites' questions in the reply."""
+        """The entry `word` of a reply, None if it is not there yet.
+
+        Answers other sites' questions in the reply.
+        """
         if "closed" in found:
             site = found.get("site")
             raise TransportClosed(printable(str(found["closed"])), None if site is None else str(site))

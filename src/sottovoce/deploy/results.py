@@ -1,6 +1,7 @@
 """What a hub can tell of a run's results: last models, the map of moved rows, and the answers of the plan's recipes.
 
-All of it follows from messages that the log holds, so any process that may read the log finds the same.
+All of it follows from messages that the log holds, so any process that may read the log finds the
+same.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class Results:
         return np.frombuffer(counted.most_common(1)[0][0], dtype=float)[None] if counted else None
 
     def last_models(self) -> dict[str, Array]:
-        """The last model of every site that sent one; of a run of sums, of those that came to the end."""
+        """The last model of every site that sent one.
+
+        Of a run of sums, of those that came to the end.
+        """
         found = {}
         for name in self._plan.names:
             round = self._log.last(self._plan.run, name)
@@ -112,7 +116,10 @@ class Results:
             return rounds.state.phase == "over" and round == rounds.open.number - 1
 
     def _opened(self, first: int) -> ReadNet:
-        """The sums that were opened from attempt `first` on; the first attempt without one ends it."""
+        """The sums that were opened from attempt `first` on.
+
+        The first attempt without one ends it.
+        """
         totals = []
         for attempt in range(first, self._plan.exchange_table.attempts + 1):
             opened = self.opened(attempt)
@@ -123,7 +130,10 @@ class Results:
         return ReadNet(totals)
 
     def _sent(self, first: int, last: int) -> ReadNet:
-        """What was sent over a graph in exchanges `first` to `last`; LookupError if a message is missing."""
+        """What was sent over a graph in exchanges `first` to `last`.
+
+        LookupError if a message is missing.
+        """
         sent = []
         for round in range(first, last + 1):
             stored = self._log.round(self._plan.run, round)

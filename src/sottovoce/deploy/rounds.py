@@ -1,8 +1,8 @@
 """Rounds of a run, one after another: the hub's side of the protocol, from nothing but its log.
 
-The hub decides one thing, when to go on without a site, and writes that down before it tells anybody.  Nobody gets a
-message of a round before all members of the roster have sent theirs, or the round is closed.  What else a hub could
-try is in ``docs/deploy/threats.md``.
+The hub decides one thing, when to go on without a site, and writes that down before it tells
+anybody.  Nobody gets a message of a round before all members of the roster have sent theirs, or the
+round is closed.  What else a hub could try is in ``docs/deploy/threats.md``.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ class OpenRound:
     since : float, optional
         When its first message was seen.
     loaded, closed : bool
-        Whether the log was read, and whether it says that the round goes on without those that are missing.
+        Whether the log was read, and whether it says that the round goes on without those that are
+        missing.
     """
 
     number: int
@@ -243,7 +244,8 @@ class RoundSequence:
     def attempt_in(self, round: int) -> int:
         """Return the number of the attempt in an exchange, or of the last one before it.
 
-        0 if there was none yet, -1 before the greeting, and one more than the plan has for the last models.
+        0 if there was none yet, -1 before the greeting, and one more than the plan has for the last
+        models.
         """
         if round < 0:
             return -1
@@ -405,7 +407,10 @@ class Rounds:
                 self.tell()
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
-        """The inbox of a site, None while the round goes on; raises :class:`TransportClosed` if the run was ended."""
+        """The inbox of a site, None while the round goes on.
+
+        Raises :class:`TransportClosed` if the run was ended.
+        """
         with self.current() as rounds:
             self.check_running()
             return rounds.inbox(site, round)

@@ -1,9 +1,10 @@
 """One site's part in a run: rows, ledger and journal on one side, a transport on the other, the engine between.
 
-Only the ledger's chain is stored.  A site that was killed starts again at round 1 with the releases and inboxes of the
-chain: nothing is drawn or charged twice, and the algorithm reaches the same state.  Secrets of a query are lost with
-the process, on purpose: the gate of `ipp_admm` never opens again, and the printed `pvp` continues from zero.  From
-there on these two methods give other results than an undisturbed run, at a price that still holds.
+Only the ledger's chain is stored.  A site that was killed starts again at round 1 with the releases
+and inboxes of the chain: nothing is drawn or charged twice, and the algorithm reaches the same
+state.  Secrets of a query are lost with the process, on purpose: the gate of `ipp_admm` never opens
+again, and the printed `pvp` continues from zero.  From there on these two methods give other
+results than an undisturbed run, at a price that still holds.
 """
 
 from __future__ import annotations
@@ -70,8 +71,9 @@ class Finished:
     spent, budget : float
         Of the data set's lifetime budget, in all.
     seconds, waited : float
-        Time of the rounds, and the part of it spent on messages.  It depends on the rows and no ledger counts it: it is
-        for ``site run --times``, and written to a file only in a demonstration.
+        Time of the rounds, and the part of it spent on messages.  It depends on the rows and no
+        ledger counts it: it is for ``site run --times``, and written to a file only in a
+        demonstration.
     lost : dict
         Sites that are out, and why: those without which the run went on, or could not.
     roster : dict
@@ -422,6 +424,7 @@ class SiteSession:
     def _statement(self, noise: Noise, made: int) -> Statement:
         """The price of all that was planned for this site, even if others ended the run early.
 
-        Others see releases before they end a run, and the tightest accountants price only what was fixed beforehand.
+        Others see releases before they end a run, and the tightest accountants price only what was
+        fixed beforehand.
         """
         return restate(self.plan.privacy.statement_at(self.name, noise.simulated), AtSite(self.name, made))

@@ -2,11 +2,8 @@
 
 ::
 
-    name = "north"
-    hub = "hub.example.org:8443"
-    plan = "plan.json"
-    ledger = "north.ledger"
-    agreed = "5b0c..."           # the plan's digest, compared with the other sites; plans of sums need it
+    name = "north" hub = "hub.example.org:8443" plan = "plan.json" ledger = "north.ledger" agreed =
+    "5b0c..."           # the plan's digest, compared with the other sites; plans of sums need it
 
     [data]
     file = "rows.csv"            # a table (.csv, .parquet, ...), or a folder made by write_rows
@@ -198,7 +195,8 @@ def load_rows(file: Path, schema: Schema | None) -> Rows:
 def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None]:
     """Return all rows of one site: a table and its encoded rows, or a folder of mapped rows.
 
-    Raises :class:`InvalidInput` for what cannot be read or does not fit; no message holds a value of the data.
+    Raises :class:`InvalidInput` for what cannot be read or does not fit; no message holds a value
+    of the data.
     """
     try:
         folder, there = file.is_dir(), file.exists()
@@ -332,8 +330,8 @@ class SiteSettings:
     def check_records(self, ledger: DurableLedger, *, new_keys: bool = False) -> Known:
         """Refuse a ledger older than what is left of earlier runs, and other keys of known sites unless `new_keys`.
 
-        A run that this ledger has begun goes on without another look at the keys.  Raises :class:`LedgerCorrupt` or
-        :class:`InvalidInput`.
+        A run that this ledger has begun goes on without another look at the keys.  Raises
+        :class:`LedgerCorrupt` or :class:`InvalidInput`.
         """
         check_ledger(ledger, self.folder / self.name)
         known = Known.read(self.file(ENDING))
@@ -345,8 +343,8 @@ class SiteSettings:
     def session(self, ledger: DurableLedger, observers: Sequence[Observer] = ()) -> SiteSession:
         """Return the session of this site for its plan.
 
-        Noise is the operating system's, unless the ledger is a demonstration's: only ``sottovoce demo`` makes such a
-        file, and ties it to the demonstration's rows.
+        Noise is the operating system's, unless the ledger is a demonstration's: only ``sottovoce
+        demo`` makes such a file, and ties it to the demonstration's rows.
         """
         plan = self.agreed
         schema = encoding_of(plan.schema)
@@ -405,9 +403,12 @@ class SiteSettings:
         return ended
 
     def erase_old_keys(self, tell: Callable[[str], None]) -> dict[str, str]:
-        """Erase the keys of runs that cannot go on (:func:`sottovoce.deploy.sums.masks.erase_old`); for every start.
+        """Erase the keys of runs that cannot go on (:func:`sottovoce.deploy.sums.masks.erase_old`).
 
-        `tell` gets a line for each, and for each key that stays although another run is about to start.
+        For every start.
+
+        `tell` gets a line for each, and for each key that stays although another run is about to
+        start.
         """
         if not keys_beside(self.ledger.resolve()):
             return {}

@@ -74,7 +74,10 @@ class SiteNet(Net):
             self.exchanges.agree_on_roster(self._make_ready)
 
     def agree(self, move: Move) -> None:
-        """Go on only with sites that move their rows by the same map; with sums another map is another history."""
+        """Go on only with sites that move their rows by the same map.
+
+        With sums another map is another history.
+        """
         if self._plan.summed:
             self.exchanges.state.bind(move.digest)
             return
@@ -143,7 +146,10 @@ class SiteNet(Net):
     # Inside
 
     def _release(self, x: Array) -> dict[str, Array]:
-        """Send a vector to all that hear this exchange; theirs, of those that are in the roster afterwards."""
+        """Send a vector to all that hear this exchange.
+
+        Theirs, of those that are in the roster afterwards.
+        """
         _check(self._plan, summed=False)
         found = self.exchanges.send("release", x)
         self.exchanges.agree_on_roster(self._make_ready)

@@ -50,7 +50,8 @@ class Stage:
     def opening(self) -> tuple[int, ...]:
         """Numbers that a site sends in each exchange before the first round.
 
-        The mean of rows, if they are centred; without sums each site then shows all others the mean that it uses.
+        The mean of rows, if they are centred; without sums each site then shows all others the mean
+        that it uses.
         """
         if self.shown:
             return (self.shown,)

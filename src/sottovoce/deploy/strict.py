@@ -26,7 +26,8 @@ def told(error: Exception) -> str:
 def parse(data: bytes | str, longest: int) -> Any:
     """Return the value of a JSON text of at most `longest` bytes or characters.
 
-    Raises :class:`NotStrict` beyond :data:`MOST` and the bounds of :func:`sottovoce.util.files.from_json`.
+    Raises :class:`NotStrict` beyond :data:`MOST` and the bounds of
+    :func:`sottovoce.util.files.from_json`.
     """
     if len(data) > longest:
         raise NotStrict(f"is longer than {longest:,} bytes")

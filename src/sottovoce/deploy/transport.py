@@ -1,11 +1,12 @@
 """The interface between a site and the carrier of its messages.
 
-Exchanges are numbered: 0 is the greeting, in which the plan is agreed on, 1 .. T are the algorithm's rounds, and the
-one after the last carries the final model.  Transports do not look into the bytes; signatures and the identity that the
-transport has established decide who may send what.
+Exchanges are numbered: 0 is the greeting, in which the plan is agreed on, 1 .. T are the
+algorithm's rounds, and the one after the last carries the final model.  Transports do not look into
+the bytes; signatures and the identity that the transport has established decide who may send what.
 
-A call may be repeated after a crash of either side.  It takes effect once: a site sends the same bytes again, from its
-journal, and the hub keeps the first (:class:`sottovoce.deploy.hublog.HubLog`).
+A call may be repeated after a crash of either side.  It takes effect once: a site sends the same
+bytes again, from its journal, and the hub keeps the first
+(:class:`sottovoce.deploy.hublog.HubLog`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ class Transport(Protocol):
         ----------
         plan : str
             Digest of this site's plan.
+
+        Returns
+        -------
+        int
 
         Raises
         ------

@@ -20,8 +20,8 @@ class Waits:
     deadline : float or None
         For the last site's message, if the run may go on without those that are missing.
     patience : float or None
-        If it may not, before it ends.  None is infinite patience: the run needs all its sites to its end, so there is
-        no deadline either.
+        If it may not, before it ends.  None is infinite patience: the run needs all its sites to
+        its end, so there is no deadline either.
     """
 
     deadline: float | None = 60.0
@@ -55,7 +55,10 @@ class Waits:
         return math.inf if self.patience is None else self.patience
 
     def with_deadline(self, seconds: float) -> Self:
-        """These waits with another deadline, and a patience that is no shorter; raises :class:`InvalidInput`."""
+        """These waits with another deadline, and a patience that is no shorter.
+
+        Raises :class:`InvalidInput`.
+        """
         if self.endless:
             rule = "the plan waits for all its sites, however long it takes"
             raise InvalidInput("patience", seconds, rule, "leave it out; `sottovoce hub end` ends the run")

@@ -1,8 +1,9 @@
 """What a hub sees of a run, with times: for `hub status`, for its page, and for lines on its console.
 
-All times are the hub's own, of when it got a request or a message.  Nothing is asked of a site, and nothing of rows is
-known here.  The process that serves a run keeps the times in ``hub.seen`` beside its log, so that another process can
-show them, and so that they outlive a restart.  They decide nothing.
+All times are the hub's own, of when it got a request or a message.  Nothing is asked of a site, and
+nothing of rows is known here.  The process that serves a run keeps the times in ``hub.seen`` beside
+its log, so that another process can show them, and so that they outlive a restart.  They decide
+nothing.
 """
 
 from __future__ import annotations

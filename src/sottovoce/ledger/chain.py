@@ -1,8 +1,9 @@
 """An append-only log in one SQLite file, in which every record holds a hash of all records before it.
 
-Record i holds canonical JSON and ``h_i = BLAKE2b(h_{i-1}, i, JSON)``, where ``h_0`` is the hash of the file's random
-id; count and last hash are kept a second time.  State is a fold over the log, and every record is verified as it is
-read.  A change is one transaction that reads what others wrote, decides and appends.
+Record i holds canonical JSON and ``h_i = BLAKE2b(h_{i-1}, i, JSON)``, where ``h_0`` is the hash of
+the file's random id; count and last hash are kept a second time.  State is a fold over the log, and
+every record is verified as it is read.  A change is one transaction that reads what others wrote,
+decides and appends.
 
 ::
 
@@ -63,7 +64,10 @@ class Fold(Protocol):
     """The state that a log's records add up to."""
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
-        """Apply one record; ValueError, KeyError or TypeError if it cannot follow those before it."""
+        """Apply one record.
+
+        ValueError, KeyError or TypeError if it cannot follow those before it.
+        """
 
     def payloads(self) -> dict[int, str]:
         """Return records that own a payload, with the payload's digest."""
@@ -102,7 +106,10 @@ class Chain(Generic[F]):
         self._db, self.name, self._blank, self._head = db, name, blank, b""
 
     def identify(self) -> int:
-        """Read the file's identity and key; its schema's version, or LedgerCorrupt or LedgerVersion."""
+        """Read the file's identity and key.
+
+        Its schema's version, or LedgerCorrupt or LedgerVersion.
+        """
         names = ("application_id", "user_version")
         application, version = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         if application != APPLICATION:

@@ -1,11 +1,11 @@
 """The durable ledger: one file for each data set, which outlives runs, processes and crashes.
 
-*Budget.* A run reserves all its events before its first round, and is refused if rows, open reservations and the new
-events together would exceed the lifetime budget.  Decision and record are one transaction.  A later charge is one of
-the reserved events, so it cannot exceed the budget.
+*Budget.* A run reserves all its events before its first round, and is refused if rows, open
+reservations and the new events together would exceed the lifetime budget.  Decision and record are
+one transaction.  A later charge is one of the reserved events, so it cannot exceed the budget.
 
-*One draw for each row.* A release is charged (its row is committed), drawn, stored (its payload is committed) and
-handed out, in this order.  What a crash leaves:
+*One draw for each row.* A release is charged (its row is committed), drawn, stored (its payload is
+committed) and handed out, in this order.  What a crash leaves:
 
 - no row: nothing was drawn, so closing a run may return the event's price, even while its process lives;
 - a row and no payload: nobody has seen a draw.  A new one under the same row is the first that anybody sees;
@@ -14,8 +14,8 @@ handed out, in this order.  What a crash leaves:
 - a row whose draw raised an error, or whose caller did not promise to store the bytes before handing them out:
   something may have been seen.  The row stays spent and is never drawn again.
 
-A crash can over-count, never under-count.  ``docs/reference/ledger.md`` says what this assumes, and what no file
-can detect.
+A crash can over-count, never under-count.  ``docs/reference/ledger.md`` says what this assumes, and
+what no file can detect.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ __all__ = ["DurableLedger", "rows_digest"]
 class DurableLedger(NeverCopied, Readings):
     """A ledger on disk with a lifetime budget; a context manager, which closes the file.
 
-    It reads like :class:`sottovoce.ledger.memory.Ledger`.  Safe from several processes and threads, forked ones too.
-    A copy is the ledger itself.  Unpickled, it is a new handle on the same file, without the rows' fingerprint.
+    It reads like :class:`sottovoce.ledger.memory.Ledger`.  Safe from several processes and threads,
+    forked ones too. A copy is the ledger itself.  Unpickled, it is a new handle on the same file,
+    without the rows' fingerprint.
 
     Attributes
     ----------
@@ -62,7 +63,8 @@ class DurableLedger(NeverCopied, Readings):
     epsilon : array (N,)
         Lifetime budget of each node.
     demonstration : bool
-        Whether it was made for a demonstration: its noise may be repeatable, so it cannot hold a true release.
+        Whether it was made for a demonstration: its noise may be repeatable, so it cannot hold a
+        true release.
     account : sottovoce.ledger.disk_account.DiskAccount
         What is spent, what open runs hold, and what a run would add.
     identity : sottovoce.ledger.identity.RowsIdentity
@@ -337,11 +339,13 @@ class DurableLedger(NeverCopied, Readings):
         return self._run(run)
 
     def close_run(self, run: str, *, reclaim: bool = False) -> int:
-        """Close a run for good; with `reclaim`, give it up: return the price of reserved events that have no row.
+        """Close a run for good.
 
-        An event without a row was never drawn; if the run's process still lives, it is refused at its next charge.  A
-        site takes no further part in a run that was given up (:attr:`runs`).  Returns how many events were given
-        back, 0 if the run was closed before.
+        With `reclaim`, give it up: return the price of reserved events that have no row.
+
+        An event without a row was never drawn; if the run's process still lives, it is refused at
+        its next charge.  A site takes no further part in a run that was given up (:attr:`runs`).
+        Returns how many events were given back, 0 if the run was closed before.
 
         Raises
         ------

@@ -1,9 +1,11 @@
 """The file of a log: commits that last, by threads and processes that take turns.
 
-A commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``).  Where the file may
-lie, who may use it, and what a process that died may have left beside it: :mod:`sottovoce.ledger.locked_path`.
+A commit is in the file before the call returns (``journal_mode=DELETE``, ``synchronous=EXTRA``).
+Where the file may lie, who may use it, and what a process that died may have left beside it:
+:mod:`sottovoce.ledger.locked_path`.
 
-Schema 3's write-ahead log is folded in when the file is opened, provided that it takes the file forward.
+Schema 3's write-ahead log is folded in when the file is opened, provided that it takes the file
+forward.
 """
 
 from __future__ import annotations
@@ -84,7 +86,8 @@ class ChainFile(Generic[F]):
     def create(path: str | Path, first: Callable[[bytes], dict[str, Any]]) -> None:
         """Make the file, for this user only; `first` makes its first record from its secret key.
 
-        LedgerError if the file exists; NotWritten if it cannot be written, and then no file is left.
+        LedgerError if the file exists; NotWritten if it cannot be written, and then no file is
+        left.
         """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise LedgerError(f"SQLite {sqlite3.sqlite_version}: 3.37 is needed; use a newer build of Python")
@@ -239,7 +242,8 @@ class ChainFile(Generic[F]):
         Raises
         ------
         LedgerCorrupt
-            If anything was edited, removed, added or moved, or the log lacks `expected_head`, which was noted earlier.
+            If anything was edited, removed, added or moved, or the log lacks `expected_head`, which
+            was noted earlier.
         """
         with self.transaction("DEFERRED"):
             self.chain.verify()
@@ -287,7 +291,10 @@ def glance(path: str | Path, blank: Callable[[bytes], F]) -> Chain[F]:
 
 
 def _mark(db: sqlite3.Connection) -> None:
-    """Say in the file that it is of the present schema; undone with the transaction that it is in."""
+    """Say in the file that it is of the present schema.
+
+    Undone with the transaction that it is in.
+    """
     if db.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 

@@ -40,8 +40,8 @@ def _down(units: int | float) -> float:
 class Tally:
     """Spending in whole units of 2^-64 (of epsilon, rho or Renyi divergence).
 
-    The price of an event is rounded up once and nothing after that, so a total does not depend on the events' order.
-    Events with the same text are priced once, when a total is first asked for.
+    The price of an event is rounded up once and nothing after that, so a total does not depend on
+    the events' order. Events with the same text are priced once, when a total is first asked for.
     """
 
     def __init__(self, accountant: Accountant[Any]) -> None:
@@ -366,7 +366,8 @@ class History:
     def _charge(self, record: dict[str, Any]) -> None:
         """A release of a run, or so many equal ones outside runs.
 
-        Since schema 5 an event that is known is left out: the reserved one, or that of the last charge outside runs.
+        Since schema 5 an event that is known is left out: the reserved one, or that of the last
+        charge outside runs.
         """
         count = _counted(record["count"]) if "count" in record else 1
         if record["run"] is None:

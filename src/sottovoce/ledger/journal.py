@@ -1,9 +1,10 @@
 """The messages of a run between sites, in the ledger of the site's data set.
 
-A round writes, each durably before the next step: the rows charged in it and the bytes released under them, the
-message to be sent, and the inbox (the neighbours' messages) received for it, on which the next round's releases depend.
-They are records of one chain, which proves that order.  The same round asked again gets the same bytes, and is never
-computed from another inbox: the first one stays, whatever a hub says later.
+A round writes, each durably before the next step: the rows charged in it and the bytes released
+under them, the message to be sent, and the inbox (the neighbours' messages) received for it, on
+which the next round's releases depend. They are records of one chain, which proves that order.  The
+same round asked again gets the same bytes, and is never computed from another inbox: the first one
+stays, whatever a hub says later.
 
 The algorithm's state is not stored: it follows from public facts, releases and inboxes, bit by bit.
 """
@@ -49,7 +50,10 @@ class Journal:
         return self._keep("send", "sent", round, message)
 
     def receive(self, round: int, inbox: bytes) -> None:
-        """Write an inbox down before anything depends on it; LedgerMismatch if the round has another one."""
+        """Write an inbox down before anything depends on it.
+
+        LedgerMismatch if the round has another one.
+        """
         self._keep("receive", "received", round, inbox)
 
     def _find(self, which: str, round: int) -> bytes | None:

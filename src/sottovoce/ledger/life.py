@@ -132,7 +132,10 @@ class LifetimeShare:
         return None
 
     def to_dict(self, budget: float | None = None) -> dict[str, Any] | None:
-        """Plain data: the least, and what it takes of `budget`; None if no ledger can price the run."""
+        """Plain data: the least, and what it takes of `budget`.
+
+        None if no ledger can price the run.
+        """
         try:
             least = self.least()
             if least is None:

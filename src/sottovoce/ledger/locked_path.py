@@ -1,12 +1,13 @@
 """Where the file of a log lies: one path, one user at a time, no SQLite journal between commits.
 
-SQLite finds its journal by the file's *path*, and trusts whatever journal lies there (``docs/reference/ledger.md``).
-So
+SQLite finds its journal by the file's *path*, and trusts whatever journal lies there
+(``docs/reference/ledger.md``). So
 
 - a file with several paths (a hard link, a mounted file) is refused, and every use holds a lock on the file itself;
 - a journal that lies there was left by a process that died during a commit, of which nobody had been told, or was put
-  there.  If the file is whole without it, it is deleted.  If not, SQLite may roll the file back, provided that the
-  journal belongs to the file's last change (SQLite counts changes on the first page); any other is refused.
+  there.  If the file is whole without it, it is deleted.  If not, SQLite may roll the file back,
+  provided that the journal belongs to the file's last change (SQLite counts changes on the first
+  page); any other is refused.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ class LockedPath:
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
-        """Lock the file and deal with a left-over journal; yields whether there is a write-ahead log."""
+        """Lock the file and deal with a left-over journal.
+
+        Yields whether there is a write-ahead log.
+        """
         with locked(self.real, self.name, self.timeout) as inode:
             if os.path.realpath(self.real) != str(self.real):  # a link stands there now: SQLite's journals do not move
                 raise LedgerError(f"{self.name}: was moved or replaced meanwhile; open it where it is")
@@ -131,7 +135,10 @@ class LockedPath:
 
 
 def _changes_before(journal: Path) -> int | None:
-    """The count of changes that a journal would bring the file back to; -1 if unknown, None if it holds nothing."""
+    """The count of changes that a journal would bring the file back to.
+
+    -1 if unknown, None if it holds nothing.
+    """
     with journal.open("rb") as file:
         header = file.read(28)
         if len(header) < 28 or not header.startswith(_JOURNAL):

@@ -1,6 +1,7 @@
 """The ledger in memory: a row for every release, written before the release is drawn.
 
-It belongs to the data set, not to the run.  A crash between the row and the noise over-counts; nothing can under-count.
+It belongs to the data set, not to the run.  A crash between the row and the noise over-counts;
+nothing can under-count.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Ledger(NeverCopied, Readings):
     Parameters
     ----------
     accountant : Accountant or str
-        A name is passed to :func:`sottovoce.privacy.accountants.for_life`: its totals hold for releases that are chosen
-        in view of earlier ones.  An accountant is used as it is, for one run whose releases are fixed beforehand.
+        A name is passed to :func:`sottovoce.privacy.accountants.for_life`: its totals hold for
+        releases that are chosen in view of earlier ones.  An accountant is used as it is, for one
+        run whose releases are fixed beforehand.
     epsilon : float or array (N,)
         Budget of every node; infinity records without limiting.
     delta : float
@@ -51,8 +53,8 @@ class Ledger(NeverCopied, Readings):
     Attributes
     ----------
     account : sottovoce.ledger.account.Account
-        Rows with their prices, what was spent under each deal, and what a coalition of sites sees of it
-        (:meth:`sottovoce.ledger.account.Account.against`).
+        Rows with their prices, what was spent under each deal, and what a coalition of sites sees
+        of it (:meth:`sottovoce.ledger.account.Account.against`).
 
     Notes
     -----
@@ -174,7 +176,10 @@ class Ledger(NeverCopied, Readings):
             account.conditions[None] = conditions
 
     def expect(self, events: Sequence[Event]) -> None:
-        """Test once what a run will charge, in order; see :meth:`sottovoce.ledger.account.Account.expect`."""
+        """Test once what a run will charge, in order.
+
+        See :meth:`sottovoce.ledger.account.Account.expect`.
+        """
         with self.account.lock:
             self.account.expect(events)
 

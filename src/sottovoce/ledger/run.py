@@ -68,12 +68,18 @@ class Run(Readings):
 
     @property
     def answers(self) -> list[str]:
-        """Digests of stored answers up to :attr:`release` ("" for none); they match a checkpoint to its ledger."""
+        """Digests of stored answers up to :attr:`release` ("" for none).
+
+        They match a checkpoint to its ledger.
+        """
         stored = self.records.history.stored
         return [stored[k][1] if k in stored else "" for k in range(1, self.release + 1)]
 
     def charge(self, event: Event, *, kept: bool = False) -> None:
-        """Record the next release, durably, or find it recorded; see :meth:`.run_records.RunRecords.charge`."""
+        """Record the next release, durably, or find it recorded.
+
+        See :meth:`.run_records.RunRecords.charge`.
+        """
         self._charge_next(event, kept=kept)
 
     def _charge_next(self, event: Event, *, kept: bool) -> bytes | None:
@@ -107,8 +113,9 @@ class Run(Readings):
         LedgerMismatch
             If `event` is not the reserved one.
         LedgerError
-            If the draw of this row failed before.  If `draw` raises now, the row is marked as
-            failed, and the error goes on.
+            If the draw of this row failed before, or the run is closed.  If `draw` raises now, the
+            row is marked as failed and the error goes on, unless another process has stored the
+            release meanwhile.
         """
         found = self._charge_next(event, kept=True)
         if found is not None:
@@ -141,7 +148,10 @@ class Run(Readings):
         return self.accountant.total(history.planned[: history.charged], self.delta)
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Continue after `rows`, which a checkpoint of this run holds; LedgerCorrupt if the run lacks them."""
+        """Continue after `rows`, which a checkpoint of this run holds.
+
+        LedgerCorrupt if the run lacks them.
+        """
         history = self.records.history
         if len(rows) > history.charged or [canonical(row) for row in rows] != history.texts[: len(rows)]:
             raise LedgerCorrupt(

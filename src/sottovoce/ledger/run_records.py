@@ -35,7 +35,10 @@ class RunRecords:
 
     @property
     def planned(self) -> int:
-        """Number of releases that the run reserved, which never changes; as of the last look at the file."""
+        """Number of releases that the run reserved, which never changes.
+
+        As of the last look at the file.
+        """
         return len(find_run(self._file.chain.state, self.name).planned)
 
     def charge(self, release: int, event: Event, *, kept: bool) -> bytes | None:
@@ -48,7 +51,8 @@ class RunRecords:
         event : Event
             The reserved one.
         kept : bool
-            Promises to store the bytes before they are handed out.  Only such a row can be drawn again.
+            Promises to store the bytes before they are handed out.  Only such a row can be drawn
+            again.
 
         Returns
         -------
@@ -86,7 +90,10 @@ class RunRecords:
             return self._stored(find_run(state, self.name), release)
 
     def store(self, release: int, payload: bytes) -> None:
-        """Store the bytes of a release, durably, before they are handed out; LedgerMismatch if it has others."""
+        """Store the bytes of a release, durably, before they are handed out.
+
+        LedgerMismatch if it has others.
+        """
         if self.keep(release, payload) != payload:
             raise LedgerMismatch(
                 f"run={self.name!r}: release {release} has other bytes already; hand out those of payload()"
@@ -113,7 +120,8 @@ class RunRecords:
     def fail(self, release: int) -> bytes | None:
         """Record that the draw of a row failed: it stays spent and is never drawn again.
 
-        Bytes that another process has stored meanwhile are the release: they are returned, and nothing is recorded.
+        Bytes that another process has stored meanwhile are the release: they are returned, and
+        nothing is recorded.
         """
         with self._file.transaction() as state:
             known = find_run(state, self.name)

@@ -14,7 +14,10 @@ from .run_records import RunRecords, find_run
 
 
 class Runs(Mapping[str, RunHistory]):
-    """All runs, open or closed, by their names; every look reads what other processes have written."""
+    """All runs, open or closed, by their names.
+
+    Every look reads what other processes have written.
+    """
 
     def __init__(self, file: ChainFile[History], identity: RowsIdentity) -> None:
         self._file, self._identity = file, identity
@@ -41,7 +44,10 @@ class Runs(Mapping[str, RunHistory]):
         return RunRecords(self._file, self._identity, run)
 
     def check_goes_on(self, run: str) -> None:
-        """Refuse, by LedgerMismatch, a run that a version before 0.3 began; LedgerError if there is no such run."""
+        """Refuse, by LedgerMismatch, a run that a version before 0.3 began.
+
+        LedgerError if there is no such run.
+        """
         state = self._file.read()
         if find_run(state, run).former:
             raise LedgerMismatch(why_over(state, run))

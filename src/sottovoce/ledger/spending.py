@@ -65,7 +65,10 @@ class Spending:
         return self._with(spent)
 
     def per_node(self) -> Array:
-        """Return the epsilon of each node, (N,); () before the first event, (1,) with several deals."""
+        """Return the epsilon of each node, (N,).
+
+        () before the first event, (1,) with several deals.
+        """
         return self.accountant.epsilon(self._composed(), self.delta)
 
     def total(self) -> float:

@@ -32,8 +32,9 @@ class SiteController(Controller):
     Parameters
     ----------
     task_seconds : float
-        A site without a result after this time is lost, and the job ends, to be handed in again.  A site that computes
-        replies after :data:`sottovoce.deploy.nvflare.tasks.PATIENCE`, however long its solve.
+        A site without a result after this time is lost, and the job ends, to be handed in again.  A
+        site that computes replies after :data:`sottovoce.deploy.nvflare.tasks.PATIENCE`, however
+        long its solve.
     """
 
     def __init__(self, task_seconds: float = 30.0) -> None:

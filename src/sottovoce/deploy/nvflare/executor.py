@@ -22,7 +22,10 @@ from .tasks import Post, TaskTransport
 
 
 class SiteExecutor(Executor):
-    """Runs the site of ``local/site.toml`` in its own startup kit; takes no arguments from the hub."""
+    """Runs the site of ``local/site.toml`` in its own startup kit.
+
+    Takes no arguments from the hub.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -33,8 +33,8 @@ _APPS = {
 class Federation:
     """The processes of a provisioned federation; a context manager that leaves none behind.
 
-    NVFlare starts a process for each job in a session of its own, which may outlive a killed parent.  All have the
-    folder of their kit in their arguments, and are found by it.
+    NVFlare starts a process for each job in a session of its own, which may outlive a killed
+    parent.  All have the folder of their kit in their arguments, and are found by it.
 
     Parameters
     ----------
@@ -138,7 +138,8 @@ class Federation:
 class Loopback:
     """Result of a run on this machine.
 
-    `seconds` from each round's last message to the next one's, and the number of jobs: more than one after a crash.
+    `seconds` from each round's last message to the next one's, and the number of jobs: more than
+    one after a crash.
     """
 
     seconds: tuple[float, ...]

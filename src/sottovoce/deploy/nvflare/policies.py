@@ -17,10 +17,12 @@ _KINDS = {ParticipantType.SERVER: "server", ParticipantType.CLIENT: "client"}
 
 
 class HardenedPolicies(Builder):
-    """Writes resources and permissions of hub and sites; comes after the builder of NVFlare's static files.
+    """Writes resources and permissions of hub and sites.
 
-    No code from the hub, no classes but ours, no logs that leave a site, and TLS even between processes of one machine.
-    `store` is the folder at the hub for NVFlare's jobs.
+    Comes after the builder of NVFlare's static files.
+
+    No code from the hub, no classes but ours, no logs that leave a site, and TLS even between
+    processes of one machine. `store` is the folder at the hub for NVFlare's jobs.
     """
 
     def __init__(self, store: str) -> None:

@@ -80,7 +80,10 @@ def write_project(path: str | Path, description: dict[str, Any]) -> None:
 
 
 def provision(description: dict[str, Any], workspace: str | Path) -> Path:
-    """Make all startup kits, and return their folder; raises :class:`InvalidInput` if NVFlare refuses."""
+    """Make all startup kits, and return their folder.
+
+    Raises :class:`InvalidInput` if NVFlare refuses.
+    """
     need_nvflare()
     from nvflare.lighter.constants import CtxKey
     from nvflare.lighter.prov_utils import prepare_builders

@@ -1,7 +1,8 @@
 """Hands a run in as a job, watches it, and hands it in again after a crash, until the run is complete.
 
-NVFlare does not resume a job whose server or site was killed.  A new job resumes the run, from the hub's log and each
-site's journal.  So the supervisor needs no state, and may be killed and started itself.
+NVFlare does not resume a job whose server or site was killed.  A new job resumes the run, from the
+hub's log and each site's journal.  So the supervisor needs no state, and may be killed and started
+itself.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
 
 
 def open_session(kit: Path, patience: float) -> Session:
-    """A session with the server, with the supervisor's kit; raises :class:`Unreachable` after `patience` seconds."""
+    """A session with the server, with the supervisor's kit.
+
+    Raises :class:`Unreachable` after `patience` seconds.
+    """
     from nvflare.fuel.flare_api.flare_api import new_secure_session
     from nvflare.tool.cli_output import set_output_format
 
@@ -137,7 +141,9 @@ class Supervisor:
         """Names of the jobs so far, the last one running."""
 
     def run(self, observe: Callable[[], None] = lambda: None, *, patience: float = 600.0) -> None:
-        """Return when the run is complete; gives up after `patience` seconds without a connection to the server.
+        """Return when the run is complete.
+
+        Gives up after `patience` seconds without a connection to the server.
 
         `observe` is called a few times a second.
 
@@ -208,7 +214,10 @@ class Supervisor:
             return Hub(self.plan, log).over
 
     def _check(self) -> None:
-        """Write the hub's report; raise if the run ended early, or the log lacks what the sites have finished."""
+        """Write the hub's report.
+
+        Raise if the run ended early, or the log lacks what the sites have finished.
+        """
         with HubLog(self._hub / layout.HUB_LOG) as log:
             hub = Hub(self.plan, log)
             written = write_hub(self._hub, hub)

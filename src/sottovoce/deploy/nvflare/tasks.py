@@ -1,7 +1,7 @@
 """Requests of sites and the hub's replies as the contents of tasks: what executor and controller share.
 
-In NVFlare the hub gives tasks, and a site's result answers a task.  So a task brings the reply to the site's last
-request, and the result takes its next request along.
+In NVFlare the hub gives tasks, and a site's result answers a task.  So a task brings the reply to
+the site's last request, and the result takes its next request along.
 
 ============  ==========================================================================
 in a task     meaning
@@ -53,7 +53,10 @@ class Post:
         self._closed: str | None = None
 
     def ask(self, method: str, request: bytes) -> dict[str, Any]:
-        """The task with the reply to a request; raises :class:`Unreachable` if the job ends before."""
+        """The task with the reply to a request.
+
+        Raises :class:`Unreachable` if the job ends before.
+        """
         with self._news:
             self._number += 1
             self._request = {NUMBER: self._number, METHOD: method, REQUEST: request}
@@ -103,12 +106,12 @@ class TaskTransport(RequestTransport):
 def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     """Answer the requests of all sites until all have ended, in a thread for each.
 
-    A lost site ends the job if the plan waits for all its sites, however long; else the run goes on while another site
-    is there to answer.
-    A site that was left out is told so if it is there.
+    A lost site ends the job if the plan waits for all its sites, however long; else the run goes on
+    while another site is there to answer. A site that was left out is told so if it is there.
 
     Parameters
     ----------
+    hub : Hub
     carry : callable
         Returns None soon once `over` is set.
     over : Event

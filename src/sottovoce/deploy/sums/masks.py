@@ -1,7 +1,7 @@
 """Pairwise masks that hide the shares of a sum, and a site's key of one run: X25519, HKDF and ChaCha20.
 
-How the masks are derived, and why none is used twice, is in ``docs/deploy/sums.md``, "What is sent"; what happens to
-the key, in "Crashes, backups and keys".
+How the masks are derived, and why none is used twice, is in ``docs/deploy/sums.md``, "What is
+sent"; what happens to the key, in "Crashes, backups and keys".
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def secret_of(ledger: Path, run: str) -> Path:
 def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
     """Return masking keys in a ledger's folder, whole or half-made: the path of each, by run.
 
-    A key that could also be of a ledger with a longer name, such as ``north.2024.ledger``, counts as that one's, except
-    the key of the run `own`.
+    A key that could also be of a ledger with a longer name, such as ``north.2024.ledger``, counts
+    as that one's, except the key of the run `own`.
     """
     lead, found = f"{ledger.stem}.", dict[str, Path]()
     for entry in sorted(ledger.parent.iterdir() if ledger.parent.is_dir() else ()):
@@ -83,10 +83,10 @@ def _ledgers_of(ledger: Path, name: str) -> list[str]:
 def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
     """Erase the masking keys of runs that cannot go on; returns those runs, with their states.
 
-    Raises :class:`LedgerCorrupt` if the ledger lacks the run of a key: a run is in the ledger before its key is made,
-    so this is an older copy, or another ledger.  The key is erased, unless it is of the run `present` that is about to
-    start, and an empty file keeps every start refused.  A key that may be of a ledger with a shorter name stays, and
-    nothing is refused.
+    Raises :class:`LedgerCorrupt` if the ledger lacks the run of a key: a run is in the ledger
+    before its key is made, so this is an older copy, or another ledger.  The key is erased, unless
+    it is of the run `present` that is about to start, and an empty file keeps every start refused.
+    A key that may be of a ledger with a shorter name stays, and nothing is refused.
     """
     keys = keys_beside(ledger.path)  # before the ledger is read: what starts meanwhile is in it before its key is made
     states = {one["run"]: str(one["state"]) for one in ledger.show()["runs"]}
@@ -114,8 +114,9 @@ def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
 def give_up(ledger: DurableLedger, run: str) -> tuple[int, bool]:
     """Close a run for good, so that this site shares nothing more in it, and erase its key.
 
-    Returns the reserved events without a row, whose price goes back to the budget, and whether there was a key.  The
-    key is erased even if this raises :class:`LedgerError`, for a run that the ledger lacks, or a full disk.
+    Returns the reserved events without a row, whose price goes back to the budget, and whether
+    there was a key.  The key is erased even if this raises :class:`LedgerError`, for a run that the
+    ledger lacks, or a full disk.
     """
     key, erased = keys_beside(ledger.path, own=run).get(run), False
     try:
@@ -137,7 +138,8 @@ class RunKey:
     def make(cls, path: Path) -> RunKey:
         """Return a new key in a file for this user only, on the disk when this returns.
 
-        An existing file is taken as it is: the process that made it was killed before it had greeted.
+        An existing file is taken as it is: the process that made it was killed before it had
+        greeted.
         """
         need_cryptography()
         if not path.exists():

@@ -1,7 +1,7 @@
 """Signed messages of a run of sums: greetings with a key, rosters, shares, last models, and attestations.
 
-Each is one JSON object in canonical text, signed in a domain of its own, with the keys ``v, run, plan, round, sender,
-kind, sig`` and
+Each is one JSON object in canonical text, signed in a domain of its own, with the keys ``v, run,
+plan, round, sender, kind, sig`` and
 
 ==========  ========================================================================================
 kind        more
@@ -11,8 +11,8 @@ kind        more
 ``share``   ``roster, attempt, parent, dtype, shape, words``: see :class:`Share`
 ==========  ========================================================================================
 
-A last model is an ordinary :class:`sottovoce.deploy.messages.Message`.  A site that was started again sends a
-:class:`Question`, and the others reply with an :class:`Attestation`.
+A last model is an ordinary :class:`sottovoce.deploy.messages.Message`.  A site that was started
+again sends a :class:`Question`, and the others reply with an :class:`Attestation`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Roster:
     session : bytes
         Digest of all greetings.
     epoch : int
-        Number of the roster, from 0; a site signs at most one of a number, and never a lower one later.
+        Number of the roster, from 0; a site signs at most one of a number, and never a lower one
+        later.
     first : int
         The first attempt for which it holds; its signers send nothing more for earlier ones.
     members : tuple of str

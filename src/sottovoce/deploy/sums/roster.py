@@ -1,8 +1,9 @@
 """From messages to rosters and attempts: rules that every site and the hub apply by themselves.
 
-Nobody proposes anything.  All compute the next roster from the same messages, so a hub that shows different messages to
-different sites gets no roster that all its members have signed.  Over a graph a site sees its neighbours' messages
-alone, and takes the hub's word for who else is missing; the signatures of all that stay are what it goes on with.
+Nobody proposes anything.  All compute the next roster from the same messages, so a hub that shows
+different messages to different sites gets no roster that all its members have signed.  Over a graph
+a site sees its neighbours' messages alone, and takes the hub's word for who else is missing; the
+signatures of all that stay are what it goes on with.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ class ProtocolState:
     Attributes
     ----------
     phase : str
-        Purpose of the next exchange: keys, the next roster, shares of the next attempt (over a graph: the next round),
-        or nothing more.
+        Purpose of the next exchange: keys, the next roster, shares of the next attempt (over a
+        graph: the next round), or nothing more.
     members : tuple of str
         Sites of the next exchange, sorted.
     keys : dict
@@ -116,7 +117,8 @@ class ProtocolState:
     session, parent : bytes
         Digest of the greetings, and of the history.
     epoch, attempt : int
-        Numbers of the next (or present) roster, and of the next attempt; over a graph, of the round that goes on.
+        Numbers of the next (or present) roster, and of the next attempt; over a graph, of the round
+        that goes on.
     roster : bytes
         Digest of the present roster, which all its members have signed.
     gone : dict
@@ -229,8 +231,9 @@ class ProtocolState:
     def take(self, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
         """Go on with the messages `present` of an exchange; raises as :meth:`check`.
 
-        A member without a message sent none before the exchange was closed, for the reason in `why` if one is known.
-        Over a graph a site does not see all messages: there only those in `why` are missing.
+        A member without a message sent none before the exchange was closed, for the reason in `why`
+        if one is known. Over a graph a site does not see all messages: there only those in `why`
+        are missing.
         """
         for name in sorted(present):
             self.check(present[name])

@@ -22,7 +22,10 @@ class Witnesses:
         self._exchanges, self._again = exchanges, again
 
     def answer(self, asker: str, question: bytes) -> bytes:
-        """Attest how far this site has seen another one; raises :class:`Refused` unless that site asked."""
+        """Attest how far this site has seen another one.
+
+        Raises :class:`Refused` unless that site asked.
+        """
         one = self._exchanges
         asked = read_question(one.plan, question, asker)
         seen = one.seen.get(asker, -1)
@@ -31,8 +34,8 @@ class Witnesses:
     def check_newest(self) -> None:
         """Before a restarted site signs or draws anything new, ask the others how far they have seen it.
 
-        Every roster has an honest site among any ``N - K + t + 1``, so a hub cannot hide that this site went further
-        than its journal knows: then this raises :class:`LedgerCorrupt`.
+        Every roster has an honest site among any ``N - K + t + 1``, so a hub cannot hide that this
+        site went further than its journal knows: then this raises :class:`LedgerCorrupt`.
         """
         if not self._again:
             return
