@@ -263,7 +263,7 @@ class Weights:
         Parameters
         ----------
         of_classes
-            The weight of every class, as `class_weight` of scikit-learn; None for none.
+            A mapping of classes to public numbers, 1 where not named; None for none.
         names : array of str or number
             The classes.
         number : array of int (n,)
