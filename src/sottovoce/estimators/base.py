@@ -105,7 +105,7 @@ class PrivateEstimator(Notifying, BaseEstimator):
         return found
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the columns that coefficients belong to.
+        """Return the names of the columns that coefficients belong to.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class LinearEstimator(PrivateEstimator):
         return where
 
     def summary(self) -> str:
-        """The model in words: what was trained, its coefficients, and what is promised, with all caveats."""
+        """Describe the model in words: training, coefficients, and promise with all caveats."""
         return summary_of(self)
 
     def plot(self, ax: Any = None) -> Any:

@@ -35,7 +35,7 @@ def schema_of(given: Any) -> Schema | None:
 
 
 def one_label_each(y: Any, n: int) -> Column:
-    """Labels as a column of n values; InvalidInput if they are none."""
+    """Read labels as a column of n values; InvalidInput if they are none."""
     column = checked("y", lambda: read_frame({"y": y}).columns["y"])
     column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
     if column.shape != (n,):
@@ -71,7 +71,7 @@ class Labelled(NamedTuple):
 
 
 def labels_of(schema: Schema, column: Any) -> Labelled:
-    """Labels in a column that the schema declares."""
+    """Read the labels in a column that the schema declares."""
     label = schema.label
     if label is None or not isinstance(label.task, Classification):
         raise SchemaError(
@@ -159,7 +159,7 @@ def label_column(schema: Schema | None, table: Any, y: Any) -> Any:
 
 
 def declared_weights(schema: Schema | None, table: Any) -> tuple[Array, int] | None:
-    """Weights in [0, 1] of the column that the schema declares, and how many are capped; None without one."""
+    """Read the schema's column of weights, in [0, 1], and how many are capped; None without one."""
     if schema is None or schema.weight is None:
         return None
     if schema.weight.column not in table.columns:
@@ -175,7 +175,19 @@ def columns_of_array(width: int) -> list[str]:
 
 
 def in_units(schema: Schema, vectors: Array) -> tuple[Array, Array]:
-    """Coefficients per unit of each column, (..., features), and constants, (...), from models of encoded rows."""
+    """Convert models of encoded rows to the units of the columns.
+
+    Parameters
+    ----------
+    schema : Schema
+    vectors : array (..., d)
+
+    Returns
+    -------
+    coef : array (..., features)
+        Per unit of each column.
+    constant : array (...)
+    """
     found = vectors @ into_units(schema).T
     return found[..., :-1], found[..., -1]
 
@@ -235,7 +247,7 @@ def positive_of(model: Any) -> str | None:
 
 
 def as_columns(model: Any) -> ColumnTable:
-    """Coefficients by name, as columns that ``pandas.DataFrame`` takes; the last line is the constant.
+    """Return coefficients by name, as columns for ``pandas.DataFrame``; the constant is last.
 
     Where every site has a constant there is a line for each.  Of two classes they are for :func:`positive_of`; odds
     ratios only where probabilities are calibrated.

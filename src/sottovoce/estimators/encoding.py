@@ -35,7 +35,18 @@ class Encoding(ABC):
 
     @abstractmethod
     def to_units(self, vectors: Array) -> tuple[Array, Array]:
-        """Coefficients (..., columns) and constants (...) in the units of the columns, from models of encoded rows."""
+        """Convert models of encoded rows to the units of the columns.
+
+        Parameters
+        ----------
+        vectors : array (..., d)
+
+        Returns
+        -------
+        coef : array (..., columns)
+            Per unit of each column.
+        constant : array (...)
+        """
 
     @abstractmethod
     def from_units(self, coef: Array, intercept: Array) -> Array:

@@ -173,7 +173,7 @@ def plan_recipe(config: RunConfig, recipe: Recipe, loss: Loss, public: Public, s
 
 
 def run(planned: Planned, encoded: EncodedRows, *, verbose: bool | int | None = None) -> tuple[Result, ...]:
-    """Ask what is planned: each release is charged before its noise is drawn.
+    """Run what is planned: each release is charged before its noise is drawn.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def _run_one(planned: PlannedRun, encoded: EncodedRows, k: int, label: str, obse
 
 
 def stated(statement: Statement, rests: Sequence[str]) -> Statement:
-    """A statement, with what it rests on that the estimator cannot see."""
+    """Return a statement with the assumptions that the estimator cannot check."""
     return restate(statement, RestsOn(tuple(rests)))
 
 

@@ -110,7 +110,7 @@ def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
 
 
 def read_encoded(schema: Schema, X: Any, columns: Sequence[str] | None, *, weighed: bool) -> Features:
-    """Encoded rows of a table; its holder is told of what did not fit.
+    """Encode the rows of a table, with notes for their holder on what did not fit.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class Dealt:
         return np.array([[float(len(one))] for one in counted])
 
     def layout(self, terms: Terms, features: Features) -> Layout:
-        """The encoding of rows at these sites whose coefficients have names."""
+        """Return the encoding of rows at these sites, whose coefficients have names."""
         asked = None if terms.site_constants is None else bool(terms.site_constants)
         constants = site_constants(list(self.sites), at_random=not self.apart, asked=asked)
         columns = features.called if terms.schema is None else []
@@ -178,7 +178,7 @@ class Dealt:
         return Layout.of(terms.schema, columns, terms.norm, sizes, constants, self.column)
 
     def bounded(self, rows: Rows, weights: list[Array] | None = None) -> Rows:
-        """The rows of each part, with their weights, and a person's bounded together."""
+        """Return the rows of each part, with their weights, and a person's bounded together."""
         if weights is not None:
             rows = rows.with_weight(weights)
         if self.people is None or self.most is None:
@@ -263,7 +263,7 @@ class Weights:
         Parameters
         ----------
         of_classes
-            The weight of every class, as `class_weight` of scikit-learn; None for none.
+            A mapping of classes to public numbers, 1 where not named; None for none.
         names : array of str or number
             The classes.
         number : array of int (n,)
@@ -367,7 +367,7 @@ def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
 
 
 def seed_of_class(seed: int | None, c: int) -> int | None:
-    """The seed of the run of class c, which has noise of its own; of two classes the one run keeps the seed."""
+    """Derive the seed of the run of class c; the one run of two classes keeps the seed."""
     if seed is None or c == 1:
         return seed
     return int.from_bytes(hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big")

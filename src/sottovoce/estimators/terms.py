@@ -152,7 +152,7 @@ def terms_of(
 
 
 def seed_of(random_state: Any) -> int | None:
-    """The seed of a fit, drawn once from a generator; None for a release.  InvalidInput for what gives none."""
+    """Return the seed of a fit, drawn once from a generator; None for a release; InvalidInput."""
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(np.iinfo(np.int32).max))
     if random_state is None:

@@ -32,10 +32,20 @@ class Net(ABC):
 
     @abstractmethod
     def neighbour_sum(self, x: Array) -> Array:
-        """``sum_{j in V_i} x_j`` for vectors of shape (..., d).  Sends ``x`` to every neighbour: x must be public."""
+        """Sum the neighbours' vectors, ``sum_{j in V_i} x_j``.
+
+        Parameters
+        ----------
+        x : array (..., d)
+            This node's vector.  It is sent to every neighbour, so it must be public.
+
+        Returns
+        -------
+        array (..., d)
+        """
 
     def whole_sum(self, x: Array) -> Array:
-        """The sum of all nodes' x, added in the order of the nodes: the same bits at every node.
+        """Sum all nodes' x in the order of the nodes: the same bits at every node.
 
         Sends ``x`` to everybody; needs a complete network.
         """
@@ -45,7 +55,7 @@ class Net(ABC):
         return total
 
     def everyones(self, x: Array) -> Array:
-        """All nodes' x in the order of the nodes, shape (..., N, d): the same bits at every node.
+        """Collect all nodes' x, (..., N, d), in the order of the nodes: the same at every node.
 
         Sends ``x`` to everybody; needs a complete network.
         """
@@ -59,7 +69,7 @@ class Net(ABC):
         return 0.0
 
     def among(self, facts: Facts) -> Among:
-        """The sites of the next attempt to open a sum, agreed on before noise is drawn; NetClosed if too few."""
+        """Agree on the sites of the next attempt, before noise is drawn; NetClosed if too few."""
         return Among.all(facts)
 
     @abstractmethod
@@ -68,7 +78,7 @@ class Net(ABC):
 
     @abstractmethod
     def total(self, sealed: IntArray) -> IntArray:
-        """The sum of the attempt's shares over its sites modulo ``2^64``, from what :meth:`seal` gave.
+        """Open the sum of an attempt's shares modulo ``2^64``, from what :meth:`seal` gave.
 
         AttemptLost if a share of the attempt does not come: nothing is opened.
         """
@@ -124,7 +134,7 @@ class Edges:
         self._duals = dict[Hashable, Array]()
 
     def sum(self, own: Array, told: Mapping[Hashable, Array | None]) -> Array:
-        """The sum over all neighbours, in their order; None stands for one that is lost."""
+        """Sum over all neighbours, in their order; None stands for one that is lost."""
         self._own, self._told = own, {who: x for who, x in told.items() if x is not None}
         total = np.zeros_like(own)
         for x in told.values():
@@ -182,7 +192,7 @@ class Adder:
         return total
 
     def close(self) -> None:
-        """A site left: no attempt that needs all sites will be opened."""
+        """Note that a site left: no attempt that needs all sites will be opened."""
         with self._news:
             self._closed = True
             self._news.notify_all()

@@ -48,7 +48,7 @@ def _cast(x: Any, like: Any) -> Any:
 
 
 def cap(loss: Loss, most: float) -> Loss:
-    """`loss` with every row's gradient capped at the norm `most`; the loss itself if that is infinite.
+    """Clip every row's gradient at the norm `most`; the loss itself if that is infinite.
 
     InvalidInput for a cap below `LEAST`, or a loss that has no capped form.
     """
@@ -56,7 +56,7 @@ def cap(loss: Loss, most: float) -> Loss:
 
 
 def read_loss(spec: str) -> Loss:
-    """The loss of a :attr:`sottovoce.problem.losses.Loss.spec`, capped, weighted or not; InvalidInput for others."""
+    """Read the loss of a :attr:`sottovoce.problem.losses.Loss.spec`; InvalidInput if it is none."""
     own = spec.removeprefix(f"{Weighted.name} ")
     name, _, most = own.partition(_MARK)
     loss = cap(make_loss(name), float(most) if most else math.inf)

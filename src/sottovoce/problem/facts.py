@@ -123,7 +123,7 @@ class Facts:
         return (self.rows_per_person or 1) > 1
 
     def summands(self, units: Array) -> Array:
-        """The most rows of so many units: what sums over rows have to add up."""
+        """Return the most rows that so many privacy units may have: the addends of a sum."""
         return np.asarray(units * float(self.rows_per_person or 1))
 
     @property
@@ -157,7 +157,10 @@ class Facts:
         return 1.0 / (1.0 + (self.n_nodes - 1 if self.max_degree is None else self.max_degree))
 
     def K(self, curvature: ArrayLike) -> Array:
-        """Strong convexity, in sum scale, of all but the loss, given the public quadratic term's `curvature`."""
+        """Return the strong convexity, in sum scale, of all but the loss.
+
+        `curvature` is that of the public quadratic term.
+        """
         return self.n / self.C * (self.mu + np.asarray(curvature, dtype=float))
 
     def sklearn_weights(self) -> Array:

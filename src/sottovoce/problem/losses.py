@@ -71,7 +71,7 @@ class Loss(ABC):
 
     @classmethod
     def read(cls, argument: str) -> Loss:
-        """This loss from the text after the colon, empty for none; a ValueError if that is no argument of it."""
+        """Read this loss from the text after the colon, empty for none; a ValueError otherwise."""
         if argument and not cls.argument:
             raise ValueError(argument)
         return cls(*map(float, filter(None, [argument])))
@@ -110,26 +110,29 @@ class Loss(ABC):
 
     @abstractmethod
     def value(self, z: Array) -> Array:
-        """Loss at margin `z`."""
+        """Compute the loss at margins `z`."""
 
     @abstractmethod
     def derivative(self, z: Array) -> Array:
-        """First derivative at margin `z`."""
+        """Compute the first derivative at margins `z`."""
 
     @abstractmethod
     def curvature(self, z: Array) -> Array:
-        """Second derivative at margin `z` (almost everywhere)."""
+        """Compute the second derivative at margins `z` (almost everywhere)."""
 
     def typical_curvature(self, z: Array) -> Array:
-        """A curvature for the preconditioner, typical of margins around `z`: the curvature, unless that jumps."""
+        """Return a curvature for the preconditioner, typical of margins around `z`.
+
+        It is the curvature itself, unless that jumps.
+        """
         return self.curvature(z)
 
     def turn(self, z: Array, along: Array) -> Array:
-        """Directional derivative of the gradient: the curvature at margin `z`, times `along`."""
+        """Return the gradient's directional derivative: curvature at margins `z` times `along`."""
         return self.curvature(z) * along
 
     def softened(self, width: float) -> Loss:
-        """A loss of continuous curvature whose derivative is within ``width * curvature_bound`` of this one's.
+        """Return a smooth loss whose derivative is within ``width * curvature_bound`` of this one.
 
         As the width falls, minimisers converge to the minimiser of this loss.  A loss with :attr:`jumps` must have
         softened forms for every positive width; only their derivative and curvature are used.
@@ -137,14 +140,14 @@ class Loss(ABC):
         return self
 
     def steep(self, s: Any) -> Any:
-        """The margin at which the derivative is ``-s``, for 0 <= s <= ``derivative_bound``; None if not known.
+        """Return the margin of derivative ``-s``, 0 <= s <= ``derivative_bound``; None if unknown.
 
         For even losses it is below 0.  Capped forms need it (:mod:`sottovoce.problem.clipped`).
         """
         return None
 
     def at(self, norms: Callable[[], Any]) -> Loss:
-        """This loss for rows of these norms: itself, unless :attr:`by_norm`.
+        """Return the loss for rows of these norms: itself, unless :attr:`by_norm`.
 
         `norms` is a callable that gives upper bounds on the rows' norms, (..., n).
         """

@@ -75,12 +75,12 @@ class Schedule:
         return value if value.ndim == 0 else value[:, None]
 
     def scaled(self, factor: ArrayLike) -> Schedule:
-        """The schedule times `factor`, one number or one per node."""
+        """Return the schedule times `factor`, one number or one per node."""
         product = np.asarray(self.factor, dtype=float) * np.asarray(factor, dtype=float)
         return Schedule(self.start, self.growth, self.table, product.item() if product.ndim == 0 else tuple(product))
 
     def node(self, i: int) -> Schedule:
-        """The schedule of node `i` alone."""
+        """Return the schedule of node `i` alone."""
 
         def pick(x: float | tuple[float, ...]) -> float:
             return x[i] if isinstance(x, tuple) else x

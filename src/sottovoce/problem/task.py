@@ -87,29 +87,29 @@ class Task(ABC):
 
     @abstractmethod
     def encode(self, answers: ArrayLike) -> Array:
-        """`y`, from numbers of classes (negative for no known label) or from numbers in the label's unit."""
+        """Encode numbers of classes (negative: no known label) or numbers in the label's unit."""
 
     @abstractmethod
     def decode(self, margins: Array) -> Array | IntArray:
-        """The answer to every row, in the terms of :meth:`encode`: shape (..., n)."""
+        """Return the answer to every row, shape (..., n), in the terms of :meth:`encode`."""
 
     @abstractmethod
     def answers(self, margins: Array) -> list[str] | list[float]:
-        """The answer to every row of one model, as shown in a table."""
+        """Return the answer to every row of one model, as shown in a table."""
 
     @abstractmethod
     def error(self, margins: Array, y: Array) -> Array:
-        """The error of models, shape (...), from 0 to :attr:`worst`.
+        """Compute the error of models, shape (...), from 0 to :attr:`worst`.
 
         `margins` are (..., n) or (..., K, n), or of one row, which stands for all rows; `y` is (n,).
         """
 
     @abstractmethod
     def errors(self, margins: Array, y: Array) -> dict[str, Array]:
-        """Every measure of error, by name; the first is :meth:`error`."""
+        """Compute every measure of error, by name; the first is :meth:`error`."""
 
     def details(self, margins: Array, y: Array) -> dict[str, Detail]:
-        """Further qualities of one model with margins (n,) or (K, n), by name."""
+        """Compute further qualities of one model with margins (n,) or (K, n), by name."""
         return {}
 
     @abstractmethod
@@ -121,7 +121,7 @@ class Task(ABC):
 
     @abstractmethod
     def quality(self, error: Error) -> Error:
-        """An error as it is reported: accuracy for classes, the error itself for a number."""
+        """Convert an error to what is reported: accuracy for classes, itself for a number."""
 
     @abstractmethod
     def summary(self, y: Array) -> float:
@@ -129,10 +129,10 @@ class Task(ABC):
 
     @abstractmethod
     def strata(self, y: Array) -> tuple[IntArray, ...]:
-        """Row indices of every kind of label, the highest first; rows without a known label are in the last."""
+        """Return row indices by kind of label, the highest first; unknown labels come last."""
 
     def vectors(self, W: Array) -> Array:
-        """Models of shape (..., outputs d) as one vector a margin: shape (..., d) or (..., K, d)."""
+        """Split models (..., outputs d) into a vector a margin: (..., d) or (..., K, d)."""
         return W
 
     def model_errors(self, X: Array, y: Array, W: Array) -> Array:
@@ -487,7 +487,7 @@ def _bound(given: Any) -> float:
 
 
 def of_classes(classes: int) -> Classification:
-    """The task of `classes` classes, named by their numbers."""
+    """Return the task of `classes` classes, named by their numbers."""
     return of_margins(1 if classes == 2 else classes)
 
 

@@ -285,7 +285,7 @@ class RunConfig:
         return own | {name: value for name, value in options.items() if name not in _FIELDS}
 
     def but(self, **changes: Any) -> RunConfig:
-        """The configuration with other fields or options, by name; also with another method."""
+        """Return the configuration with other fields or options, by name; also another method."""
         return self.from_dict(self.flat() | changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -308,7 +308,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, flat: Mapping[str, Any]) -> RunConfig:
-        """The configuration that a flat dictionary describes: parameters of an estimator, a command's options, a file.
+        """Read a configuration from a flat dictionary: of an estimator, a command or a file.
 
         Parameters
         ----------
@@ -361,7 +361,7 @@ class RunConfig:
         return config
 
     def for_recipe(self, method: Recipe, **changes: Any) -> RunConfig:
-        """The configuration of a recipe under this one's budget, trust, relation and seed.
+        """Return the configuration of a recipe under this budget, trust, relation and seed.
 
         Nothing else is kept: a recipe has its own steps, and its own noise if that was calibrated before.
         """
@@ -383,7 +383,7 @@ _KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies"
 
 
 def refusal_of_method(plain: Any) -> Refusal | None:
-    """Why the method that a file names is not looked for; None if it is known, or the file names none."""
+    """Return why the method that a file names is refused; None if it is known or not named."""
     method = plain.get("method") if isinstance(plain, Mapping) else None
     if not isinstance(method, str) or method in KNOWN:
         return None

@@ -129,7 +129,17 @@ class OwnAnswers(Oracle):
         return x + share * self.facts.mixing * (self.net.neighbour_sum(x) - self.net.degree * x)
 
     def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
-        """Mix with the neighbours by exact diffusion, as :meth:`Oracle.diffuse` says."""
+        """Mix with the neighbours by exact diffusion.
+
+        Parameters
+        ----------
+        step, current, previous
+            As for :meth:`Oracle.diffuse`.
+
+        Returns
+        -------
+        array (..., d)
+        """
         return self.mix(step + current - previous, 0.5)
 
     def lost_dual(self, weight: Array | float) -> Array | float:
@@ -152,7 +162,18 @@ class SumAnswers(Oracle):
         return x
 
     def diffuse(self, step: Array, current: Array, previous: Array) -> Array:
-        """Return the step: all nodes have the same one, so there is nothing to mix."""
+        """Return the step: all nodes have the same one, so there is nothing to mix.
+
+        Parameters
+        ----------
+        step : array (..., d)
+        current, previous
+            Not used.
+
+        Returns
+        -------
+        array (..., d)
+        """
         return step
 
     def lost_dual(self, weight: Array | float) -> Array | float:

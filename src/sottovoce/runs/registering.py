@@ -97,7 +97,7 @@ def register(method: MethodT) -> MethodT:
 
 
 def find_method(name: str) -> type[Algorithm[Any]] | None:
-    """The method of this name; one of another installed package is loaded and registered first.
+    """Find the method of this name; load and register it first if a package brings it.
 
     Parameters
     ----------

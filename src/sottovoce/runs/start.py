@@ -142,5 +142,5 @@ def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
 
 
 def place_of(start: Start | None) -> Array | None:
-    """The vector for :class:`sottovoce.runs.engine.Place`."""
+    """Return the start's vector for :class:`sottovoce.runs.engine.Place`; None for zero."""
     return None if start is None else start.vector

@@ -200,7 +200,7 @@ class Report:
         return {key: jsonable(value) for key, value in found.items()}
 
     def released(self) -> dict[str, Any]:
-        """Public facts and what was released, as plain data."""
+        """Return public facts and what was released, as plain data."""
         run, result = self.config.run, self.result
         report = {
             "method": run.method, "data": self.config.data, "nodes": result.facts.n_nodes, "graph": run.graph,
@@ -282,7 +282,7 @@ def _check_sites(how: str, dataset: data.Dataset) -> None:
 
 
 def for_dataset(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
-    """The configuration with the loss of the labels, the unit of the schema and the sites of the table."""
+    """Return the configuration with the loss of the labels, the schema's unit and the sites."""
     run = of_people(for_task(config.run, dataset.task), dataset)
     return placed(replace(config, run=run), dataset)
 
