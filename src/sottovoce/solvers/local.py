@@ -245,8 +245,10 @@ class Solver:
             with a guarantee refuse such problems before they are charged
             (:mod:`sottovoce.queries.reach`).
 
-        Guarantee --------- ``||w - argmin F|| <= 2 C tol / q`` (:func:`certified_error`), whatever
-        `start` is and whatever was solved before.
+        Guarantee
+        ---------
+        ``||w - argmin F|| <= 2 C tol / q`` (:func:`certified_error`), whatever `start` is and whatever
+        was solved before.
         """
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
         w0, c = self._rows.stack(start, lead), self._rows.stack(linear, lead)
