@@ -168,7 +168,9 @@ def run(
     InvalidInput
         If the method is for another trust than the place's facts, or cannot run on them.
 
-    Guarantee --------- A round releases what its queries release; each query is charged before its
+    Guarantee
+    ---------
+    A round releases what its queries release; each query is charged before its
     noise is drawn.  A round that was charged and did not complete stays charged.
     """
     step = step or algorithm.round

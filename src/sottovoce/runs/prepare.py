@@ -80,7 +80,9 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     float
         The penalty eta; a gradient step has length one over it.
 
-    Notes ----- Noise of standard deviation s per coordinate (sum scale) moves an answer by up to s
+    Notes
+    -----
+    Noise of standard deviation s per coordinate (sum scale) moves an answer by up to s
     / K.  So the strong convexity K is in proportion to s, with a factor for each method
     (``noise_weight``) that was measured on Adult.
 

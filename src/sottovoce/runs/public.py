@@ -58,7 +58,9 @@ def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -
         If the earlier run had another schema, another number of weights, or a loss of other
         margins.
 
-    Guarantee --------- The model is post-processing of the earlier run's releases, which are paid
+    Guarantee
+    ---------
+    The model is post-processing of the earlier run's releases, which are paid
     for in its own statement.  Rows that both runs read spend the sum of both totals.
     """
     saved = result.extra.get("schema")

@@ -122,7 +122,9 @@ class RowGuard:
             If the stored answer was computed at a different iterate than that of a query that
             stamps it.
 
-        Guarantee --------- What is released is the query's own release, priced by
+        Guarantee
+        ---------
+        What is released is the query's own release, priced by
         ``query.event(facts)``, which is charged before noise is drawn.  An answer that the ledger
         has stored is returned as it is, and is neither charged nor drawn again.
         """
@@ -164,7 +166,9 @@ class RowGuard:
         AttemptLost
             If another site's share does not come.  The attempt stays charged.
 
-        Guarantee --------- Only this site's sealed share leaves, priced by ``query.event(facts)``
+        Guarantee
+        ---------
+        Only this site's sealed share leaves, priced by ``query.event(facts)``
         under the plan's quorum and number of colluders; every attempt counts, whether its sum was
         opened or not (docs/privacy/sums.md).
         """

@@ -106,7 +106,9 @@ def rounding_bound(term: DataTerm, size: Array, pull: Array, q: Array, *, margin
     array
         Of the arguments' common shape: a bound on the norm of the error.
 
-    Notes ----- With unit roundoff u, products of length m err by at most ``m u`` times the product
+    Notes
+    -----
+    With unit roundoff u, products of length m err by at most ``m u`` times the product
     of norms (any order of summation).  A margin errs by ``d u ||w||``, hence its derivative by ``c1
     d u ||w|| + 8 u``; n derivatives times rows of norm at most one, weighted by C/n, err by ``C (n
     u + c1 d u ||w|| + 8 u)``; the rest by ``4 u (||linear|| + q ||w||)``.  The signs of derivatives
@@ -163,7 +165,9 @@ def elsewhere_bound(C: float, loss: Loss, d: int, size: ArrayLike, stretch: floa
     array
         Shape of `size`; 0 for rows as they are.
 
-    Notes ----- The factor is within a share e of what is meant, and the length, for losses that
+    Notes
+    -----
+    The factor is within a share e of what is meant, and the length, for losses that
     depend on norms, within ``e stretch^2``; so a row's gradient changes by at most ``e c1 ||w||``
     and twice the larger share of L.
     """
