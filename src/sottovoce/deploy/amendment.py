@@ -102,7 +102,10 @@ class Amendment:
         return True
 
     def check_shared(self, known: Known) -> None:
-        """Raise :class:`InvalidInput` unless this is of a known site, and leaves out no run that was shared with it."""
+        """Check that this is of a known site, and leaves out no run that was shared with it.
+
+        Raises :class:`InvalidInput` otherwise.
+        """
         mine = {other.lower(): key for other, key in known.keys.items()}
         if mine.get(self.name.lower()) != self.old:
             rule = f"its key of before is not that of {self.name} in the runs of this site"

@@ -244,7 +244,10 @@ def at_site(
 
 
 def _noise_of(stage: Stage, noise: Noise, node: int) -> Noise:
-    """A site's noise in a stage: a row guard numbers its releases from 1, so keyed noise has a key for each stage."""
+    """Return a site's noise in a stage.
+
+    A row guard numbers its releases from 1, so keyed noise has a key for each stage.
+    """
     seed = stage.prepared.config.seed
     if stage.before and noise.simulated and seed is not None:
         return KeyedNoise(seed, [0], [node], lead=())

@@ -83,7 +83,10 @@ class ExchangeTable:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Numbers that a site sends in each exchange, without greetings, rosters and last models."""
+        """Numbers that a site sends in each exchange.
+
+        Without greetings, rosters and last models.
+        """
         return tuple(width for stage in self.stages for width in stage.widths)
 
     @cached_property
@@ -131,7 +134,7 @@ class ExchangeTable:
         return tuple(self.names[j] for j in self.graph.neighbours(node_of(self.names, name)))
 
     def heard_by(self, name: str, exchange: int) -> tuple[str, ...]:
-        """Sites that a site hears in an exchange over a graph, in the order of the graph's nodes."""
+        """Return the sites that a site hears in an exchange over a graph, in the nodes' order."""
         if self.release(exchange).heard_by_all:
             return tuple(other for other in self.names if other != name)
         return self.neighbours(name)

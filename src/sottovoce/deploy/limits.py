@@ -21,7 +21,10 @@ _NVFLARE = 2**31 - 3 * 2**20 - 16  # its MAX_PAYLOAD_SIZE
 
 
 def message_bytes(d: int) -> int:
-    """The most bytes of a signed message with `d` numbers: a double is 10.7 characters in base64."""
+    """Return the most bytes of a signed message with `d` numbers.
+
+    A double is 10.7 characters in base64.
+    """
     return 2048 + 12 * d
 
 

@@ -150,7 +150,10 @@ def _price_inference(
 def _price_evaluation(
     asks: Asks, config: RunConfig, sizes: Sequence[int], width: int, encoding: Schema | None
 ) -> tuple[Prepared, tuple[Level, ...]]:
-    """The evaluation on the held-out rows, of a model with `width` entries, and the levels that it tells apart."""
+    """Price the evaluation on the held-out rows of a model with `width` entries.
+
+    Returns the levels that it tells apart, too.
+    """
     from ..answers import evaluation
 
     assert asks.evaluation is not None

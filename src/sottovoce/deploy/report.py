@@ -183,7 +183,10 @@ def asked_text(plan: Plan) -> str:
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
-    """Return the progress of a site, an entry of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
+    """Return the progress of a site in words.
+
+    `site` is an entry of :meth:`sottovoce.deploy.hub.Hub.sites`.
+    """
     round = site["round"]
     if round > rounds:
         return "last model"

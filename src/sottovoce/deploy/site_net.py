@@ -161,7 +161,10 @@ class SiteNet(Net):
         }
 
     def _make_ready(self) -> None:
-        """Before a roster is signed or a sum drawn: this site has its key, and its journal is the newest."""
+        """Check, before a roster is signed or a sum drawn, that this site may do so.
+
+        It has its key, and its journal is the newest.
+        """
         one = self.exchanges
         if self._plan.summed and one.journal.sent(one.round + 1) is None:
             self._witnesses.check_newest()
@@ -169,7 +172,10 @@ class SiteNet(Net):
 
 
 def _check(plan: Plan, *, summed: bool) -> None:
-    """Raise TypeError for what would leave this site in the other kind of run: a release unmasked, or a share."""
+    """Check that a release or a share belongs to this kind of run.
+
+    TypeError for what would leave the site in the other: a release unmasked, or a share.
+    """
     if plan.summed != summed:
         raise TypeError(
             "a run of sums sends nothing to neighbours" if plan.summed else "a run without sums has no shares"

@@ -126,7 +126,10 @@ class Chain(Generic[F]):
         return int(version)
 
     def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
-        """Add a record inside a transaction, applied to the state first, so every record written can be read."""
+        """Add a record inside a transaction.
+
+        It is applied to the state first, so every record that is written can be read.
+        """
         body, number = canonical(record), self.records + 1
         head = link(self._head, number, body)
         # From the text that is written, as any later reader will parse it.

@@ -20,7 +20,11 @@ from .readings import NeverCopied, Readings
 
 
 def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
-    """Refuse (InvalidInput) an epsilon that is not > 0 (infinity is allowed), or a delta outside (0, 1)."""
+    """Check a target epsilon and delta.
+
+    Refuses (InvalidInput) an epsilon that is not > 0 (infinity is allowed), or a delta outside (0,
+    1).
+    """
     try:
         values = np.asarray(epsilon).astype(float, casting="same_kind")
     except (TypeError, ValueError):
@@ -184,9 +188,10 @@ class Ledger(NeverCopied, Readings):
             self.account.expect(events)
 
     def settle(self) -> None:
-        """Fix the order at which epsilon is read, if the accountant has orders: later runs will be chosen.
+        """Fix the order at which epsilon is read, if the accountant has orders.
 
-        See :func:`sottovoce.privacy.accountants.at_one_order`; what was spent is shown as no less.
+        Later runs will be chosen in view of earlier ones.  See
+        :func:`sottovoce.privacy.accountants.at_one_order`; what was spent is shown as no less.
         """
         with self.account.lock:
             chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
@@ -255,7 +260,10 @@ class Ledger(NeverCopied, Readings):
         return super().claims()
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Take over rows of an earlier part of the same run, which were checked against the budget then."""
+        """Take over rows of an earlier part of the same run.
+
+        They were checked against the budget then.
+        """
         with self.account.lock:
             for row in rows:
                 self.account.take_over(from_dict(row))

@@ -43,7 +43,10 @@ class Readings(ABC):
         """
 
     def total(self) -> float:
-        """Return the epsilon of the whole network: the worst node, as rows are disjoint over sites."""
+        """Return the epsilon of the whole network: that of the worst node.
+
+        Rows are disjoint over sites.
+        """
         return float(np.max(self.per_node()))
 
     def claims(self) -> Array | None:

@@ -116,7 +116,10 @@ def hardened(name: str) -> dict[str, Any]:
 
 
 def check_kit(kit: str | Path) -> None:
-    """Raise :class:`InvalidInput` unless a site's startup kit has the shipped policies and asks for mutual TLS."""
+    """Check that a site's startup kit has the shipped policies and asks for mutual TLS.
+
+    Raises :class:`InvalidInput` otherwise.
+    """
     home = Path(kit)
     for file, policy in (("resources", "client"), ("authorization", "authorization"), ("comm_config", "comm_config")):
         path = home / "local" / f"{file}.json"

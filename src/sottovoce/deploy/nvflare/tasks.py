@@ -42,7 +42,10 @@ NUMBER, METHOD, REQUEST, REPLY, REFUSED, ENDED = "number", "method", "request", 
 
 
 class Post:
-    """A site's mailbox between its session, which sends requests, and the tasks, which carry them."""
+    """A site's mailbox between its session and the tasks.
+
+    The session sends requests, and the tasks carry them.
+    """
 
     def __init__(self) -> None:
         self._news = threading.Condition()

@@ -192,7 +192,10 @@ class ProtocolState:
         }  # fmt: skip
 
     def check(self, signed: SignedMessage) -> None:
-        """Raise :class:`Refused` for a message of no member, or of another phase, roster, attempt or history."""
+        """Check that a message belongs to the present phase, roster, attempt and history.
+
+        Raises :class:`Refused` otherwise, and for a message of no member.
+        """
         where, content = f"message of {signed.sender!r}", signed.content
         if signed.sender not in self.members:
             raise Refused(f"{where}: it is not in the present roster")
