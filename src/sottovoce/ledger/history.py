@@ -280,7 +280,10 @@ _FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether 
 
 
 class History:
-    """The state of a log: budget, rows and runs.  :meth:`apply` refuses records that the rules do not allow."""
+    """The state of a log: budget, rows and runs.
+
+    :meth:`apply` refuses records that the rules do not allow.
+    """
 
     def __init__(self, secret: bytes) -> None:
         self._key = keyed_hash(secret).hex()

@@ -180,7 +180,7 @@ class Ledger(NeverCopied, Readings):
             account.conditions[None] = conditions
 
     def expect(self, events: Sequence[Event]) -> None:
-        """Test once what a run will charge, in order.
+        """Test at once what a run will charge, in order.
 
         See :meth:`sottovoce.ledger.account.Account.expect`.
         """

@@ -44,9 +44,9 @@ class Runs(Mapping[str, RunHistory]):
         return RunRecords(self._file, self._identity, run)
 
     def check_goes_on(self, run: str) -> None:
-        """Refuse, by LedgerMismatch, a run that a version before 0.3 began.
+        """Check that a run was not begun by a version before 0.3.
 
-        LedgerError if there is no such run.
+        Raises LedgerMismatch otherwise, and LedgerError if there is no such run.
         """
         state = self._file.read()
         if find_run(state, run).former:
