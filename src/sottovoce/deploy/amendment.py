@@ -1,4 +1,4 @@
-"""A site that lost its signing key or its ledger, and what the other members say to that: all of them, signed.
+"""The loss of a signing key or a ledger, and the consent of all other members, signed.
 
 An *amendment* names the site, its key of before and its new one, and, if the ledger was lost, every
 run that the site has ever agreed to, each with its plan's digest.  The new ledger has charged all

@@ -1,4 +1,6 @@
-"""Inference and evaluation between sites: the recipes of a plan, run at a site or replayed at the hub.
+"""Inference and evaluation between sites.
+
+The recipes of a plan, run at a site or replayed at the hub.
 
 A site asks its own row guard; the hub reads what the sites sent.  Both run the engine and recipes
 of a simulation on the same numbers, so their results agree to the last bit.

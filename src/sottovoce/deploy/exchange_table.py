@@ -1,4 +1,6 @@
-"""The table of a plan's exchanges: how many numbers a site sends in each, how long they may be, and who hears them.
+"""The table of a plan's exchanges.
+
+How many numbers a site sends in each, how long they may be, and who hears them.
 
 Every site and the hub compute it from the plan, so it is agreed on before the first message, and a
 message that does not keep to it is refused.  Exchanges are numbered: 0 is the greeting, 1 to

@@ -1,4 +1,6 @@
-"""A site's part in the exchanges of a run: every message and every inbox is in its journal before anything follows.
+"""A site's part in the exchanges of a run.
+
+Every message and every inbox is in its journal before anything follows.
 
 An exchange is numbered, and takes effect once: what a site signed is written down before it is
 sent, and what it got before it is used, so a site that was killed repeats both byte for byte.

@@ -1,4 +1,4 @@
-"""An invitation to a site, its answer, and the short codes that people read to each other by telephone.
+"""An invitation to a site, its answer, and the short codes that people compare by telephone.
 
 The *invitation* (hub to site) holds the hub's address and authority, and a certificate that opens
 one method of the relay, which hands out what is public.  The *answer* (site to hub) holds the

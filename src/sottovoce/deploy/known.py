@@ -1,4 +1,6 @@
-"""A site's records of its earlier runs: the other sites' signing keys, and the ledger's head at the end of each run.
+"""A site's records of its earlier runs.
+
+The other sites' signing keys, and the ledger's head at the end of each run.
 
 Every run's results hold the head, and so does ``NAME.known``, with the keys of the sites of
 complete runs.  By these a site notices an older copy of its ledger, or another key under a known

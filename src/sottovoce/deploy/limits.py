@@ -1,4 +1,7 @@
-"""Limits on the size of a plan and its messages, checked with the plan: no run fails on the size of a message."""
+"""Limits on the size of a plan and its messages, checked with the plan.
+
+No run fails on the size of a message.
+"""
 
 from __future__ import annotations
 

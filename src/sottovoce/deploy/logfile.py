@@ -1,4 +1,6 @@
-"""The SQLite file of a hub's log: how it is made, recognised, read by others, and how its errors are told.
+"""The SQLite file of a hub's log.
+
+How it is made, recognised, read by others, and how its errors are told.
 
 A log is never taken for another program's file, and another program's file never for a log: the
 application number and every table must be this version's.  A reader changes nothing, not even files

@@ -1,4 +1,7 @@
-"""Names of sites and runs.  Certificates, logs and file names use them, so none may stand for another file."""
+"""Names of sites and runs.
+
+Certificates, logs and file names use them, so none may stand for another file.
+"""
 
 from __future__ import annotations
 

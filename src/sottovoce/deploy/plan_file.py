@@ -1,4 +1,7 @@
-"""The file of a plan, which comes from others: it is read in bounded memory, and refused if it was changed."""
+"""The file of a plan, which comes from others.
+
+It is read in bounded memory, and refused if it was changed.
+"""
 
 from __future__ import annotations
 

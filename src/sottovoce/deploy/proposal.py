@@ -1,4 +1,7 @@
-"""From what people propose to the plan that sites agree on: the noise is calibrated here, once for all sites."""
+"""The proposal of a run, and the plan that is made of it.
+
+The noise is calibrated here, once for all sites.
+"""
 
 from __future__ import annotations
 

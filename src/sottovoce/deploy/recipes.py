@@ -1,4 +1,6 @@
-"""The recipes of a plan, priced: what it asks after its training, or instead of it, checked against public facts.
+"""The recipes of a plan, priced.
+
+The inference and evaluation that it asks for, checked against public facts.
 
 The price of either side is that of its own releases (docs/privacy/answers.md, "Between sites").
 """

@@ -1,4 +1,6 @@
-"""The built-in transport: a gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
+"""The built-in transport.
+
+A gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
 
 Unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete,
 or after a while with nothing, and the site asks again.  The sender is the common name of its

@@ -1,4 +1,7 @@
-"""The pages at the end of a run: a site's own, and the hub's, which holds only what was released."""
+"""The pages at the end of a run.
+
+A site's own, and the hub's, which holds only what was released.
+"""
 
 from __future__ import annotations
 

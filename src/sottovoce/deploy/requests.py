@@ -1,4 +1,4 @@
-"""The calls of a transport as requests and answers in plain JSON, for a carrier that takes texts both ways.
+"""The calls of a transport as requests and answers in plain JSON, for carriers of texts.
 
 :class:`RequestTransport` turns each call of a site into a request; :func:`answer` gives the hub's
 reply.  The carrier establishes who asks and moves both texts; it need not understand them.

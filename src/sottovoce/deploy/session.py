@@ -1,4 +1,6 @@
-"""One site's part in a run: rows, ledger and journal on one side, a transport on the other, the engine between.
+"""One site's part in a run.
+
+Rows, ledger and journal on one side, a transport on the other, the engine between.
 
 Only the ledger's chain is stored.  A site that was killed starts again at round 1 with the releases
 and inboxes of the chain: nothing is drawn or charged twice, and the algorithm reaches the same

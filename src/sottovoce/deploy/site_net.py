@@ -1,4 +1,6 @@
-"""A site's network: releases for its neighbours over a graph, or masked shares of sums over all sites.
+"""A site's network.
+
+Releases for its neighbours over a graph, or masked shares of sums over all sites.
 
 Which of the two is the plan's choice.  Greetings, rosters, last models and farewells are the same.
 """

@@ -1,4 +1,7 @@
-"""The account of a ledger in memory: what was spent, what is held, and what a release would cost."""
+"""The account of a ledger in memory.
+
+What was spent, what is held, and what a release would cost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An append-only log in one SQLite file, in which every record holds a hash of all records before it.
+"""An append-only log in one SQLite file; every record holds a hash of all records before it.
 
 Record i holds canonical JSON and ``h_i = BLAKE2b(h_{i-1}, i, JSON)``, where ``h_0`` is the hash of
 the file's random id; count and last hash are kept a second time.  State is a fold over the log, and

@@ -1,4 +1,4 @@
-"""What the records of a durable ledger mean, and the totals of its rows."""
+"""The meaning of a durable ledger's records, and the totals of its rows."""
 
 from __future__ import annotations
 

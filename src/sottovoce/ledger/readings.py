@@ -1,4 +1,7 @@
-"""What every ledger can tell of its rows: one in memory, one on disk, and one run of a ledger on disk."""
+"""The totals that every ledger computes from its rows.
+
+One in memory, one on disk, and one run of a ledger on disk.
+"""
 
 from __future__ import annotations
 

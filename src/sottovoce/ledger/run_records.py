@@ -1,4 +1,7 @@
-"""The releases of one run in a ledger on disk: their rows, and the bytes that were drawn under them."""
+"""The releases of one run in a ledger on disk.
+
+Their rows, and the bytes that were drawn under them.
+"""
 
 from __future__ import annotations
 

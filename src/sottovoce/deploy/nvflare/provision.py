@@ -1,4 +1,6 @@
-"""From a plan to NVFlare's startup kits: one for the hub, one a site, one for the supervisor, all with our policies.
+"""NVFlare's startup kits of a plan.
+
+One for the hub, one a site, one for the supervisor, all with our policies.
 
 ``nvflare provision -p FILE`` on the file that :func:`write_project` writes does the same as :func:`provision`: the file
 names :class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a builder, so that no kit leaves without them.

@@ -1,4 +1,6 @@
-"""Requests of sites and the hub's replies as the contents of tasks: what executor and controller share.
+"""Requests of sites and the hub's replies as the contents of tasks.
+
+Executor and controller share it.
 
 In NVFlare the hub gives tasks, and a site's result answers a task.  So a task brings the reply to
 the site's last request, and the result takes its next request along.

@@ -1,4 +1,5 @@
-"""How far the others have seen a site: what it asks when it was started again, and what it answers them."""
+"""The progress of a restarted site, as the other sites attest it.
+"""
 
 from __future__ import annotations
 
