@@ -295,7 +295,9 @@ def relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[
 
 
 class _Processes:
-    """The processes of a demonstration, by name: the hub and its sites, the last `lose` of which are to be killed.
+    """The processes of a demonstration, by name.
+
+    They are the hub and its sites, the last `lose` of which are to be killed.
 
     Attributes
     ----------

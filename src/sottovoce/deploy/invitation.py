@@ -70,7 +70,7 @@ def same(heard: str, code: str) -> bool:
 
 @dataclass(frozen=True)
 class Invitation:
-    """What the hub sends to a site.
+    """The hub's invitation to a site.
 
     Parameters
     ----------

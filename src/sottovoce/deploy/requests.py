@@ -165,7 +165,7 @@ class RequestTransport(ABC):
 
     @abstractmethod
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """Carry one request to the hub, and return its reply to this request, not to an earlier one.
+        """Carry one request to the hub, and return its reply to this very request.
 
         A request may be carried twice: it takes effect once.
 

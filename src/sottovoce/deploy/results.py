@@ -132,7 +132,7 @@ class Results:
         return ReadNet(totals)
 
     def _sent(self, first: int, last: int) -> ReadNet:
-        """What was sent over a graph in exchanges `first` to `last`.
+        """Return what was sent over a graph in exchanges `first` to `last`.
 
         LookupError if a message is missing.
         """

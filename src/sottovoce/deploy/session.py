@@ -212,7 +212,8 @@ class SiteSession:
         self._check_part()
         self._check_rows()
         rows = held(self.plan.config, self.rows)
-        # The rows by their digests: a ledger of others is refused before what is asked of them is compared.
+        # The rows by their digests: a ledger of others is refused before what is asked of them is
+        # compared.
         bound, known = self.ledger.show()["bound"], [*filter(None, [self.raw]), rows_digest(*rows.arrays())]
         if bound:
             self.ledger.identity.bind(*known, learn=bind)

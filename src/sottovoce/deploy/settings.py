@@ -331,7 +331,7 @@ class SiteSettings:
         return f"agreed = {json.dumps(self.agreed.digest)}"
 
     def check_records(self, ledger: DurableLedger, *, new_keys: bool = False) -> Known:
-        """Refuse a ledger older than what is left of earlier runs, and other keys of known sites unless `new_keys`.
+        """Refuse an older copy of the ledger, and other keys of known sites unless `new_keys`.
 
         A run that this ledger has begun goes on without another look at the keys.  Raises
         :class:`LedgerCorrupt` or :class:`InvalidInput`.

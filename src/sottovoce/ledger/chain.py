@@ -225,7 +225,8 @@ class Chain(Generic[F]):
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:
-            # Without a code: a closed connection, or a text that could not be decoded, perhaps SQLite's message.
+            # Without a code: a closed connection, or a text that could not be decoded, perhaps
+            # SQLite's message.
             plain = "is closed" if isinstance(error, sqlite3.ProgrammingError) else "SQLITE_CORRUPT"
             code = getattr(error, "sqlite_errorname", plain)
             if code.startswith("SQLITE_BUSY"):

@@ -379,5 +379,6 @@ def _check_same(state: History, run: str, known: RunHistory, plan: str, plain: l
 
 
 def _now() -> str:
-    # Runs and files are dated, rows are not: the time between two rows is that of a solve, which depends on data.
+    # Runs and files are dated, rows are not: the time between two rows is that of a solve, which
+    # depends on data.
     return datetime.now(UTC).isoformat(timespec="seconds")

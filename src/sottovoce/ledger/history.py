@@ -307,7 +307,8 @@ class History:
         match record["kind"]:
             case "create" if number == 1 and record["key"] == self._key:
                 self.epsilon, self.delta = np.array([float(e) for e in record["epsilon"]]), float(record["delta"])
-                # "zcdp" without an order is of a version that showed less than is proved: see at_one_order.
+                # "zcdp" without an order is of a version that showed less than is proved: see
+                # at_one_order.
                 self.accountant = accountants.for_life(record["accountant"], self.epsilon, self.delta)
                 self.since, self.demonstration = record["at"], record.get("demonstration", False)
                 self._tally = Tally(self.accountant)

@@ -170,7 +170,8 @@ class Ledger(NeverCopied, Readings):
             conditions = account.conditions_of(None).copy()
             planned = [(event, conditions.add(event)) for event in events]
             if any(event.needs == "rounds" for event in events):
-                # A later time may cost more than the first, whose rounds may have followed rounds charged before.
+                # A later time may cost more than the first, whose rounds may have followed rounds
+                # charged before.
                 planned += [(event, conditions.add(event)) for _ in range(times - 1) for event in events]
             else:  # what prices an event that needs no rounds is the same every time
                 planned *= times

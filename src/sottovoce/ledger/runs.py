@@ -33,7 +33,10 @@ class Runs(Mapping[str, RunHistory]):
 
     @property
     def former(self) -> tuple[str, ...]:
-        """Names of open runs that a version before 0.3 began: they do not go on, and hold what they reserved."""
+        """Names of open runs that a version before 0.3 began.
+
+        They do not go on, and hold what they reserved.
+        """
         return tuple(name for name, run in self._file.read().runs.items() if run.former and run.open)
 
     def records(self, run: str) -> RunRecords:

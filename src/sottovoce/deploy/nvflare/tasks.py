@@ -79,7 +79,10 @@ class Post:
             self._news.notify_all()
 
     def carry(self, task: dict[str, Any], seconds: float = PATIENCE) -> dict[str, Any]:
-        """Take a task, and return its result: the session's next request or its end, or nothing after `seconds`."""
+        """Take a task, and return its result.
+
+        The result is the session's next request or its end, or nothing after `seconds`.
+        """
         with self._news:
             if self._request is not None and task.get(NUMBER) == self._request[NUMBER]:
                 self._request, self._reply = None, task

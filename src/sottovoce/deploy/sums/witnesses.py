@@ -1,5 +1,4 @@
-"""The progress of a restarted site, as the other sites attest it.
-"""
+"""The progress of a restarted site, as the other sites attest it."""
 
 from __future__ import annotations
 
