@@ -325,8 +325,8 @@ class Coefficients(Sequence[dict[str, Any]]):
         Returns
         -------
         array (n, 2)
-            NaN for a sum that depends on what is refused. One end is infinite where a group of rows
-             without the rarer outcome takes part.
+            NaN for a sum that depends on what is refused.  One end is infinite where a group of
+            rows without the rarer outcome takes part.
 
         Raises
         ------

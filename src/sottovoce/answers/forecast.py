@@ -327,7 +327,7 @@ class Study:
         ]
 
     def rows_needed(self, habits: Habits, count: int) -> RowsNeeded:
-        """Estimate from how many rows on `count` synthetic tables print half of their lines, and all."""
+        """Estimate the rows with which `count` synthetic tables print half their lines, and all."""
         worlds = self.worlds(habits, count)
         found = np.array([self._rows_of(made, number) for number, made in enumerate(worlds)])
         low, middle, high = np.exp(np.quantile(found, (FOUR_IN_FIVE[0], 0.5, FOUR_IN_FIVE[1]), axis=0))

@@ -364,7 +364,7 @@ class Newton(SeparateSites):
             gradient = ground.small.gathered(gradient)
             seen.append(Seen(w, gradient.value, gradient.spread))
             own = ground.directions(pool)
-            # Steps add what long rows lack in H: of a rare level that may be nine tenths, and a step
+            # Steps add what long rows lack in H: for a rare level maybe nine tenths, and a step
             # by H alone ten times too long.  The estimate at the end has H alone: wider intervals.
             known = Pool(own.restricted(pool.H + ground.lost), pool.noise)
             step = self._step(ground.frame, ground.law, w, known, gradient, most, own, ground.small)

@@ -101,8 +101,9 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
 
     Only so much of a correction of information is kept as is not likely to be noise.  That is
     judged for scores less their mean by information.  Where rows are far from the middle of the
-    cells, level and slope are nearly collinear, and what little is told of the slope is a difference
-    of entries that are all large: a small error in each of them would be a large one of it.
+    cells, level and slope are nearly collinear, and what little is told of the slope is a
+    difference of entries that are all large: a small error in each of them would be a large one
+    of it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A site that lost its signing key or its ledger, and what the other members say to that: all of them, signed.
+"""The loss of a signing key or a ledger, and the consent of all other members, signed.
 
 An *amendment* names the site, its key of before and its new one, and, if the ledger was lost, every
 run that the site has ever agreed to, each with its plan's digest.  The new ledger has charged all
@@ -102,7 +102,10 @@ class Amendment:
         return True
 
     def check_shared(self, known: Known) -> None:
-        """Raise :class:`InvalidInput` unless this is of a known site, and leaves out no run that was shared with it."""
+        """Check that this is of a known site, and leaves out no run that was shared with it.
+
+        Raises :class:`InvalidInput` otherwise.
+        """
         mine = {other.lower(): key for other, key in known.keys.items()}
         if mine.get(self.name.lower()) != self.old:
             rule = f"its key of before is not that of {self.name} in the runs of this site"

@@ -1,4 +1,6 @@
-"""Inference and evaluation between sites: the recipes of a plan, run at a site or replayed at the hub.
+"""Inference and evaluation between sites.
+
+The recipes of a plan, run at a site or replayed at the hub.
 
 A site asks its own row guard; the hub reads what the sites sent.  Both run the engine and recipes
 of a simulation on the same numbers, so their results agree to the last bit.
@@ -244,7 +246,10 @@ def at_site(
 
 
 def _noise_of(stage: Stage, noise: Noise, node: int) -> Noise:
-    """A site's noise in a stage: a row guard numbers its releases from 1, so keyed noise has a key for each stage."""
+    """Return a site's noise in a stage.
+
+    A row guard numbers its releases from 1, so keyed noise has a key for each stage.
+    """
     seed = stage.prepared.config.seed
     if stage.before and noise.simulated and seed is not None:
         return KeyedNoise(seed, [0], [node], lead=())

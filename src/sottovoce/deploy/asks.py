@@ -1,4 +1,6 @@
-"""What a plan asks after its training, or instead of it: quality on held-out rows, coefficients with intervals.
+"""Inference and evaluation that a plan asks for, after its training or instead of it.
+
+The evaluation is of quality on held-out rows, the inference of coefficients with intervals.
 
 Which rows are held out depends only on their positions, so it is public, and a replaced row stays
 on its side.  What is asked is priced in :mod:`sottovoce.deploy.recipes`.

@@ -336,9 +336,10 @@ def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
 
 
 def ends(authority: Path, certificate: Path) -> datetime:
-    """When a certificate can no longer be used: at its own end, or that of the authority that signed it.
+    """Return when a certificate can no longer be used.
 
-    Raises :class:`InvalidInput` if there is none.
+    That is its own end, or that of the authority that signed it.  Raises :class:`InvalidInput` if
+    there is none.
     """
     mine = _loaded(certificate)
     issuers = [one.not_valid_after_utc for one in _bundle(read("authority", authority, KEY)) if _issued(mine, one)]

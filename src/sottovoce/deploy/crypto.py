@@ -1,4 +1,7 @@
-"""The package cryptography, lazily imported: signatures, certificates and masks come from it (extra ``relay``)."""
+"""The package cryptography, lazily imported.
+
+Signatures, certificates and masks come from it (extra ``relay``).
+"""
 
 from __future__ import annotations
 

@@ -295,7 +295,9 @@ def relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[
 
 
 class _Processes:
-    """The processes of a demonstration, by name: the hub and its sites, the last `lose` of which are to be killed.
+    """The processes of a demonstration, by name.
+
+    They are the hub and its sites, the last `lose` of which are to be killed.
 
     Attributes
     ----------
@@ -338,7 +340,10 @@ class _Processes:
         self.doomed = ()
 
     def check(self) -> None:
-        """Raise :class:`SottovoceError` with what a process said that failed, and was not killed on purpose."""
+        """Check that no process failed that was not killed on purpose.
+
+        Raises :class:`SottovoceError` with what it said.
+        """
         for name, process in self._running.items():
             killed = name in self._lost and name not in self.doomed
             if killed or process.poll() is None or process.returncode in self._fine:
@@ -447,7 +452,10 @@ def _twin_with_answers(demo: Demonstration, ends: Sequence[dict[str, Any]]) -> t
 
 
 def _models_and_error(demo: Demonstration, names: Sequence[str], ends: Sequence[dict[str, Any]]) -> tuple[Array, float]:
-    """The models of these sites, (sites, d), and the test error of an inference's, or of the mean of all."""
+    """Return the models of these sites, (sites, d), and a test error.
+
+    The error is that of an inference's model, or of the mean of all models.
+    """
     if demo.plan.infers:
         models = np.array([end["answers"]["model"] for end in ends])
         first = demo.plan.names[0]

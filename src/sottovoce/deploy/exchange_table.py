@@ -1,4 +1,6 @@
-"""The table of a plan's exchanges: how many numbers a site sends in each, how long they may be, and who hears them.
+"""The table of a plan's exchanges.
+
+How many numbers a site sends in each, how long they may be, and who hears them.
 
 Every site and the hub compute it from the plan, so it is agreed on before the first message, and a
 message that does not keep to it is refused.  Exchanges are numbered: 0 is the greeting, 1 to
@@ -83,7 +85,10 @@ class ExchangeTable:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Numbers that a site sends in each exchange, without greetings, rosters and last models."""
+        """Numbers that a site sends in each exchange.
+
+        Without greetings, rosters and last models.
+        """
         return tuple(width for stage in self.stages for width in stage.widths)
 
     @cached_property
@@ -131,7 +136,7 @@ class ExchangeTable:
         return tuple(self.names[j] for j in self.graph.neighbours(node_of(self.names, name)))
 
     def heard_by(self, name: str, exchange: int) -> tuple[str, ...]:
-        """Sites that a site hears in an exchange over a graph, in the order of the graph's nodes."""
+        """Return the sites that a site hears in an exchange over a graph, in the nodes' order."""
         if self.release(exchange).heard_by_all:
             return tuple(other for other in self.names if other != name)
         return self.neighbours(name)

@@ -1,4 +1,6 @@
-"""A site's part in the exchanges of a run: every message and every inbox is in its journal before anything follows.
+"""A site's part in the exchanges of a run.
+
+Every message and every inbox is in its journal before anything follows.
 
 An exchange is numbered, and takes effect once: what a site signed is written down before it is
 sent, and what it got before it is used, so a site that was killed repeats both byte for byte.
@@ -178,7 +180,7 @@ class Exchanges:
         return present, why | dict.fromkeys(silent, LATE)
 
     def _check_absence(self, name: str, unsigned: bool, absence: str, heard: bool) -> None:
-        """Raise :class:`Refused` for the hub's bare word where the plan waits for all sites, however long.
+        """Refuse the hub's bare word where the plan waits for all sites, however long.
 
         That a site has left which this one does not hear is all that it may say: it may not pass on
         that site's last message, which is for its neighbours.

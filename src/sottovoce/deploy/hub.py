@@ -168,7 +168,7 @@ class Hub:
     # How the run goes
 
     def gone(self) -> dict[str, str]:
-        """Sites that left or were left out, and why.
+        """Return the sites that left or were left out, and why.
 
         Raises :class:`Refused` for a false farewell.
         """
@@ -194,7 +194,11 @@ class Hub:
             raise InvalidInput("log", None, rule, "give the run a new name, or the hub the log of this run") from None
 
     def check_end(self) -> None:
-        """Raise :class:`EndedEarly` if the run has ended early, :class:`FinishedWithout` if it went on without some."""
+        """Check that the run came to its end, with all sites.
+
+        Raises :class:`EndedEarly` if it has ended early, and :class:`FinishedWithout` if it went on
+        without some.
+        """
         if self.rounds.over:
             check_whole(f"run={self.plan.run!r}", self.rounds.gone)
             return  # the others have done all that the plan asks for, at its price

@@ -1,4 +1,4 @@
-"""An invitation to a site, its answer, and the short codes that people read to each other by telephone.
+"""An invitation to a site, its answer, and the short codes that people compare by telephone.
 
 The *invitation* (hub to site) holds the hub's address and authority, and a certificate that opens
 one method of the relay, which hands out what is public.  The *answer* (site to hub) holds the
@@ -70,7 +70,7 @@ def same(heard: str, code: str) -> bool:
 
 @dataclass(frozen=True)
 class Invitation:
-    """What the hub sends to a site.
+    """The hub's invitation to a site.
 
     Parameters
     ----------

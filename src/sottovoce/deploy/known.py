@@ -1,4 +1,6 @@
-"""A site's records of its earlier runs: the other sites' signing keys, and the ledger's head at the end of each run.
+"""A site's records of its earlier runs.
+
+The other sites' signing keys, and the ledger's head at the end of each run.
 
 Every run's results hold the head, and so does ``NAME.known``, with the keys of the sites of
 complete runs.  By these a site notices an older copy of its ledger, or another key under a known
@@ -124,7 +126,10 @@ class Known:
 
 
 def check_ledger(ledger: DurableLedger, stem: Path) -> None:
-    """Raise :class:`LedgerCorrupt` if a ledger lacks a run, or records, of which something is left under `stem`."""
+    """Check a ledger against what is left under `stem` of its earlier runs.
+
+    Raises :class:`LedgerCorrupt` if it lacks a run, or records, of which something is left.
+    """
     runs = set(ledger.runs)
     for path, run, head in _records(ledger, stem):
         missing = f"lacks the run {run!r}" if run not in runs else None
@@ -177,7 +182,10 @@ def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[byte
 
 
 def _records(ledger: DurableLedger, stem: Path) -> Iterator[tuple[Path, str, str | None]]:
-    """What is left of earlier runs: a file, the run's name, and the ledger's head at its end if the file holds it."""
+    """Yield what is left of earlier runs.
+
+    A file, the run's name, and the ledger's head at its end if the file holds it.
+    """
     path = stem.with_name(f"{stem.name}.{ENDING}")
     known = Known.read(path)
     if known.run is not None:

@@ -1,4 +1,7 @@
-"""Limits on the size of a plan and its messages, checked with the plan: no run fails on the size of a message."""
+"""Limits on the size of a plan and its messages, checked with the plan.
+
+No run fails on the size of a message.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _NVFLARE = 2**31 - 3 * 2**20 - 16  # its MAX_PAYLOAD_SIZE
 
 
 def message_bytes(d: int) -> int:
-    """The most bytes of a signed message with `d` numbers: a double is 10.7 characters in base64."""
+    """Return the most bytes of a signed message with `d` numbers.
+
+    A double is 10.7 characters in base64.
+    """
     return 2048 + 12 * d
 
 

@@ -30,10 +30,10 @@ _LOOK = 0.1
 
 @contextmanager
 def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
-    """Hold the lock of a file, waiting up to `wait` seconds for it.  The file may stay, and means nothing then.
+    """Hold the lock of a file, waiting up to `wait` seconds for it.
 
-    Raises :class:`Busy` if another process holds it, or :class:`InvalidInput` if the file cannot be
-    made or locked.
+    The file may stay, and means nothing then.  Raises :class:`Busy` if another process holds it, or
+    :class:`InvalidInput` if the file cannot be made or locked.
     """
     until = time.monotonic() + wait
     try:

@@ -1,4 +1,6 @@
-"""The SQLite file of a hub's log: how it is made, recognised, read by others, and how its errors are told.
+"""The SQLite file of a hub's log.
+
+How it is made, recognised, read by others, and how its errors are told.
 
 A log is never taken for another program's file, and another program's file never for a log: the
 application number and every table must be this version's.  A reader changes nothing, not even files
@@ -101,7 +103,7 @@ class LogFile:
                 time.sleep(0.05)
 
     def _identify(self) -> bool:
-        """Whether the file is a log of this version; False if it must be made one."""
+        """Return True if the file is a log of this version, False if it must be made one."""
         self.db.execute("BEGIN")  # another process may be making it: what is read is of one moment
         try:
             tables = dict(self.db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
@@ -139,7 +141,8 @@ class LogFile:
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:
-            # Without a code: the connection is closed, or the module could not decode a text, be it SQLite's message.
+            # Without a code: the connection is closed, or the module could not decode a text, be it
+            # SQLite's message.
             plain = "is closed" if isinstance(error, sqlite3.ProgrammingError) else "SQLITE_CORRUPT"
             code = str(getattr(error, "sqlite_errorname", plain))
             if code.startswith(_DAMAGE):

@@ -1,4 +1,7 @@
-"""The members of a plan: the public facts of every site, and the file in which a site tells them."""
+"""The members of a plan.
+
+The public facts of every site, and the file in which a site tells them.
+"""
 
 from __future__ import annotations
 

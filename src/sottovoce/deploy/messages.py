@@ -1,4 +1,6 @@
-"""Signed messages between sites: one JSON object of plain data each, checked before anything else uses it.
+"""Signed messages between sites.
+
+One JSON object of plain data each, checked before anything else uses it.
 
 A message has the keys ``v, run, plan, round, sender, kind, dtype, shape, payload, sig``: the
 payload is little-endian doubles in base64, the signature is Ed25519 over the canonical JSON of the

@@ -1,4 +1,7 @@
-"""Names of sites and runs.  Certificates, logs and file names use them, so none may stand for another file."""
+"""Names of sites and runs.
+
+Certificates, logs and file names use them, so none may stand for another file.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,18 @@ DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{k}" for port in ("co
 
 
 def check_name(field: str, name: object) -> None:
-    """Raise :class:`InvalidInput` unless a site's name fits certificates, files and logs, and no own file has it."""
+    """Check that a site's name fits certificates, files and logs, and that no own file has it.
+
+    Raises :class:`InvalidInput` otherwise.
+    """
     _check(field, name, OURS, "use e.g. 'north-1'")
 
 
 def check_run(field: str, name: object) -> None:
-    """The same for a run's name: results of an earlier run are kept as ``SITE.RUN.html`` and so on."""
+    """Check the name of a run as :func:`check_name` does that of a site.
+
+    Results of an earlier run are kept as ``SITE.RUN.html`` and so on.
+    """
     _check(field, name, frozenset({"public"}), "use e.g. 'trial-1'")  # SITE.public.json is the site's public key
 
 

@@ -184,10 +184,10 @@ class Plan:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The runs of the plan in order, validated and priced: training or inference, then the evaluation.
+        """The runs of the plan in order, validated and priced.
 
-        Without sums each site first sends its last model to all, because the evaluation is of their
-        mean.
+        Training or inference, then the evaluation.  Without sums each site first sends its last
+        model to all, because the evaluation is of their mean.
         """
         recipes = self.recipes
         prepared = None if recipes is None else recipes.inference
@@ -292,7 +292,7 @@ def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput
 
 
 def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
-    """Number of features and unit of the guarantee are those of the schema."""
+    """Yield faults of features and unit of the guarantee: both are the schema's."""
     if plan.schema is not None and _declares_more_features(plan.schema, plan.d):  # such a schema is not even built
         yield InvalidInput("d", plan.d, "the schema yields more features", "use its number")
         return
@@ -307,13 +307,13 @@ def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
 
 
 def one_replicate(plan: Plan) -> Iterator[InvalidInput]:
-    """Separate sites run once."""
+    """Yield the fault of replicates: separate sites run once."""
     if plan.config.replicates != 1:
         yield InvalidInput("replicates", plan.config.replicates, "sites run once", "use replicates=1")
 
 
 def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
-    """The listed edges are those of the named graph, in their one order."""
+    """Yield faults of the listed edges: they are those of the named graph, in their one order."""
     if plan.graph.edges != plan.edges:
         rule = "must be sorted, and each be there once"
         yield InvalidInput("edges", None, rule, "write the plan again")
@@ -324,7 +324,10 @@ def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
 
 
 def calibrated_noise(plan: Plan) -> Iterator[InvalidInput]:
-    """Noise is calibrated once, where the plan is written, and not by every site."""
+    """Yield the fault of noise without a scale.
+
+    Noise is calibrated once, where the plan is written, and not by every site.
+    """
     if not plan.config.budgeted:
         return
     trains_with_noise = not plan.infers and plan.config.algorithm.private
@@ -334,7 +337,7 @@ def calibrated_noise(plan: Plan) -> Iterator[InvalidInput]:
 
 
 def start_and_graph_of_inference(plan: Plan) -> Iterator[InvalidInput]:
-    """Inference begins with a count of its own, over all sites."""
+    """Yield the fault of a start of an inference, which begins with a count of its own."""
     if not plan.infers:
         return
     if plan.start is not None or plan.edges != make_graph("complete", len(plan.sites)).edges:
@@ -343,7 +346,10 @@ def start_and_graph_of_inference(plan: Plan) -> Iterator[InvalidInput]:
 
 
 def whole_training_before_an_evaluation(plan: Plan) -> Iterator[InvalidInput]:
-    """An evaluation comes after all rounds of the training, so the budget must pay for all of them."""
+    """Yield the fault of a budget that does not pay for all rounds of the training.
+
+    An evaluation comes after all of them.
+    """
     if plan.recipes is None or plan.infers:
         return
     training = plan.stages[0]
@@ -353,7 +359,10 @@ def whole_training_before_an_evaluation(plan: Plan) -> Iterator[InvalidInput]:
 
 
 def an_end_of_rounds_of_sums(plan: Plan) -> Iterator[InvalidInput]:
-    """A run of sums ends a round for which a site is missing: its sites would wait with their keys for ever."""
+    """Yield the fault of a run of sums that waits for ever.
+
+    It ends a round for which a site is missing: else its sites would wait with their keys.
+    """
     if plan.summed and plan.waits.endless:
         rule = "a run of sums ends a round for which a site is missing, or its sites would wait with their keys"
         yield InvalidInput("patience", None, rule, "give a number of seconds")

@@ -1,4 +1,7 @@
-"""The file of a plan, which comes from others: it is read in bounded memory, and refused if it was changed."""
+"""The file of a plan, which comes from others.
+
+It is read in bounded memory, and refused if it was changed.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,7 @@ def _read_plain(path: str | Path) -> dict[str, Any]:
 
 
 def _check_stated(path: str | Path, plain: dict[str, Any], stated: object) -> None:
-    """Refuse a file of another format, one that was changed, and one whose method this version does not have."""
+    """Refuse a file of another format, a file that was changed, and an unknown method."""
     refused = refusal_of_format(plain["version"], PLANNED_BEFORE)
     if refused is not None:
         raise InvalidInput("plan", str(path), refused.rule, refused.remedy)
@@ -110,7 +113,10 @@ def _check_stated(path: str | Path, plain: dict[str, Any], stated: object) -> No
 
 
 def _check_method(path: str | Path, method: object) -> None:
-    """Refuse a method of another package: a plan comes from others, and makes nobody load code by its name."""
+    """Refuse a method of another package.
+
+    A plan comes from others, and makes nobody load code by its name.
+    """
     if method not in KNOWN:
         rule = f"runs the method {method!r}, which this version does not have"
         remedy = "let all take the same version, or register the method in the program that reads the plan"

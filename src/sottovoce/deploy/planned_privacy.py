@@ -1,4 +1,7 @@
-"""What a plan costs its sites: the events that each will charge, and what is proved of all of them together."""
+"""The privacy loss that a plan costs its sites.
+
+The events that each will charge, and the statement about all of them together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From what people propose to the plan that sites agree on: the noise is calibrated here, once for all sites."""
+"""The proposal of a run, and the plan that is made of it.
+
+The noise is calibrated here, once for all sites.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +110,10 @@ def _scale_of(prepared: Prepared | None) -> float | None:
 
 
 def _plan_of_inference(proposal: Proposal) -> Plan:
-    """The plan of an inference, in which all sites hear each other and rows are read as they are."""
+    """Return the plan of an inference.
+
+    All sites hear each other, and rows are read as they are.
+    """
     config = replace(proposal.config, graph="complete", accountant=proposal.config.notion)
     edges = make_graph("complete", len(proposal.sites)).edges
     norm_cap = _LONGEST_LOG_ODDS if proposal.norm_cap is None else proposal.norm_cap

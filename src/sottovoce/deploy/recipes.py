@@ -1,4 +1,6 @@
-"""The recipes of a plan, priced: what it asks after its training, or instead of it, checked against public facts.
+"""The recipes of a plan, priced.
+
+The inference and evaluation that it asks for, checked against public facts.
 
 The price of either side is that of its own releases (docs/privacy/answers.md, "Between sites").
 """
@@ -150,7 +152,10 @@ def _price_inference(
 def _price_evaluation(
     asks: Asks, config: RunConfig, sizes: Sequence[int], width: int, encoding: Schema | None
 ) -> tuple[Prepared, tuple[Level, ...]]:
-    """The evaluation on the held-out rows, of a model with `width` entries, and the levels that it tells apart."""
+    """Price the evaluation on the held-out rows of a model with `width` entries.
+
+    Returns the levels that it tells apart, too.
+    """
     from ..answers import evaluation
 
     assert asks.evaluation is not None

@@ -1,4 +1,6 @@
-"""The built-in transport: a gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
+"""The built-in transport.
+
+A gRPC server at the hub, mutual TLS, and outbound connections only from the sites.
 
 Unary methods carry JSON.  ``exchange`` is a long poll: the hub answers when the round is complete,
 or after a while with nothing, and the site asks again.  The sender is the common name of its
@@ -107,9 +109,10 @@ def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
 
 
 class _Polls:
-    """Long polls that are open, by site: beyond two the hub answers at once, so that no site takes the others' threads.
+    """Long polls that are open, by site.
 
-    An honest site has one, and for some seconds after a restart that of its dead process.
+    Beyond two the hub answers at once, so that no site takes the others' threads.  An honest site
+    has one, and for some seconds after a restart that of its dead process.
     """
 
     def __init__(self) -> None:
@@ -129,7 +132,7 @@ class _Polls:
 
 
 class _News:
-    """Which refusals to tell: of each site those that differ from the last, and so many a minute."""
+    """The refusals to tell: of each site those that differ from the last, and so many a minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock, self._clock = threading.Lock(), clock
@@ -234,7 +237,10 @@ class _Requests:
         self._news, self._polls = _News(), _Polls()
 
     def handle(self, method: str, request: bytes, context: Any) -> bytes:
-        """The reply, or an end of the call that says whether the request was wrong or the hub is in trouble."""
+        """Return the reply, or end the call.
+
+        The end says whether the request was wrong or the hub is in trouble.
+        """
         import grpc
 
         names: list[bytes] = []

@@ -1,4 +1,7 @@
-"""The pages at the end of a run: a site's own, and the hub's, which holds only what was released."""
+"""The pages at the end of a run.
+
+A site's own, and the hub's, which holds only what was released.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +139,7 @@ def run_of(path: Path) -> str | None:
 
 
 def put_aside(stem: Path, plan: Plan) -> None:
-    """Rename the results of another run: ``north.npz`` of the run trial-1 becomes ``north.trial-1.npz``.
+    """Rename the results of another run, such as ``north.npz`` to ``north.trial-1.npz``.
 
     Nothing is overwritten: a second such name gets a number.  Raises as :func:`other_run`.
     """
@@ -183,7 +186,10 @@ def asked_text(plan: Plan) -> str:
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
-    """Return the progress of a site, an entry of :meth:`sottovoce.deploy.hub.Hub.sites`, in words."""
+    """Return the progress of a site in words.
+
+    `site` is an entry of :meth:`sottovoce.deploy.hub.Hub.sites`.
+    """
     round = site["round"]
     if round > rounds:
         return "last model"
@@ -272,7 +278,7 @@ def _demonstration(plan: Plan) -> str:
 
 
 def _answers(plan: Plan, found: Found | None) -> dict[str, Any] | None:
-    """What templates/answers.html shows; None without recipes."""
+    """Return what templates/answers.html shows; None without recipes."""
     if found is None:
         return None
     from ..answers.coefficients import with_sites  # which loads what most runs do not need

@@ -1,4 +1,4 @@
-"""The calls of a transport as requests and answers in plain JSON, for a carrier that takes texts both ways.
+"""The calls of a transport as requests and answers in plain JSON, for carriers of texts.
 
 :class:`RequestTransport` turns each call of a site into a request; :func:`answer` gives the hub's
 reply.  The carrier establishes who asks and moves both texts; it need not understand them.
@@ -165,7 +165,7 @@ class RequestTransport(ABC):
 
     @abstractmethod
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """Carry one request to the hub, and return its reply to this request, not to an earlier one.
+        """Carry one request to the hub, and return its reply to this very request.
 
         A request may be carried twice: it takes effect once.
 

@@ -1,4 +1,6 @@
-"""What a hub can tell of a run's results: last models, the map of moved rows, and the answers of the plan's recipes.
+"""The results of a run, as its hub reads them.
+
+Last models, the map of moved rows, and the answers of the plan's recipes.
 
 All of it follows from messages that the log holds, so any process that may read the log finds the
 same.
@@ -130,7 +132,7 @@ class Results:
         return ReadNet(totals)
 
     def _sent(self, first: int, last: int) -> ReadNet:
-        """What was sent over a graph in exchanges `first` to `last`.
+        """Return what was sent over a graph in exchanges `first` to `last`.
 
         LookupError if a message is missing.
         """

@@ -32,7 +32,10 @@ _T = TypeVar("_T")
 
 
 class ForwardClock:
-    """Monotonic wrapper around an adjustable clock: time before a setback is kept, so no wait grows."""
+    """Monotonic wrapper around an adjustable clock.
+
+    Time before a setback is kept, so no wait grows.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._last, self._kept = clock, clock(), 0.0
@@ -77,7 +80,10 @@ class Inboxes:
             self._notices[round] = self._noticed(round, present, why)
 
     def of(self, site: str, round: int) -> dict[str, bytes]:
-        """Messages of all other sites, or over a graph of the neighbours, unless it is about a roster."""
+        """Return the messages of all other sites that a site hears.
+
+        Over a graph these are the neighbours, unless the round is about a roster.
+        """
         if round not in self._kept:
             self._kept[round] = self._whole(round)
         heard = self._kept[round]
@@ -89,7 +95,11 @@ class Inboxes:
     def _noticed(
         self, round: int, present: Mapping[str, SignedMessage], why: Mapping[str, str]
     ) -> dict[str, bytes]:  # fmt: skip
-        """Over a graph: who is missing, and who has sent its last model, which its neighbours alone may see."""
+        """Return the notices of a round over a graph.
+
+        They say who is missing, and who has sent its last model, which its neighbours alone may
+        see.
+        """
         words, whole = {text: notice for notice, text in NOTICES.items()}, self._kept[round]
         notices = {name: whole.get(name, words.get(why[name], b"")) for name in why}
         ends = [name for name, signed in present.items() if ends_run(signed)]

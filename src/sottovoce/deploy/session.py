@@ -1,4 +1,6 @@
-"""One site's part in a run: rows, ledger and journal on one side, a transport on the other, the engine between.
+"""One site's part in a run.
+
+Rows, ledger and journal on one side, a transport on the other, the engine between.
 
 Only the ledger's chain is stored.  A site that was killed starts again at round 1 with the releases
 and inboxes of the chain: nothing is drawn or charged twice, and the algorithm reaches the same
@@ -210,7 +212,8 @@ class SiteSession:
         self._check_part()
         self._check_rows()
         rows = held(self.plan.config, self.rows)
-        # The rows by their digests: a ledger of others is refused before what is asked of them is compared.
+        # The rows by their digests: a ledger of others is refused before what is asked of them is
+        # compared.
         bound, known = self.ledger.show()["bound"], [*filter(None, [self.raw]), rows_digest(*rows.arrays())]
         if bound:
             self.ledger.identity.bind(*known, learn=bind)
@@ -342,7 +345,10 @@ class SiteSession:
         )  # fmt: skip
 
     def _check_newest(self, journal: Journal, transport: Transport) -> None:
-        """Raise :class:`LedgerCorrupt` if the hub has more of this site than its ledger: that is an older copy."""
+        """Check that the hub has no more of this site than its ledger.
+
+        Raises :class:`LedgerCorrupt` otherwise: the ledger is an older copy.
+        """
         run, highest = self.plan.run, transport.highest(self.plan.digest)
         own = max(journal.highest, 0)
         if highest > own:
@@ -354,7 +360,10 @@ class SiteSession:
         check_hub(self.ledger, self.name, self.key.public, getattr(transport, "earlier", ()))
 
     def _reserved(self) -> Run:
-        """The run in the ledger: all that is planned for this site is reserved before anything is sent."""
+        """Return the run in the ledger.
+
+        All that is planned for this site is reserved before anything is sent.
+        """
         plan = self.plan
         if plan.run in self.ledger.runs:
             book = self.ledger.resume(plan.run, plan.digest)
@@ -366,7 +375,10 @@ class SiteSession:
     def _take_part(
         self, net: SiteNet, asker: Asker | None, rows: Rows, noise: Noise, book: Run
     ) -> tuple[Array, Outcome, Found | None, Move | None]:
-        """The training and the recipes: model, outcome, results of the recipes, and the map of centred rows."""
+        """Run the training and the recipes.
+
+        Returns model, outcome, results of the recipes, and the map of centred rows.
+        """
         plan, found, move = self.plan, Found(), None
         if plan.asks is None or asker is None:
             model, outcome, move = self._train(net, rows, noise, book)

@@ -312,7 +312,10 @@ class SiteSettings:
         return plan
 
     def check_agreed(self) -> None:
-        """Raise :class:`InvalidInput` unless the site has agreed to this plan, as plans of sums need, or names none."""
+        """Check that the site has agreed to this plan, as plans of sums need, or names none.
+
+        Raises :class:`InvalidInput` otherwise.
+        """
         digest = self.agreed.digest
         if self.digest == digest or (self.digest is None and not self.agreed.summed):
             return
@@ -328,7 +331,7 @@ class SiteSettings:
         return f"agreed = {json.dumps(self.agreed.digest)}"
 
     def check_records(self, ledger: DurableLedger, *, new_keys: bool = False) -> Known:
-        """Refuse a ledger older than what is left of earlier runs, and other keys of known sites unless `new_keys`.
+        """Refuse an older copy of the ledger, and other keys of known sites unless `new_keys`.
 
         A run that this ledger has begun goes on without another look at the keys.  Raises
         :class:`LedgerCorrupt` or :class:`InvalidInput`.
@@ -427,7 +430,10 @@ class SiteSettings:
         return self.ledger.resolve().with_suffix(".lock")
 
     def results(self) -> dict[str, Any] | None:
-        """The content of ``NAME.json``, if the plan's run has ended for this site and the hub knows."""
+        """Return the content of ``NAME.json``, or None.
+
+        It is there if the plan's run has ended for this site and the hub knows.
+        """
         found = finished(self.folder / self.name, self.agreed)
         if found is None or found.get("stopped") in (FINISHED, BUDGET):
             return found

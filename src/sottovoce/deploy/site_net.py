@@ -1,4 +1,6 @@
-"""A site's network: releases for its neighbours over a graph, or masked shares of sums over all sites.
+"""A site's network.
+
+Releases for its neighbours over a graph, or masked shares of sums over all sites.
 
 Which of the two is the plan's choice.  Greetings, rosters, last models and farewells are the same.
 """
@@ -161,7 +163,10 @@ class SiteNet(Net):
         }
 
     def _make_ready(self) -> None:
-        """Before a roster is signed or a sum drawn: this site has its key, and its journal is the newest."""
+        """Check, before a roster is signed or a sum drawn, that this site may do so.
+
+        It has its key, and its journal is the newest.
+        """
         one = self.exchanges
         if self._plan.summed and one.journal.sent(one.round + 1) is None:
             self._witnesses.check_newest()
@@ -169,7 +174,10 @@ class SiteNet(Net):
 
 
 def _check(plan: Plan, *, summed: bool) -> None:
-    """Raise TypeError for what would leave this site in the other kind of run: a release unmasked, or a share."""
+    """Check that a release or a share belongs to this kind of run.
+
+    TypeError for what would leave the site in the other: a release unmasked, or a share.
+    """
     if plan.summed != summed:
         raise TypeError(
             "a run of sums sends nothing to neighbours" if plan.summed else "a run without sums has no shares"

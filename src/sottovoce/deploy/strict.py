@@ -17,7 +17,10 @@ class NotStrict(ValueError):
 
 
 def told(error: Exception) -> str:
-    """Why a file was refused, for the end of a rule, if `error` says it without anything of the file."""
+    """Return why a file was refused, for the end of a rule.
+
+    Empty unless `error` says it without anything of the file.
+    """
     if isinstance(error, NotStrict):
         return f": it {error}"
     return f": {error}" if isinstance(error, Unreadable) else ""

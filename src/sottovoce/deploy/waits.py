@@ -13,7 +13,7 @@ _LONGEST_WAIT = 1e8
 
 @dataclass(frozen=True)
 class Waits:
-    """How long a run waits for sites, in seconds from the first message of a round.
+    """Seconds that a run waits for its sites, from the first message of a round.
 
     Parameters
     ----------

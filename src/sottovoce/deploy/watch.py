@@ -1,4 +1,6 @@
-"""What a hub sees of a run, with times: for `hub status`, for its page, and for lines on its console.
+"""A hub's observations of a run, with times.
+
+For `hub status`, for its page, and for lines on its console.
 
 All times are the hub's own, of when it got a request or a message.  Nothing is asked of a site, and
 nothing of rows is known here.  The process that serves a run keeps the times in ``hub.seen`` beside

@@ -1,1 +1,4 @@
-"""Where spending is written down: in memory for one process, or on disk for the life of a data set."""
+"""Ledgers, in which spending is written down.
+
+In memory for one process, or on disk for the life of a data set.
+"""

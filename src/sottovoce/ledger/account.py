@@ -1,4 +1,7 @@
-"""The account of a ledger in memory: what was spent, what is held, and what a release would cost."""
+"""The account of a ledger in memory.
+
+What was spent, what is held, and what a release would cost.
+"""
 
 from __future__ import annotations
 
@@ -285,7 +288,10 @@ def _seen_by(account: Account, sites: int) -> Spending:
 
 
 def _check_agreement(account: Account, priced: Sequence[Event], deal: Deal) -> None:
-    """Refuse (InvalidInput) releases whose relation or number of nodes is not that of the rows and budgets."""
+    """Refuse releases whose relation or number of nodes is not that of the rows and budgets.
+
+    Raises InvalidInput.
+    """
     relation, nodes = account.book.relation, account.book.nodes.get(deal, 1)
     # Most runs repeat one event object: it is checked once.
     for price in {id(price): price for price in priced}.values():

@@ -1,4 +1,4 @@
-"""An append-only log in one SQLite file, in which every record holds a hash of all records before it.
+"""An append-only log in one SQLite file; every record holds a hash of all records before it.
 
 Record i holds canonical JSON and ``h_i = BLAKE2b(h_{i-1}, i, JSON)``, where ``h_0`` is the hash of
 the file's random id; count and last hash are kept a second time.  State is a fold over the log, and
@@ -126,7 +126,10 @@ class Chain(Generic[F]):
         return int(version)
 
     def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
-        """Add a record inside a transaction, applied to the state first, so every record written can be read."""
+        """Add a record inside a transaction.
+
+        It is applied to the state first, so every record that is written can be read.
+        """
         body, number = canonical(record), self.records + 1
         head = link(self._head, number, body)
         # From the text that is written, as any later reader will parse it.
@@ -222,7 +225,8 @@ class Chain(Generic[F]):
         try:
             yield
         except (sqlite3.Error, UnicodeError) as error:
-            # Without a code: a closed connection, or a text that could not be decoded, perhaps SQLite's message.
+            # Without a code: a closed connection, or a text that could not be decoded, perhaps
+            # SQLite's message.
             plain = "is closed" if isinstance(error, sqlite3.ProgrammingError) else "SQLITE_CORRUPT"
             code = getattr(error, "sqlite_errorname", plain)
             if code.startswith("SQLITE_BUSY"):

@@ -341,16 +341,24 @@ class DurableLedger(NeverCopied, Readings):
     def close_run(self, run: str, *, reclaim: bool = False) -> int:
         """Close a run for good.
 
-        With `reclaim`, give it up: return the price of reserved events that have no row.
-
         An event without a row was never drawn; if the run's process still lives, it is refused at
         its next charge.  A site takes no further part in a run that was given up (:attr:`runs`).
-        Returns how many events were given back, 0 if the run was closed before.
+
+        Parameters
+        ----------
+        run : str
+        reclaim : bool
+            Give the run up: return the price of reserved events that have no row.
+
+        Returns
+        -------
+        int
+            How many events were given back; 0 if the run was closed before.
 
         Raises
         ------
         LedgerError
-            If events are left and `reclaim` is false.
+            If there is no such run, or events are left and `reclaim` is false.
         """
         return self.runs.records(run).close(reclaim=reclaim, given_up=reclaim)
 
@@ -371,5 +379,6 @@ def _check_same(state: History, run: str, known: RunHistory, plan: str, plain: l
 
 
 def _now() -> str:
-    # Runs and files are dated, rows are not: the time between two rows is that of a solve, which depends on data.
+    # Runs and files are dated, rows are not: the time between two rows is that of a solve, which
+    # depends on data.
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -178,7 +178,7 @@ class ChainFile(Generic[F]):
         self.chain.append(record, payload)
 
     def later(self, record: dict[str, Any], payload: bytes) -> None:
-        """Append it first thing in the next transaction of this object, whatever that is for.
+        """Append a record first thing in the next transaction of this object, whatever that is for.
 
         The caller hands out nothing that depends on it before that is over.
         """

@@ -1,4 +1,4 @@
-"""What the records of a durable ledger mean, and the totals of its rows."""
+"""The meaning of a durable ledger's records, and the totals of its rows."""
 
 from __future__ import annotations
 
@@ -280,7 +280,10 @@ _FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether 
 
 
 class History:
-    """The state of a log: budget, rows and runs.  :meth:`apply` refuses records that the rules do not allow."""
+    """The state of a log: budget, rows and runs.
+
+    :meth:`apply` refuses records that the rules do not allow.
+    """
 
     def __init__(self, secret: bytes) -> None:
         self._key = keyed_hash(secret).hex()
@@ -304,7 +307,8 @@ class History:
         match record["kind"]:
             case "create" if number == 1 and record["key"] == self._key:
                 self.epsilon, self.delta = np.array([float(e) for e in record["epsilon"]]), float(record["delta"])
-                # "zcdp" without an order is of a version that showed less than is proved: see at_one_order.
+                # "zcdp" without an order is of a version that showed less than is proved: see
+                # at_one_order.
                 self.accountant = accountants.for_life(record["accountant"], self.epsilon, self.delta)
                 self.since, self.demonstration = record["at"], record.get("demonstration", False)
                 self._tally = Tally(self.accountant)

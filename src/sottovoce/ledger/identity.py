@@ -99,7 +99,10 @@ class RowsIdentity:
         self._shown = True
 
     def check_shown(self, state: History) -> None:
-        """LedgerMismatch, inside a transaction, if the ledger is tied to rows that were not shown."""
+        """Check, inside a transaction, that the rows to which the ledger is tied were shown.
+
+        Raises LedgerMismatch otherwise.
+        """
         if state.tags and not self._shown:
             raise LedgerMismatch(f"{self._file.name}: is bound to rows that were not shown; open with fingerprint=...")
 

@@ -132,9 +132,19 @@ class LifetimeShare:
         return None
 
     def to_dict(self, budget: float | None = None) -> dict[str, Any] | None:
-        """Plain data: the least, and what it takes of `budget`.
+        """Return the run's share as plain data.
 
-        None if no ledger can price the run.
+        Parameters
+        ----------
+        budget : float, optional
+            Lifetime epsilon, finite.
+
+        Returns
+        -------
+        dict or None
+            ``least`` is the smallest budget that admits the run.  With a `budget`, ``first`` and
+            ``later`` are the run's share of it, and ``runs`` how many it pays for.  None if no
+            ledger can price the run.
         """
         try:
             least = self.least()

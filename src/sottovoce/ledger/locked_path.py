@@ -189,7 +189,8 @@ def locked(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
     LedgerError
         If the file is gone, has several hard links, or is in use for longer than `timeout`.
     """
-    # Linux keeps flock apart from SQLite's locks.  BSD does not, so that there the folder stands for the file.
+    # Linux keeps flock apart from SQLite's locks.  BSD does not, so that there the folder stands
+    # for the file.
     target = path if sys.platform in ("linux", "win32") else path.parent
     try:
         handle = os.open(target, os.O_RDWR if target == path else os.O_RDONLY)

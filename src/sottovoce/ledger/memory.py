@@ -20,7 +20,11 @@ from .readings import NeverCopied, Readings
 
 
 def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
-    """Refuse (InvalidInput) an epsilon that is not > 0 (infinity is allowed), or a delta outside (0, 1)."""
+    """Check a target epsilon and delta.
+
+    Refuses (InvalidInput) an epsilon that is not > 0 (infinity is allowed), or a delta outside (0,
+    1).
+    """
     try:
         values = np.asarray(epsilon).astype(float, casting="same_kind")
     except (TypeError, ValueError):
@@ -166,7 +170,8 @@ class Ledger(NeverCopied, Readings):
             conditions = account.conditions_of(None).copy()
             planned = [(event, conditions.add(event)) for event in events]
             if any(event.needs == "rounds" for event in events):
-                # A later time may cost more than the first, whose rounds may have followed rounds charged before.
+                # A later time may cost more than the first, whose rounds may have followed rounds
+                # charged before.
                 planned += [(event, conditions.add(event)) for _ in range(times - 1) for event in events]
             else:  # what prices an event that needs no rounds is the same every time
                 planned *= times
@@ -176,7 +181,7 @@ class Ledger(NeverCopied, Readings):
             account.conditions[None] = conditions
 
     def expect(self, events: Sequence[Event]) -> None:
-        """Test once what a run will charge, in order.
+        """Test at once what a run will charge, in order.
 
         See :meth:`sottovoce.ledger.account.Account.expect`.
         """
@@ -184,9 +189,10 @@ class Ledger(NeverCopied, Readings):
             self.account.expect(events)
 
     def settle(self) -> None:
-        """Fix the order at which epsilon is read, if the accountant has orders: later runs will be chosen.
+        """Fix the order at which epsilon is read, if the accountant has orders.
 
-        See :func:`sottovoce.privacy.accountants.at_one_order`; what was spent is shown as no less.
+        Later runs will be chosen in view of earlier ones.  See
+        :func:`sottovoce.privacy.accountants.at_one_order`; what was spent is shown as no less.
         """
         with self.account.lock:
             chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
@@ -255,7 +261,10 @@ class Ledger(NeverCopied, Readings):
         return super().claims()
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Take over rows of an earlier part of the same run, which were checked against the budget then."""
+        """Take over rows of an earlier part of the same run.
+
+        They were checked against the budget then.
+        """
         with self.account.lock:
             for row in rows:
                 self.account.take_over(from_dict(row))

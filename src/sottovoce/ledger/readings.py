@@ -1,4 +1,7 @@
-"""What every ledger can tell of its rows: one in memory, one on disk, and one run of a ledger on disk."""
+"""The totals that every ledger computes from its rows.
+
+One in memory, one on disk, and one run of a ledger on disk.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ class Readings(ABC):
         """
 
     def total(self) -> float:
-        """Return the epsilon of the whole network: the worst node, as rows are disjoint over sites."""
+        """Return the epsilon of the whole network: that of the worst node.
+
+        Rows are disjoint over sites.
+        """
         return float(np.max(self.per_node()))
 
     def claims(self) -> Array | None:

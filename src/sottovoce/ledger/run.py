@@ -148,7 +148,7 @@ class Run(Readings):
         return self.accountant.total(history.planned[: history.charged], self.delta)
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Continue after `rows`, which a checkpoint of this run holds.
+        """Continue after rows that a checkpoint of this run holds.
 
         LedgerCorrupt if the run lacks them.
         """

@@ -1,4 +1,7 @@
-"""The releases of one run in a ledger on disk: their rows, and the bytes that were drawn under them."""
+"""The releases of one run in a ledger on disk.
+
+Their rows, and the bytes that were drawn under them.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +172,10 @@ class RunRecords:
             return returned
 
     def _check_planned(self, known: RunHistory, release: int, event: Event) -> None:
-        """LedgerMismatch unless the release was charged before, or is the next, and its event is the reserved one."""
+        """Check that a release is the next or was charged before, and its event the reserved one.
+
+        Raises LedgerMismatch otherwise.
+        """
         if not 1 <= release <= min(known.charged + 1, len(known.planned)):
             raise LedgerMismatch(
                 f"run={self.name!r}: release {release} is not the next of {known.charged} charged and "

@@ -33,7 +33,10 @@ class Runs(Mapping[str, RunHistory]):
 
     @property
     def former(self) -> tuple[str, ...]:
-        """Names of open runs that a version before 0.3 began: they do not go on, and hold what they reserved."""
+        """Names of open runs that a version before 0.3 began.
+
+        They do not go on, and hold what they reserved.
+        """
         return tuple(name for name, run in self._file.read().runs.items() if run.former and run.open)
 
     def records(self, run: str) -> RunRecords:
@@ -44,9 +47,9 @@ class Runs(Mapping[str, RunHistory]):
         return RunRecords(self._file, self._identity, run)
 
     def check_goes_on(self, run: str) -> None:
-        """Refuse, by LedgerMismatch, a run that a version before 0.3 began.
+        """Check that a run was not begun by a version before 0.3.
 
-        LedgerError if there is no such run.
+        Raises LedgerMismatch otherwise, and LedgerError if there is no such run.
         """
         state = self._file.read()
         if find_run(state, run).former:

@@ -1,4 +1,7 @@
-"""``python -m sottovoce.deploy.nvflare``: make startup kits from a plan, and drive a run to its end."""
+"""``python -m sottovoce.deploy.nvflare``.
+
+Make startup kits from a plan, and drive a run to its end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A hub and its sites as NVFlare processes of this machine, for ``sottovoce demo`` and benchmarks."""
+"""A hub and its sites as NVFlare processes of this machine.
+
+For ``sottovoce demo`` and benchmarks.
+"""
 
 from __future__ import annotations
 

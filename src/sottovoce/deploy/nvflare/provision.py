@@ -1,4 +1,6 @@
-"""From a plan to NVFlare's startup kits: one for the hub, one a site, one for the supervisor, all with our policies.
+"""NVFlare's startup kits of a plan.
+
+One for the hub, one a site, one for the supervisor, all with our policies.
 
 ``nvflare provision -p FILE`` on the file that :func:`write_project` writes does the same as :func:`provision`: the file
 names :class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a builder, so that no kit leaves without them.
@@ -116,7 +118,10 @@ def hardened(name: str) -> dict[str, Any]:
 
 
 def check_kit(kit: str | Path) -> None:
-    """Raise :class:`InvalidInput` unless a site's startup kit has the shipped policies and asks for mutual TLS."""
+    """Check that a site's startup kit has the shipped policies and asks for mutual TLS.
+
+    Raises :class:`InvalidInput` otherwise.
+    """
     home = Path(kit)
     for file, policy in (("resources", "client"), ("authorization", "authorization"), ("comm_config", "comm_config")):
         path = home / "local" / f"{file}.json"

@@ -1,4 +1,4 @@
-"""Hands a run in as a job, watches it, and hands it in again after a crash, until the run is complete.
+"""Hand a run in as a job, and again after every crash, until the run is complete.
 
 NVFlare does not resume a job whose server or site was killed.  A new job resumes the run, from the
 hub's log and each site's journal.  So the supervisor needs no state, and may be killed and started

@@ -1,4 +1,6 @@
-"""Requests of sites and the hub's replies as the contents of tasks: what executor and controller share.
+"""Requests of sites and the hub's replies as the contents of tasks.
+
+Executor and controller share it.
 
 In NVFlare the hub gives tasks, and a site's result answers a task.  So a task brings the reply to
 the site's last request, and the result takes its next request along.
@@ -42,7 +44,10 @@ NUMBER, METHOD, REQUEST, REPLY, REFUSED, ENDED = "number", "method", "request", 
 
 
 class Post:
-    """A site's mailbox between its session, which sends requests, and the tasks, which carry them."""
+    """A site's mailbox between its session and the tasks.
+
+    The session sends requests, and the tasks carry them.
+    """
 
     def __init__(self) -> None:
         self._news = threading.Condition()
@@ -74,7 +79,10 @@ class Post:
             self._news.notify_all()
 
     def carry(self, task: dict[str, Any], seconds: float = PATIENCE) -> dict[str, Any]:
-        """Take a task, and return its result: the session's next request or its end, or nothing after `seconds`."""
+        """Take a task, and return its result.
+
+        The result is the session's next request or its end, or nothing after `seconds`.
+        """
         with self._news:
             if self._request is not None and task.get(NUMBER) == self._request[NUMBER]:
                 self._request, self._reply = None, task

@@ -1,1 +1,4 @@
-"""Secure sums over sites: the protocol between sites, and its hub's part (``docs/deploy/sums.md``)."""
+"""Secure sums over sites.
+
+The protocol between sites, and its hub's part (``docs/deploy/sums.md``).
+"""

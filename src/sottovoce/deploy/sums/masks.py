@@ -1,4 +1,6 @@
-"""Pairwise masks that hide the shares of a sum, and a site's key of one run: X25519, HKDF and ChaCha20.
+"""Pairwise masks that hide the shares of a sum, and a site's key of one run.
+
+X25519, HKDF and ChaCha20.
 
 How the masks are derived, and why none is used twice, is in ``docs/deploy/sums.md``, "What is
 sent"; what happens to the key, in "Crashes, backups and keys".

@@ -1,4 +1,6 @@
-"""Signed messages of a run of sums: greetings with a key, rosters, shares, last models, and attestations.
+"""Signed messages of a run of sums.
+
+Greetings with a key, rosters, shares, last models, and attestations.
 
 Each is one JSON object in canonical text, signed in a domain of its own, with the keys ``v, run,
 plan, round, sender, kind, sig`` and

@@ -1,4 +1,7 @@
-"""A site's own key of a run of sums: made with the greeting, read when something new is masked, erased at the end."""
+"""A site's own key of a run of sums.
+
+Made with the greeting, read when something new is masked, erased at the end.
+"""
 
 from __future__ import annotations
 

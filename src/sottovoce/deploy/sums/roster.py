@@ -192,7 +192,10 @@ class ProtocolState:
         }  # fmt: skip
 
     def check(self, signed: SignedMessage) -> None:
-        """Raise :class:`Refused` for a message of no member, or of another phase, roster, attempt or history."""
+        """Check that a message belongs to the present phase, roster, attempt and history.
+
+        Raises :class:`Refused` otherwise, and for a message of no member.
+        """
         where, content = f"message of {signed.sender!r}", signed.content
         if signed.sender not in self.members:
             raise Refused(f"{where}: it is not in the present roster")
@@ -213,7 +216,10 @@ class ProtocolState:
                 raise Refused(f"{where}: does not belong here: the sites do not have the same history")
 
     def _check_vector(self, where: str, content: Message) -> None:
-        """A greeting or release over a graph, or a last model, which may come at any time after the greeting."""
+        """Refuse a vector that comes too early, or a release where none belongs.
+
+        A last model may come at any time after the greeting.
+        """
         if self.phase == "key" and self.plan.summed:
             raise Refused(f"{where}: comes before any greeting")
         if content.kind == "release" and self.phase != "share":
@@ -257,14 +263,20 @@ class ProtocolState:
     def _lost(
         self, present: Collection[str], why: Mapping[str, str], ends: Collection[str]
     ) -> dict[str, str]:  # fmt: skip
-        """Members that take part no longer, and why: those without a message, and those whose last model it was."""
+        """Return the members that take part no longer, and why.
+
+        They are those without a message, and those whose last model it was.
+        """
         here = present if self.plan.summed else set(self.members) - why.keys()
         reasons = {name: why.get(name, LATE) for name in self.members if name not in here}
         reasons |= dict.fromkeys(ends, LEFT)
         return {name: reasons[name] for name in self.members if name in reasons}
 
     def _go_on_over_graph(self, *, whole: bool) -> None:
-        """The next round, or the next roster unless the round was `whole`: every member took part and stays."""
+        """Go on to the next round, or to the next roster unless the round was `whole`.
+
+        It was whole if every member took part and stays.
+        """
         if self.phase == "roster" and whole:
             self.roster = self.next_roster.digest
             self.parent = keyed_hash(b"history", fields(self.parent, self.roster))
@@ -274,7 +286,11 @@ class ProtocolState:
             self.epoch, self.phase = self.epoch + 1, "roster"
 
     def _go_on_with_sums(self, present: Mapping[str, SignedMessage], stay: tuple[str, ...], *, whole: bool) -> None:
-        """The first roster after the greetings, the attempt after a roster, the next one or a roster after that."""
+        """Go on to the next roster or attempt.
+
+        The first roster follows the greetings, the attempt a roster, and the next attempt or roster
+        that.
+        """
         match self.phase:
             case "key":
                 self.session = keyed_hash(b"session", fields(*(present[name].data for name in stay)))

@@ -1,4 +1,4 @@
-"""How far the others have seen a site: what it asks when it was started again, and what it answers them."""
+"""The progress of a restarted site, as the other sites attest it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ class Witnesses:
         return Attestation(one.name, asked.round, asked.nonce, asker, seen).seal(one.plan, one.key)
 
     def check_newest(self) -> None:
-        """Before a restarted site signs or draws anything new, ask the others how far they have seen it.
+        """Ask the others how far they have seen this site, before it goes on after a restart.
 
-        Every roster has an honest site among any ``N - K + t + 1``, so a hub cannot hide that this
-        site went further than its journal knows: then this raises :class:`LedgerCorrupt`.
+        It signs and draws nothing new until then.  Every roster has an honest site among any ``N -
+        K + t + 1``, so a hub cannot hide that this site went further than its journal knows: then
+        this raises :class:`LedgerCorrupt`.
         """
         if not self._again:
             return
