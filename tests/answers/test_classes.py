@@ -120,3 +120,11 @@ def test_a_page_escapes_the_names_of_classes() -> None:
     for holder in (False, True):
         text = render("sections.html", **sections({"evaluation": plain}, holder=holder))
         assert evil not in text and "&lt;script&gt;" in text and ("for the holder only" in text) is holder
+
+
+def test_a_page_says_that_rows_are_too_few_where_the_accuracy_is_refused() -> None:
+    margins, y = drawn(2000, 0)
+    plain = judged(margins, y, Held(2.0)).to_dict()
+    told = dict.fromkeys(plain["accuracy"]) | {"refused": "held-out rows are too few for this noise"}
+    assert "too few" in answer({"evaluation": plain | {"accuracy": told}})[0]
+    assert "answered rightly" in answer({"evaluation": plain})[0]

@@ -277,6 +277,17 @@ class TestWhatLostLinesHaveTogether:
         truth = float(rows[0] @ np.array([*SLOPES, -0.8]))
         assert ends[0, 0] - 0.2 < truth < ends[0, 1] + 0.2 and np.isnan(ends[1]).all()
 
+    def test_no_sum_and_no_test_of_nothing_or_of_one_line_twice(self) -> None:
+        (found,), _ = tables_of("sum", 12_000, 3.0)
+        for weights in ({}, {"x1": 0.0}, {"x1": float("nan")}, {"x1": float("inf")}, {"x1": "2"}):
+            with pytest.raises(InvalidInput) as caught:
+                found.contrast(weights)
+            assert caught.value.field == "weights"
+        for names in ([], ["x1", "x1"]):
+            with pytest.raises(InvalidInput) as caught:
+                found.wald(names)
+            assert caught.value.field == "names"
+
     def test_files_keep_it(self) -> None:
         (found,), _ = tables_of("sum", 12_000, 3.0)
         kept = Coefficients.of_plain(json.loads(json.dumps(found.plain())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -237,8 +238,8 @@ class Coefficients(Sequence[dict[str, Any]]):
         Raises
         ------
         InvalidInput
-            If there is no coefficient of a name, the sum depends on what is refused, or `alpha` is
-            not inside (0, 1).
+            If there is no coefficient of a name, a weight is not a finite number, all weights are 0,
+            the sum depends on what is refused, or `alpha` is not inside (0, 1).
 
         Examples
         --------
@@ -247,6 +248,7 @@ class Coefficients(Sequence[dict[str, Any]]):
             table.contrast({"stage: 3": 1, "stage: 2": -1})
         """
         _check_alpha(alpha)
+        _check_weights(weights)
         c = np.zeros(len(self.lines))
         c[_places(self.lines, list(weights), refused=True)] = list(weights.values())
         least, most = self._sums(c[None], alpha, None)[0]  # even to both sides
@@ -278,11 +280,16 @@ class Coefficients(Sequence[dict[str, Any]]):
         Raises
         ------
         InvalidInput
-            If there is no coefficient of a name, or it is refused.
+            If no name is given, there is no coefficient of a name, it is refused, or one is named twice.
         """
         asked = [names] if isinstance(names, str) else list(names)
+        if not asked:
+            raise InvalidInput("names", None, "is empty, and a test is of one coefficient at least", "name one")
         own = [[x.term.text for x in self.lines if x.term.name == name] or [name] for name in asked]
         which = _places(self.lines, [text for texts in own for text in texts])
+        if len(set(which)) < len(which):
+            rule = "names a coefficient twice (a column stands for all of its levels)"
+            raise InvalidInput("names", asked, rule, "name each once")
         b = np.array([self.lines[k].estimate for k in which], dtype=float)
         statistic = float(b @ np.linalg.solve(self.covariance[np.ix_(which, which)], b))
         return Wald(statistic, len(which), float(special.chdtrc(len(which), statistic)))
@@ -397,6 +404,15 @@ def _p_of(estimate: float, low: float, high: float) -> float:
     length = estimate - low if estimate > 0.0 else high - estimate
     error = length / -normal.quantile((1.0 - LEVEL) / 2.0)
     return normal.two_sided(estimate / error) if error > 0.0 else 0.0
+
+
+def _check_weights(weights: Mapping[str, float]) -> None:
+    """Refuse weights of which there is no sum to estimate."""
+    for name, weight in weights.items():
+        if not (isinstance(weight, numbers.Real) and math.isfinite(weight)):
+            raise InvalidInput("weights", weight, f"must be a finite number, and that of {name!r} is none", "use 1.0")
+    if not any(weights.values()):
+        raise InvalidInput("weights", dict(weights), "must not all be 0", "give one coefficient a weight, such as 1.0")
 
 
 def _check_alpha(alpha: float) -> None:

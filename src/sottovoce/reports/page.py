@@ -178,14 +178,19 @@ def _size(one: tuple[float, float, float, dict[str, Any]], odds: bool) -> str:
     return f"{value} times as high {rest}"
 
 
+_TOO_FEW = "Held-out rows are too few for this noise to tell how good the model is."
+
+
 def _good(found: dict[str, Any], what: str) -> list[str]:
     """Sentences on the quality on held-out rows."""
+    if "classes" in found and found["accuracy"]["value"] is None:
+        return [_TOO_FEW]
     if "classes" in found:
         value, low, high = (percent(finite(found["accuracy"][name]), 0) for name in ("value", "low", "high"))
         return [f"Of rows that it was not trained on, {value} are answered rightly ({low} to {high})."]
     area = found["auc"] if "auc" in found else found["mean_absolute_error"]
     if area["value"] is None:
-        return ["Held-out rows are too few for this noise to tell how good the model is."]
+        return [_TOO_FEW]
     if "auc" not in found:
         value, low, high = (f"{finite(area[name]):.3g}" for name in ("value", "low", "high"))
         unit = f" {found['unit']}" if found.get("unit") else ""
