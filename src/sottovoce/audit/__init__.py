@@ -219,7 +219,10 @@ def attack(
 
 
 def _play_game(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
-    """Play an audit of the code around the methods; most allow no more runs than their default."""
+    """Play an audit of the code around the methods, or one that a plug-in brings.
+
+    Most take no more runs than their default.
+    """
     runs, most = asked.replicates or game.runs, game.quick if quick else game.runs
     if asked.replicates is None or not game.more:
         runs = min(runs, most)

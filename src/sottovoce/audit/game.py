@@ -69,7 +69,10 @@ DEFAULT = Options()
 
 @dataclass(frozen=True)
 class Claim:
-    """The privacy claim under attack; None stands for the default of the method or audit."""
+    """The privacy claim under attack: epsilon and delta of a number of rounds.
+
+    None stands for the default of the method or audit.
+    """
 
     epsilon: float | None = None
     delta: float | None = None

@@ -201,6 +201,7 @@ def honest_sums(
         vault = Vault(solvers(tables[table], facts, table), Silence())
         return np.asarray(attempt.addend(vault)[..., :honest, :].sum(axis=-2, keepdims=True))
 
+    # Each honest site adds its own noise of deviation tau, so their sum has sqrt(honest) of it.
     return (exact(0), exact(1)), float(np.sqrt(honest) * np.max(attempt.grid.tau))
 
 
