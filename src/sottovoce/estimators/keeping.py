@@ -29,7 +29,7 @@ FITTED = (
     "explained_variance_", "explained_variance_ratio_", "mean_", "noise_", "clear_", "correction_", "converged_",
     "_order", "_vector",
 )  # fmt: skip
-"""What a fitted estimator knows beside its run."""
+"""Attributes that a fitted estimator has besides its run."""
 _KINDS = "fiubU"  # of arrays
 
 

@@ -45,13 +45,13 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
-    """What users type before the colon."""
+    """The text that users type before the colon."""
     argument: ClassVar[str] = ""
     """A letter for the number after the colon in a text such as ``"huber:0.5"``; empty for losses without one."""
     about: ClassVar[str]
     """Description, a few words."""
     monotone: ClassVar[bool] = False
-    """Whether the derivative is never positive, as proofs for noise inside the objective need."""
+    """True if the derivative is never positive, as proofs for noise inside the objective need."""
     logistic_identity: ClassVar[bool] = False
     """Whether ``curvature == |derivative| (1 - |derivative|)`` everywhere: objective perturbation costs less (U1)."""
     offset_bound: ClassVar[float] = 0.0
@@ -59,9 +59,9 @@ class Loss(ABC):
     outputs: int = 1
     """Margins per row."""
     by_norm: ClassVar[bool] = False
-    """Whether a row's loss depends on its norm, see :meth:`at`."""
+    """True if a row's loss depends on its norm, see :meth:`at`."""
     any_norm: ClassVar[bool] = False
-    """Whether the bounds hold for rows of any norm, and not only in the unit ball."""
+    """True if the bounds hold for rows of any norm, and not only in the unit ball."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)

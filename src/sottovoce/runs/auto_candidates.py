@@ -28,7 +28,7 @@ CAPS, FACTORS = (math.inf, 0.3, 0.1), (0.4, 1.0, 2.5)
 WIDER = (0.15, 0.4, 1.0, 2.5, 6.0)
 """Multiples for methods that take gradient steps, which are quick to try."""
 ROUNDS = {"steps": (100, 200), "solves": (10, 20, 40)}
-"""Of methods that take gradient steps, and of methods that solve local problems; the first are tried first."""
+"""Rounds of methods of gradient steps, and of local solves; the first number is tried first."""
 REGULARISERS = (0.1,)
 """Multiples of the regulariser.  Less is tried only from `MANY_ROWS` rows a weight on, as synthetic rows do not
 overfit; more was chosen too often (the penalty does the same and follows the noise)."""

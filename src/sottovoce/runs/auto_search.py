@@ -318,7 +318,7 @@ class _Search:
 
     @property
     def by_log_loss(self) -> bool:
-        """Return whether models state probabilities: their log loss then decides where errors tie."""
+        """Return whether models state probabilities: log losses then decide where errors tie."""
         return make_loss(self.config.loss).name in STATES_PROBABILITIES
 
     def rank(self, trials: Sequence[_Trial]) -> list[_Trial]:
@@ -330,7 +330,7 @@ class _Search:
         return self.rank([one for one in self.tried if method in (None, one.config.method)])[0]
 
     def explore(self) -> None:
-        """Try all methods at a grid of caps and penalties; then vary knobs of those that may win."""
+        """Try all methods on a grid of caps and penalties; then vary knobs of likely winners."""
         grids = [config for method in self.candidates.methods() for config in self.candidates.grid(method)]
         self.run([self.config, *grids], "method")
         if not self.tried:
@@ -343,7 +343,7 @@ class _Search:
         self.run(self.siblings(), "sibling")
 
     def climb(self, method: str, finer: Sequence[Sequence[float]]) -> None:
-        """Try more rounds around a method's best; then caps, penalties, regularisers, ever finer."""
+        """Try more rounds around a method's best; then finer caps, penalties, regularisers."""
         self.run(self.candidates.more_rounds(self.best(method).config), "rounds")
         for k, factors in enumerate(finer):
             self.run(self.candidates.finer(self.best(method).config, factors, first=k == 0), "finer")

@@ -43,7 +43,7 @@ WIDEST = MANY
 _ENTRIES = 160  # of a classifier of several classes in a world: memory grows like the square
 _FEWEST, _CELLS, _MOST = 60, 400_000, 120_000  # rows, and numbers that a search and a world may have
 FAR = 60.0
-"""Where margins are cut, far beyond the slopes' limits: still smaller numbers are slow in single precision."""
+"""Margins are cut here, beyond the slopes' limits: more is slow in single precision."""
 _AT_ONCE = 2**18
 """Margins up to which all worlds are gone through together: fewer calls, and arrays that fit a cache."""
 _SEED = 20_240_301  # of the noise: no user's seed enters a choice

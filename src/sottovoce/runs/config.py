@@ -551,4 +551,4 @@ RULES: tuple[Rule, ...] = (
     delta_of_the_accountant,
     delta_of_gaussian_noise,
 )
-"""What the fields of a configuration must be together, once the method is known."""
+"""Rules between the fields of a configuration, checked once the method is known."""

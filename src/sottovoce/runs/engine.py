@@ -37,9 +37,9 @@ Observer = Callable[[int, Any], None]
 
 FINISHED, BUDGET, NEIGHBOUR, FEW = "finished", "budget spent", "a neighbour left", "too few sites are left"
 BEGUN_BEFORE = "end the run with version 0.2, or remove the file and begin again: a ledger keeps what was spent"
-"""What to do with a checkpoint of a version before 0.3."""
+"""The remedy for a checkpoint of a version before 0.3."""
 OF_GUARD = "curator."
-"""What the names of a row guard's arrays begin with in checkpoints: its name when their format was fixed."""
+"""Prefix of a row guard's arrays in checkpoints: its name when their format was fixed."""
 UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 """Raised by damaged and foreign files."""
 

@@ -156,7 +156,7 @@ def _rehearsed(
 
 
 _Changed = tuple[str, RunConfig, tuple[int, ...]] | None
-"""What is changed, in words, and the run after it; None if nothing can be."""
+"""A change, in words, and the run after it; None if nothing can be changed."""
 
 
 def _more_epsilon(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:

@@ -22,7 +22,7 @@ from ..util import plugins
 from ..util.typing import Any
 
 TOLD = ("name", "paper", "summary", "releases", "noise_law", "good_for")
-"""What a method says of itself, as class variables: lists and records show it."""
+"""Class variables by which a method describes itself: lists and records show them."""
 _FIELDS_ARE_MADE = ("sottovoce.estimators.parameters", "sottovoce.cli.run_options")
 """Modules that make parameters of the knobs that are known when they are loaded."""
 

@@ -48,7 +48,7 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
     wanted_spread = np.asarray(reserved[different].spread(), dtype=float).ravel()
 
     def noisier(factor: Array) -> BoolArray:
-        """Return for each factor whether it means more noise than reserved; a larger one is less."""
+        """Return for each factor if it means more noise than reserved; larger is less noise."""
         event = _at_factor(prepared, noise, factor).plan().rows[different]
         more = np.asarray(event.spread(), dtype=float).ravel() > wanted_spread
         return more if own.ndim else np.asarray(more[0])

@@ -50,7 +50,7 @@ from .start import Start, named, place_of
 joblib = Later("joblib")
 
 SAVED_BEFORE = "use version 0.2 for it, or run again: a ledger keeps what was spent"
-"""What to do with a model that a version before 0.3 saved."""
+"""The remedy for a model that a version before 0.3 saved."""
 
 __all__ = [
     "Prepared",

@@ -227,7 +227,7 @@ class Solver:
 
     @one_thread_a_product()
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
-        """Minimise the objectives of every leading index: ``()`` for one node, ``(R, N)``, ``(N,)``.
+        """Minimise the objectives of every leading index: ``()`` for a node, ``(R, N)``, ``(N,)``.
 
         Parameters
         ----------
