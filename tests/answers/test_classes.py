@@ -14,6 +14,7 @@ from sottovoce.answers.judging import Scored, judge_of
 from sottovoce.errors import InvalidInput
 from sottovoce.problem.task import ManyClasses
 from sottovoce.reports import sections
+from sottovoce.reports.page import answer
 from sottovoce.runs.config import RunConfig
 from sottovoce.util.pages import render
 
