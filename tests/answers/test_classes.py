@@ -43,8 +43,8 @@ def test_without_noise_they_are_the_counts() -> None:
     y[:9] = -1
     found = judged(margins, y, Held(math.inf))
     want = np.zeros((3, 3))
-    for answer, label in zip(margins.argmax(axis=0)[9:], y[9:], strict=True):
-        want[label, answer] += 1
+    for called, label in zip(margins.argmax(axis=0)[9:], y[9:], strict=True):
+        want[label, called] += 1
     np.testing.assert_allclose(found.counts, want, atol=1e-9)
     assert found.exact["rows"] == 891 and found.rows == 900
     assert found.accuracy.value == pytest.approx(np.trace(want) / 900)  # a row without a label counts as wrong
