@@ -86,7 +86,7 @@ def test_claims_on_rows(ok: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [(("--evaluation", "0.5"), "answers are asked in the sites' plan"), (("--inference",), "add --schema"),
-     (("--evaluation", "0.5", "--set", "holdout=1"), "must be >= 0 and < 1")],
+     (("--evaluation", "0.5", "--set", "holdout=1"), "must be a share")],
 )  # fmt: skip
 def test_answers_that_cannot_be_asked_are_refused_in_one_line(run: Call, options: tuple[str, ...], why: str) -> None:
     ran = run("plan", *options)
