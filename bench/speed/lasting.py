@@ -67,7 +67,11 @@ def record(kind: str, many: int, rounds: int, folder: Path) -> None:
 def forged(plan: Plan, keys: list[SigningKey]) -> Iterator[tuple[int, str, bytes]]:
     """Well-signed messages of all sites and rounds."""
     for round in range(plan.exchange_table.last + 1):
-        kind: Kind = "hello" if round == 0 else "stop" if round == plan.exchange_table.last else "release"
+        kind: Kind = "release"
+        if round == 0:
+            kind = "hello"
+        elif round == plan.exchange_table.last:
+            kind = "stop"
         payload = np.zeros(0 if round == 0 else plan.exchange_table.widths[0])
         for name, key in zip(plan.names, keys, strict=True):
             yield round, name, Message(plan.run, plan.digest, round, name, kind, payload).seal(key)

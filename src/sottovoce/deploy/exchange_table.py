@@ -154,13 +154,10 @@ def _exchanges_of(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
     """
     opening_cap = norm_cap if stage.shown or not stage.opening else longest_mean(stage)
     opening = [Exchange(width, opening_cap, heard_by_all=True, held_out=stage.held) for width in stage.opening]
+    widths = stage.widths[len(opening) :]
     if stage.recipe is None:
-        release = Exchange(stage.facts.d, norm_cap)
-        return (*opening, *[release] * stage.prepared.config.rounds)
-    answers = [
-        Exchange(width, ANSWERS_CAP, heard_by_all=True, held_out=stage.held)
-        for width in stage.recipe.listed.widths(stage.facts)
-    ]
+        return (*opening, *[Exchange(width, norm_cap) for width in widths])
+    answers = [Exchange(width, ANSWERS_CAP, heard_by_all=True, held_out=stage.held) for width in widths]
     return (*opening, *answers)
 
 
