@@ -175,7 +175,7 @@ def test_a_kind_is_its_file_and_those_that_it_imports():
         and kinds.files("nowhere.run") == set()
     )
     parts = {f"thesis{part}.py" for part in ("", "_components", "_data", "_models", "_more", "_solvers")}
-    assert kinds.files("thesis.parties") == parts | {"simplexes.py"}
+    assert kinds.files("thesis.parties") == parts
 
 
 def test_the_table_is_tidy_and_complete(done):
