@@ -1,8 +1,9 @@
-"""Digests of every method on fixed seeds: written before a change that must change no result, compared after it.
+"""Digests of every method on fixed seeds: written before a change that must change no result,
+compared after it.
 
-``python bench/digests.py --write FILE`` and later ``python bench/digests.py --against FILE`` (exit code 1 on a
-difference).  Digests hold for one machine and one set of versions: the last bits of products are a library's choice.
-Rows are not centred, as they were not when digests began.
+``python bench/digests.py --write FILE`` and later ``python bench/digests.py --against FILE`` (exit
+code 1 on a difference).  Digests hold for one machine and one set of versions: the last bits of
+products are a library's choice. Rows are not centred, as they were not when digests began.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Every method in every form, without a delta and with one, without noise, with both laws, and with classes."""
+    """Every method in every form, without a delta and with one, without noise, with both laws,
+    and with classes.
+    """
     found = []
     for name, cls in REGISTRY.items():
         for form in cls.forms:
@@ -43,13 +46,28 @@ def cases() -> list[Case]:
                 ("pure", {"epsilon": 2.0}),
                 ("delta", {"epsilon": 2.0, "delta": 1e-5}),
                 ("gaussian", {"epsilon": 2.0, "delta": 1e-5, "law": "gaussian"}),
-                ("huber", {"epsilon": 2.0, "delta": 1e-5, "loss": "huber:0.5", "relation": "zero-out"}),
+                (
+                    "huber",
+                    {"epsilon": 2.0, "delta": 1e-5, "loss": "huber:0.5", "relation": "zero-out"},
+                ),
                 ("exact", {"epsilon": math.inf}),
                 ("softmax", {"epsilon": 2.0, "delta": 1e-5, "loss": f"softmax:{CLASSES}"}),
             ):
-                options = {"method": name, "form": form, "rounds": 4, "graph": "ring", "replicates": 2} | more
+                options = {
+                    "method": name,
+                    "form": form,
+                    "rounds": 4,
+                    "graph": "ring",
+                    "replicates": 2,
+                } | more
                 try:
-                    found.append(Case(f"{name} {form} {label}", RunConfig.from_dict(options), label == "softmax"))
+                    found.append(
+                        Case(
+                            f"{name} {form} {label}",
+                            RunConfig.from_dict(options),
+                            label == "softmax",
+                        )
+                    )
                 except InvalidInput:  # this method has no such form
                     continue
     return found
@@ -68,7 +86,11 @@ def rows(classes: bool) -> Rows:
 def digest(*parts: Any) -> str:
     whole = hashlib.blake2b(digest_size=12)
     for part in parts:
-        whole.update(part.tobytes() if isinstance(part, np.ndarray) else json.dumps(part, sort_keys=True).encode())
+        whole.update(
+            part.tobytes()
+            if isinstance(part, np.ndarray)
+            else json.dumps(part, sort_keys=True).encode()
+        )
     return whole.hexdigest()
 
 
@@ -106,7 +128,9 @@ def _parts(whole: Rows) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", type=Path, metavar="FILE")
     parser.add_argument("--against", type=Path, metavar="FILE")
     options = parser.parse_args()
@@ -117,8 +141,12 @@ def main() -> int:
         print("\n".join(f"{value}  {name}" for name, value in found.items()))
         return 0
     before = json.loads(options.against.read_text())
-    changed = sorted(name for name in before.keys() | found.keys() if before.get(name) != found.get(name))
-    print("\n".join(f"changed: {name}: {before.get(name)} -> {found.get(name)}" for name in changed))
+    changed = sorted(
+        name for name in before.keys() | found.keys() if before.get(name) != found.get(name)
+    )
+    print(
+        "\n".join(f"changed: {name}: {before.get(name)} -> {found.get(name)}" for name in changed)
+    )
     print(f"{len(found)} results, {len(changed)} changed")
     return 1 if changed else 0
 

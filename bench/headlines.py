@@ -1,11 +1,13 @@
-"""The article on the papers: a page a paper, one table of headline claims, figures.  Writes docs/measured/papers/.
+"""The article on the papers: a page a paper, one table of headline claims, figures.  Writes
+docs/measured/papers/.
 
 ``python bench/headlines.py [--studies studies] [--out docs/measured/papers]``
 
-Words are written by hand in bench/article/, and what is claimed, where, and which number of ours stands beside it in
-bench/headlines.toml.  No number of ours is typed: a page names it as ``{{name.field}}``, and this command fills it from
-the studies' tables, from ``sottovoce claims``, or by computing it.  ``numbers.json`` keeps what was filled, so that a
-test fills the pages again without the studies.
+Words are written by hand in bench/article/, and what is claimed, where, and which number of ours
+stands beside it in bench/headlines.toml.  No number of ours is typed: a page names it as
+``{{name.field}}``, and this command fills it from the studies' tables, from ``sottovoce claims``,
+or by computing it.  ``numbers.json`` keeps what was filled, so that a test fills the pages again
+without the studies.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ VALUE = re.compile(r"(?<![\w.])\d[\d.]*(?:e[+-]?\d+)?(?: ± \d[\d.]*(?:e[+-]?\d+
 """A number of a setting with its spread, if it has one."""
 Fields = dict[str, str]
 Said = Callable[[str], dict[str, Any] | None]
-"""What a study says, by its name: its claims as ``verdicts.json`` has them, and replicates; None if it has not run."""
+"""What a study says, by its name: its claims as ``verdicts.json`` has them, and replicates; None
+if it has not run.
+"""
 
 
 @lru_cache
@@ -51,7 +55,8 @@ def listed() -> dict[str, Any]:
     return tomllib.loads((HERE / "headlines.toml").read_text(encoding="utf-8"))
 
 
-# ---------------------------------------------------------------------------------------------------------- numbers
+# --------------------------------------------------------------------------------------------------
+# numbers
 
 
 def numbers(said: Said) -> dict[str, Fields]:
@@ -60,7 +65,8 @@ def numbers(said: Said) -> dict[str, Fields]:
     Raises
     ------
     ValueError
-        With a line for each that cannot be had: a study that has not run, a claim that is worded otherwise now.
+        With a line for each that cannot be had: a study that has not run, a claim that is worded
+        otherwise now.
     """
     found, missing = {}, []
     for name, asked in listed()["numbers"].items():
@@ -74,9 +80,12 @@ def numbers(said: Said) -> dict[str, Fields]:
 
 
 def to_reread(known: Mapping[str, Fields]) -> list[str]:
-    """A line for each verdict that is another than the one that the words around it were written for."""
+    """A line for each verdict that is another than the one that the words around it were written
+    for.
+    """
     return [
-        f"{name}: the words were written for {asked['word']!r}, and it is {known[name]['word']!r} now"
+        f"{name}: the words were written for {asked['word']!r}, and it is {known[name]['word']!r} "
+        "now"
         for name, asked in listed()["numbers"].items()
         if "word" in asked and known[name]["word"] != asked["word"]
     ]
@@ -96,7 +105,9 @@ def number(asked: Mapping[str, Any], said: Said) -> Fields:
 
 
 def judged(asked: Mapping[str, Any], study: Mapping[str, Any] | None) -> Fields:
-    """A study's claim on one basis and reading: its word, its count, and the numbers of one setting."""
+    """A study's claim on one basis and reading: its word, its count, and the numbers of one
+    setting.
+    """
     name, basis = asked["study"], asked.get("basis", "printed")
     if study is None:
         raise ValueError(f"{name}: has not run as its file is now; run `sottovoce study {name}`")
@@ -111,12 +122,18 @@ def judged(asked: Mapping[str, Any], study: Mapping[str, Any] | None) -> Fields:
     }
     fields["verdict"] = ": ".join(filter(None, [fields["counted"], fields["word"]]))
     one = setting_at(settings, asked.get("at", {}))
-    fields |= {"numbers": str(one["numbers"]), "at": verdicts.placed(one["at"]), "here": one["word"]}
+    fields |= {
+        "numbers": str(one["numbers"]),
+        "at": verdicts.placed(one["at"]),
+        "here": one["word"],
+    }
     return fields | dict(zip(("first", "second"), VALUE.findall(fields["numbers"]), strict=False))
 
 
 def count(word: str, settings: list[dict[str, Any]]) -> str:
-    """In how many settings a claim holds and fails, as the pages of items have it; empty of one setting."""
+    """In how many settings a claim holds and fails, as the pages of items have it; empty of one
+    setting.
+    """
     many = len(settings)
     if many < 2 or word in verdicts.BARRED:
         return ""
@@ -125,7 +142,9 @@ def count(word: str, settings: list[dict[str, Any]]) -> str:
 
 
 def sampled(name: str, replicates: int) -> str:
-    """Over how many runs a study's means are, and over how many draws of graph and rows, if it has several."""
+    """Over how many runs a study's means are, and over how many draws of graph and rows, if it
+    has several.
+    """
     runs = f"{replicates} run{'s' if replicates > 1 else ''}"
     draws = spec.load(name).fixed.get("draws", 1)
     return f"{draws} draws of graph and rows, {runs}" if draws > 1 else runs
@@ -134,7 +153,11 @@ def sampled(name: str, replicates: int) -> str:
 def claim_of(asked: Mapping[str, Any], claims: list[dict[str, Any]]) -> dict[str, Any]:
     """The one claim of a study that begins with these words, under this reading."""
     reading = asked.get("reading", "")
-    those = [one for one in claims if one["claim"].startswith(asked["says"]) and one["reading"] == reading]
+    those = [
+        one
+        for one in claims
+        if one["claim"].startswith(asked["says"]) and one["reading"] == reading
+    ]
     if len(those) != 1:
         found = f"{len(those)} claims begin with {asked['says']!r} under reading {reading!r}"
         raise ValueError(f"{asked['study']}: {found}")
@@ -145,7 +168,9 @@ def setting_at(settings: list[dict[str, Any]], at: Mapping[str, Any]) -> dict[st
     """The setting at this place; the first, if none is asked for."""
     those = [one for one in settings if spec.matches(one["at"], at)]
     if not those:
-        raise ValueError(f"no setting of the claim is at {dict(at)}; there are {[one['at'] for one in settings]}")
+        raise ValueError(
+            f"no setting of the claim is at {dict(at)}; there are {[one['at'] for one in settings]}"
+        )
     return those[0]
 
 
@@ -153,7 +178,9 @@ def priced(asked: Mapping[str, Any]) -> Fields:
     """A row of ``sottovoce claims``: claimed, attained and proved epsilon, and the verdict."""
     found = papers.promised({"claim": asked["claim"], "part": asked["part"]})
     if len(found) != 1:
-        raise ValueError(f"{len(found)} rows of `sottovoce claims` are on {asked['claim']}: {asked['part']}")
+        raise ValueError(
+            f"{len(found)} rows of `sottovoce claims` are on {asked['claim']}: {asked['part']}"
+        )
     claim = found[0]
     proved = claim.proved_at_delta if claim.at_delta else claim.proved
     attained = "–" if claim.attained is None else papers.number_told(claim.attained)
@@ -169,18 +196,23 @@ def tested(asked: Mapping[str, Any]) -> Fields:
     """An item of bench/papers.toml with a verdict and its test."""
     those = [one for one in papers.listed(asked["paper"])[1] if one["item"] == asked["item"]]
     if len(those) != 1 or "verdict" not in those[0]:
-        raise ValueError(f"{asked['paper']}: {len(those)} items with a verdict are called {asked['item']!r}")
+        raise ValueError(
+            f"{asked['paper']}: {len(those)} items with a verdict are called {asked['item']!r}"
+        )
     return {"verdict": those[0]["verdict"], "test": those[0]["test"], "ours": those[0]["ours"]}
 
 
 def sized(asked: Mapping[str, Any]) -> Fields:
-    """A theorem of ``sottovoce claims --rows``: whether its forms differ, and how many rows each asks for."""
+    """A theorem of ``sottovoce claims --rows``: whether its forms differ, and how many rows each
+    asks for.
+    """
     word, ours = papers.sizes_told([asked["rows"]])
     return {"verdict": word, "rows": ours.partition("; ")[0]}
 
 
 def triangle() -> Fields:
-    """002, Theorem 1 with penalties that differ between the nodes of a triangle: its limit, and the optimum.
+    """002, Theorem 1 with penalties that differ between the nodes of a triangle: its limit, and the
+    optimum.
 
     The nodes hold ``(f - b_i)^2 / 2`` and end at the minimiser of the sum of ``O_i / eta_i``, which
     tests/papers/test_convergence.py finds by running the rounds.
@@ -188,9 +220,15 @@ def triangle() -> Fields:
     targets, eta, gamma = np.array([0.0, 1.0, 5.0]), np.array([1.0, 1.5, 2.0]), 5.0
     report = check_convergence(make_graph("complete", 3), eta[None], gamma, np.ones(3))
     if not report.holds or report.optimal:
-        raise ValueError("the conditions of 002, Theorem 1 are not met on the triangle, or its limit is the optimum")
+        raise ValueError(
+            "the conditions of 002, Theorem 1 are not met on the triangle, or its limit is the "
+            "optimum"
+        )
     weights = 1.0 / eta
-    return {"limit": rounded(float(targets @ weights / weights.sum()), 5), "optimum": rounded(float(targets.mean()), 5)}
+    return {
+        "limit": rounded(float(targets @ weights / weights.sum()), 5),
+        "optimum": rounded(float(targets.mean()), 5),
+    }
 
 
 TOTALS = (0.5, 1.0, 1.5, 2.0, 10.0)
@@ -200,23 +238,28 @@ SPLIT = 0.001
 
 
 def weighted(weight: float) -> Fields:
-    """004, Theorems 3.3 and 4.1 at section 5's settings where the loss weighs C: claimed, and proved, at its totals.
+    """004, Theorems 3.3 and 4.1 at section 5's settings where the loss weighs C: claimed, and
+    proved, at its totals.
 
-    Theorem 4.1 twice: where Clip cuts each row's loss (`ipp`, tests divided), and where it cuts the quality (`clip`).
-    On the ring of ``sottovoce claims``, whose rows have C = 1.
+    Theorem 4.1 twice: where Clip cuts each row's loss (`ipp`, tests divided), and where it cuts the
+    quality (`clip`). On the ring of ``sottovoce claims``, whose rows have C = 1.
     """
     fields = {}
     for total in TOTALS:
         of_round = plausible.zcdp(total) / plausible.ROUNDS
         pp = plausible.Release.of_budget(of_round, SPLIT, plausible.BETA, share=0.99, weight=weight)
         of_answer = (1.0 - plausible.TESTS_SHARE) * plausible.zcdp(total) / plausible.POSITIVES
-        ipp = plausible.Release.of_budget(of_answer, SPLIT, plausible.BETA, share=1.0, weight=weight)
+        ipp = plausible.Release.of_budget(
+            of_answer, SPLIT, plausible.BETA, share=1.0, weight=weight
+        )
         _, _, of_test = plausible.tests(total)
         proved = {"pp": [pp.answer()] * plausible.ROUNDS, "ipp": ipp.to_the_letter(of_test)}
         at = f"{total:g}".replace(".", "")
         fields[f"claimed_{at}"] = rounded(plausible.claimed(total), 4)
         for method, events in proved.items():
-            fields[f"{method}_{at}"] = rounded(float(np.max(BestAccountant().total(events, plausible.DELTA))), 4)
+            fields[f"{method}_{at}"] = rounded(
+                float(np.max(BestAccountant().total(events, plausible.DELTA))), 4
+            )
         fields[f"clip_{at}"] = rounded(ipp.with_clipped_quality(of_test), 4)
     return fields
 
@@ -233,11 +276,14 @@ def rounded(value: float, digits: int) -> str:
     return f"{float(f'{value:.{digits}g}'):g}"
 
 
-# ----------------------------------------------------------------------------------------------------------- blocks
+# --------------------------------------------------------------------------------------------------
+# blocks
 
 
 def headline_table(known: Mapping[str, Fields], paper: str = "") -> str:
-    """The headline claims of all papers, or of one, as a table in Markdown: a line a number of ours."""
+    """The headline claims of all papers, or of one, as a table in Markdown: a line a number of
+    ours.
+    """
     heads = ["", "what is claimed", "the paper's number", "ours, and the command", "verdict"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for place, one in enumerate(listed()["headline"], 1):
@@ -254,12 +300,16 @@ def headline_table(known: Mapping[str, Fields], paper: str = "") -> str:
 
 
 def tally(said: Said) -> list[dict[str, Any]]:
-    """Of each paper: how many lines its page of items has, and how its claims that studies judge came out."""
+    """Of each paper: how many lines its page of items has, and how its claims that studies judge
+    came out.
+    """
     return [{"paper": paper} | tally_of(paper, said) for paper in papers.PAPERS]
 
 
 def tally_of(paper: str, said: Said) -> dict[str, Any]:
-    """The lines of a paper's page, and the words of its own claims as printed: those that do not begin with "Ours"."""
+    """The lines of a paper's page, and the words of its own claims as printed: those that do not
+    begin with "Ours".
+    """
     lines, words = 0, Counter[str]()
     for item in papers.listed(paper)[1]:
         study = said(item["study"]) if "study" in item else None
@@ -276,9 +326,18 @@ def tally_of(paper: str, said: Said) -> dict[str, Any]:
 
 
 TALLIED = (
-    verdicts.REPRODUCED, verdicts.PART, verdicts.MOSTLY_NOT, verdicts.NOT, verdicts.NOISE, verdicts.SAME,
-    verdicts.REFUTED, verdicts.MISPRINT, verdicts.UNTESTABLE, verdicts.NOT_RUN, verdicts.UNSEEN,
-)  # fmt: skip
+    verdicts.REPRODUCED,
+    verdicts.PART,
+    verdicts.MOSTLY_NOT,
+    verdicts.NOT,
+    verdicts.NOISE,
+    verdicts.SAME,
+    verdicts.REFUTED,
+    verdicts.MISPRINT,
+    verdicts.UNTESTABLE,
+    verdicts.NOT_RUN,
+    verdicts.UNSEEN,
+)
 
 
 def tally_table(found: list[dict[str, Any]]) -> str:
@@ -288,13 +347,16 @@ def tally_table(found: list[dict[str, Any]]) -> str:
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for one in found:
         counts = [str(one["words"].get(word, "")) for word in words]
-        lines.append(f"| [{one['paper']}]({one['paper']}.md) | {one['lines']} | {' | '.join(counts)} |")
+        lines.append(
+            f"| [{one['paper']}]({one['paper']}.md) | {one['lines']} | {' | '.join(counts)} |"
+        )
     sums = [str(sum(one["words"].get(word, 0) for one in found)) for word in words]
     lines.append(f"| all | {sum(one['lines'] for one in found)} | {' | '.join(sums)} |")
     return "\n".join(lines)
 
 
-# ------------------------------------------------------------------------------------------------------------ pages
+# --------------------------------------------------------------------------------------------------
+# pages
 
 
 def fill(text: str, known: Mapping[str, Fields], blocks: Mapping[str, str]) -> str:
@@ -324,7 +386,9 @@ def keep(said: Said) -> dict[str, Any]:
 
 
 def pictures(studies: Path) -> dict[str, bytes]:
-    """The figures of the article by their files' names, drawn by the studies' own plots from their tables."""
+    """The figures of the article by their files' names, drawn by the studies' own plots from
+    their tables.
+    """
     found = {}
     for name, asked in listed()["figures"].items():
         study = spec.load(asked["study"])
@@ -333,16 +397,24 @@ def pictures(studies: Path) -> dict[str, bytes]:
         figure = spec.Figure(**parts | lists, name=name)
         panels = figures.draw(figure, papers.table(studies / study.name), study.paper_points)
         if len(panels) != 1:
-            raise ValueError(f"{name}: {len(panels)} panels, where the article has one image a figure")
+            raise ValueError(
+                f"{name}: {len(panels)} panels, where the article has one image a figure"
+            )
         found[f"{name}.svg"] = panels[0].svg
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", type=Path, default=Path("studies"), help="where `sottovoce study` wrote")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--studies", type=Path, default=Path("studies"), help="where `sottovoce study` wrote"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/measured/papers"))
-    parser.add_argument("--words", action="store_true", help="fill the pages again from the numbers that were kept")
+    parser.add_argument(
+        "--words", action="store_true", help="fill the pages again from the numbers that were kept"
+    )
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     place = arguments.out / NUMBERS
@@ -353,7 +425,9 @@ def main() -> None:
             return papers.judged(studies / name)
 
         kept = keep(said)
-        place.write_text(json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+        place.write_text(
+            json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
+        )
         for name, image in pictures(studies).items():
             (arguments.out / name).write_bytes(image)
     kept = json.loads(place.read_text(encoding="utf-8"))

@@ -1,14 +1,18 @@
-"""Real faults in real runs over the relay: what a supervisor, an operator and bad luck do to a consortium.
+"""Real faults in real runs over the relay: what a supervisor, an operator and bad luck do to a
+consortium.
 
-    python bench/life.py [--faults 300] [--longest 150] [--sites 4] [--rounds 100] [--seed 0] [--json]
+    python bench/life.py [--faults 300] [--longest 150] [--sites 4] [--rounds 100] [--seed 0]
+    [--json]
 
-Hub and sites are processes of their own, over TLS, on real files.  Every run is over a graph or of sums, and meets some
-faults at random instants: a hub or a site killed and started again, a site lost for good, a process stopped for some
-seconds (a slow machine, or a cut network), a full disk (the system's limit on the size of files: every write fails), a
-site taken out by `sottovoce hub expel`, a ledger put back from an older copy.  After every run, which must end by
-itself within `--longest` seconds: the auditor of `tests/world`, which shares no code with the library, reads ledgers
-and the hub's log; exit codes are those of the book; those that stay tell one roster; their models are, bit by bit,
-those of the same run in one process with the same sites lost.  Linux; about half an hour on 2 cores for 300 faults.
+Hub and sites are processes of their own, over TLS, on real files.  Every run is over a graph or of
+sums, and meets some faults at random instants: a hub or a site killed and started again, a site
+lost for good, a process stopped for some seconds (a slow machine, or a cut network), a full disk
+(the system's limit on the size of files: every write fails), a site taken out by `sottovoce hub
+expel`, a ledger put back from an older copy.  After every run, which must end by itself within
+`--longest` seconds: the auditor of `tests/world`, which shares no code with the library, reads
+ledgers and the hub's log; exit codes are those of the book; those that stay tell one roster; their
+models are, bit by bit, those of the same run in one process with the same sites lost.  Linux; about
+half an hour on 2 cores for 300 faults.
 """
 
 from __future__ import annotations
@@ -81,9 +85,21 @@ class Life:
 
     def start(self, name: str) -> None:
         address = f"127.0.0.1:{self.demo.port}"
-        hub = ("hub", "run", str(self.demo.hub), "--listen", address, "--page", "none", "--greeting", str(GREETING))
+        hub = (
+            "hub",
+            "run",
+            str(self.demo.hub),
+            "--listen",
+            address,
+            "--page",
+            "none",
+            "--greeting",
+            str(GREETING),
+        )
         command = hub if name == "hub" else ("site", "run", str(self.demo.settings(name)), "--json")
-        self.processes[name] = demonstration.start(*command, errors=self.demo.folder / name / "errors")
+        self.processes[name] = demonstration.start(
+            *command, errors=self.demo.folder / name / "errors"
+        )
         self.tries[name] += 1
 
     def look(self) -> None:
@@ -93,9 +109,12 @@ class Life:
         if self.faults and self.now >= self.at:
             self.at = self.now + self.rng.choice((0.3, 1.0, 3.0, 6.0))
             kind = self.rng.choice(FAULTS)
-            if getattr(self, f"_{kind.split()[0]}")("hub" if "hub" in kind else self.rng.choice(self.plan.names)):
+            if getattr(self, f"_{kind.split()[0]}")(
+                "hub" if "hub" in kind else self.rng.choice(self.plan.names)
+            ):
                 self.faults -= 1
-                self.happened[kind] += kind != "restore"  # which happens later, if the site is still there
+                # which happens later, if the site is still there
+                self.happened[kind] += kind != "restore"
         for name, process in list(self.processes.items()):
             code = process.poll()
             if code is None or name in self.codes:
@@ -171,7 +190,9 @@ class Life:
             return False
         errors = self.demo.hub / "expel"
         self.say(f"{name} is taken out")
-        return demonstration.start("hub", "expel", str(self.demo.hub), name, errors=errors).wait() == 0
+        return (
+            demonstration.start("hub", "expel", str(self.demo.hub), name, errors=errors).wait() == 0
+        )
 
     def _restore(self, name: str) -> bool:
         """A copy of now comes back later, after a crash."""
@@ -227,7 +248,9 @@ def judged(life: Life) -> list[str]:
             auditor.breach(f"{name}: ended with {code} for no reason of its own")
         if name in harmed or end is None:
             continue
-        right = 4 if end["stopped"] not in ("finished", "budget spent") else 5 if end.get("lost") else 0
+        right = (
+            4 if end["stopped"] not in ("finished", "budget spent") else 5 if end.get("lost") else 0
+        )
         if code != right:
             auditor.breach(f"{name}: ended with {code} where {right} is right")
     stay = [name for name in roster["members"] if name not in harmed]
@@ -238,27 +261,46 @@ def judged(life: Life) -> list[str]:
         index = plan.names.index
         told: dict[str, Any] = {"lost": {index(name): k for name, k in since.items()}}
         if attempts is not None:
-            told = {"attempts": [([index(name) for name in one.members], one.opened) for one in attempts]}
+            told = {
+                "attempts": [
+                    ([index(name) for name in one.members], one.opened) for one in attempts
+                ]
+            }
         made = run_sites(plan.config, demo.rows, **told)
         for name in stay:
-            twin = plan.stages[0].prepared.algorithm.at(index(name)).model(made[index(name)][0].state)
-            if not np.array_equal(Result.load(demo.folder / name / f"{name}.npz").models[0, 0], np.ravel(twin)):
+            twin = (
+                plan.stages[0].prepared.algorithm.at(index(name)).model(made[index(name)][0].state)
+            )
+            if not np.array_equal(
+                Result.load(demo.folder / name / f"{name}.npz").models[0, 0], np.ravel(twin)
+            ):
                 auditor.breach(f"{name}: another model than its twin's")
     return auditor.broken
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--faults", type=int, default=300, help="faults at least")
-    parser.add_argument("--longest", type=float, default=150.0, help="seconds within which every run must end")
+    parser.add_argument(
+        "--longest", type=float, default=150.0, help="seconds within which every run must end"
+    )
     parser.add_argument("--sites", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="keep the files of a run that broke a promise here")
+    parser.add_argument(
+        "--keep", type=Path, help="keep the files of a run that broke a promise here"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     rng, started = random.Random(arguments.seed), time.perf_counter()
-    happened, codes, seconds, broken = Counter[str](), Counter[int](), list[float](), dict[int, list[str]]()
+    happened, codes, seconds, broken = (
+        Counter[str](),
+        Counter[int](),
+        list[float](),
+        dict[int, list[str]](),
+    )
     with tempfile.TemporaryDirectory() as name:
         rows = table(Path(name), 150 * arguments.sites)
         while happened.total() < arguments.faults:
@@ -266,10 +308,23 @@ def main() -> None:
             method = METHODS[number % len(METHODS)]
             graph = {} if method.startswith("sum") else {"graph": rng.choice(("complete", "ring"))}
             config = RunConfig.from_dict(
-                {"method": method, "epsilon": 5.0, "delta": 1e-5, "rounds": arguments.rounds, "seed": number, **graph}
+                {
+                    "method": method,
+                    "epsilon": 5.0,
+                    "delta": 1e-5,
+                    "rounds": arguments.rounds,
+                    "seed": number,
+                    **graph,
+                }
             )
             demo = demonstration.build(
-                Path(name) / "run", config, arguments.sites, str(rows), SCHEMA, centre=False, waits=WAITS
+                Path(name) / "run",
+                config,
+                arguments.sites,
+                str(rows),
+                SCHEMA,
+                centre=False,
+                waits=WAITS,
             )
             life = Life(demo, rng, rng.randint(2, 9))
             try:
@@ -278,7 +333,11 @@ def main() -> None:
                     time.sleep(0.02)
             finally:
                 life.stop()
-            found = judged(life) if life.over else [f"no end after {arguments.longest:g} s: {life.codes}"]
+            found = (
+                judged(life)
+                if life.over
+                else [f"no end after {arguments.longest:g} s: {life.codes}"]
+            )
             happened.update(life.happened)
             codes.update(life.codes[name] for name in demo.plan.names if name in life.codes)
             seconds.append(life.now)
@@ -286,17 +345,30 @@ def main() -> None:
                 broken[number] = found
                 print("\n".join([f"run {number} ({method}):", *found, *life.said]), file=sys.stderr)
                 if arguments.keep:
-                    shutil.copytree(demo.folder, arguments.keep / f"run-{number}", dirs_exist_ok=True)
+                    shutil.copytree(
+                        demo.folder, arguments.keep / f"run-{number}", dirs_exist_ok=True
+                    )
             elif not arguments.json:
                 end = " ".join(f"{name} {life.codes[name]}" for name in demo.plan.names)
-                print(f"run {number} ({method}): {dict(life.happened)}, {life.now:.0f} s; {end}", file=sys.stderr)
+                print(
+                    f"run {number} ({method}): {dict(life.happened)}, {life.now:.0f} s; {end}",
+                    file=sys.stderr,
+                )
             shutil.rmtree(demo.folder)
     report = {
-        "faults": happened.total(), "of": dict(happened), "runs": len(seconds), "broken": len(broken),
-        "codes": dict(sorted(codes.items())), "longest": round(max(seconds), 1),
+        "faults": happened.total(),
+        "of": dict(happened),
+        "runs": len(seconds),
+        "broken": len(broken),
+        "codes": dict(sorted(codes.items())),
+        "longest": round(max(seconds), 1),
         "seconds": round(time.perf_counter() - started),
-    }  # fmt: skip
-    print(json.dumps(report) if arguments.json else "\n".join(f"{name:8} {value}" for name, value in report.items()))
+    }
+    print(
+        json.dumps(report)
+        if arguments.json
+        else "\n".join(f"{name:8} {value}" for name, value in report.items())
+    )
     sys.exit(bool(broken))
 
 

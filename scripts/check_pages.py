@@ -1,7 +1,9 @@
-"""Built pages ask nobody for anything, and show no raw TeX: ``python scripts/check_pages.py [FOLDER]``.
+"""Built pages ask nobody for anything, and show no raw TeX: ``python scripts/check_pages.py
+[FOLDER]``.
 
-Read as text, every page must load only files that were built with it.  Opened in a browser (Chromium, where one is
-installed) that reaches no network, none may ask for an address, and none may be wider than a telephone.
+Read as text, every page must load only files that were built with it.  Opened in a browser
+(Chromium, where one is installed) that reaches no network, none may ask for an address, and none
+may be wider than a telephone.
 """
 
 from __future__ import annotations
@@ -21,8 +23,24 @@ MOVED = 'http-equiv="refresh"'  # a page that only leads to another
 NARROW = 390  # pixels, of a telephone
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSERS_OWN = "not an origin"  # what the log calls the initiator of requests that no page made
-LOADED = {"img": "src", "script": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
-KINDS = {"stylesheet", "icon", "shortcut icon", "preload", "prefetch", "modulepreload", "preconnect", "dns-prefetch"}
+LOADED = {
+    "img": "src",
+    "script": "src",
+    "link": "href",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+}
+KINDS = {
+    "stylesheet",
+    "icon",
+    "shortcut icon",
+    "preload",
+    "prefetch",
+    "modulepreload",
+    "preconnect",
+    "dns-prefetch",
+}
 TEX = re.compile(
     r"\\[(\[]|\\(?:frac|sum|le|ge|lVert|mathrm|epsilon|delta|cdot|sqrt|text)\b|(?<!\\)\$[^$\s](?:[^$]*[^$\s])?\$"
 )
@@ -75,7 +93,10 @@ def mistakes(path: Path) -> list[str]:
 def styled(path: Path) -> list[str]:
     """Addresses elsewhere in a stylesheet."""
     text = path.read_text(encoding="utf-8")
-    return [f"{path}: loads {address}" for address in re.findall(r"url\([\"']?((?:https?:)?//[^)\"']+)", text)]
+    return [
+        f"{path}: loads {address}"
+        for address in re.findall(r"url\([\"']?((?:https?:)?//[^)\"']+)", text)
+    ]
 
 
 READER = """<!doctype html><iframe id="page" style="width: {width}px; height: 900px"></iframe><pre id="found"></pre>
@@ -93,24 +114,56 @@ const found = [], frame = document.getElementById("page");
 
 
 def opened(browser: str, pages: list[Path]) -> list[str]:
-    """What pages ask the network for, and which are cut at the right, in a browser that reaches no network."""
+    """What pages ask the network for, and which are cut at the right, in a browser that reaches
+    no network.
+    """
     with tempfile.TemporaryDirectory() as folder:
         log, reader = Path(folder) / "log.json", Path(folder) / "reader.html"
         addresses = {page.resolve().as_uri(): page for page in pages}
-        reader.write_text(READER.format(width=NARROW, addresses=json.dumps(list(addresses))), encoding="utf-8")
+        reader.write_text(
+            READER.format(width=NARROW, addresses=json.dumps(list(addresses))), encoding="utf-8"
+        )
         done = subprocess.run(
-            [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile",
-             "--disable-background-networking", "--disable-component-update", "--no-first-run",
-             "--allow-file-access-from-files", "--virtual-time-budget=10000000",
-             "--host-resolver-rules=MAP * ~NOTFOUND", f"--log-net-log={log}", "--dump-dom", reader.as_uri()],
-            capture_output=True, check=True, timeout=600, text=True,
-        )  # fmt: skip
+            [
+                browser,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                f"--user-data-dir={folder}/profile",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--no-first-run",
+                "--allow-file-access-from-files",
+                "--virtual-time-budget=10000000",
+                "--host-resolver-rules=MAP * ~NOTFOUND",
+                f"--log-net-log={log}",
+                "--dump-dom",
+                reader.as_uri(),
+            ],
+            capture_output=True,
+            check=True,
+            timeout=600,
+            text=True,
+        )
         (told,) = re.findall(r'<pre id="found">(.*?)</pre>', done.stdout, flags=re.S)
         wide = dict(json.loads(unescape(told) or "[]"))
-        events = [event.get("params", {}) for event in json.loads(log.read_text(encoding="utf-8"))["events"]]
-    asked = {one["url"] for one in events if "url" in one and one.get("initiator", BROWSERS_OWN) != BROWSERS_OWN}
-    found = [f"asks for {url}" for url in sorted(asked) if urlsplit(url).scheme not in ("file", "data", "blob")]
-    found += [f"{page}: was not opened" for address, page in addresses.items() if address not in wide]
+        events = [
+            event.get("params", {})
+            for event in json.loads(log.read_text(encoding="utf-8"))["events"]
+        ]
+    asked = {
+        one["url"]
+        for one in events
+        if "url" in one and one.get("initiator", BROWSERS_OWN) != BROWSERS_OWN
+    }
+    found = [
+        f"asks for {url}"
+        for url in sorted(asked)
+        if urlsplit(url).scheme not in ("file", "data", "blob")
+    ]
+    found += [
+        f"{page}: was not opened" for address, page in addresses.items() if address not in wide
+    ]
     return found + [
         f"{addresses[address]}: is cut at the right: {width} pixels wide where {NARROW} are there"
         for address, width in wide.items()
@@ -127,7 +180,9 @@ def main(folder: Path) -> int:
     found += [line for sheet in sorted(folder.rglob("*.css")) for line in styled(sheet)]
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is not None:
-        found += opened(browser, [page for page in pages if MOVED not in page.read_text(encoding="utf-8")])
+        found += opened(
+            browser, [page for page in pages if MOVED not in page.read_text(encoding="utf-8")]
+        )
     print(
         "\n".join(found)
         or f"{len(pages)} pages ask nobody for anything, read"

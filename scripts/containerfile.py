@@ -1,9 +1,11 @@
-"""Follow a container file in a folder: ``python scripts/containerfile.py FILE FOLDER [COMMAND ...]``, standard library.
+"""Follow a container file in a folder: ``python scripts/containerfile.py FILE FOLDER [COMMAND
+...]``, standard library.
 
-For machines without an engine, so that the file cannot rot: COPY copies from the file's folder, RUN runs in the order
-of the file, ENV holds for what follows, and COMMAND, or the file's CMD, runs last.  The folder stands in for WORKDIR
-and ``python`` of this process for the base image's; nothing is written elsewhere.  An instruction that is not known
-here ends the run, and so does a path outside WORKDIR.
+For machines without an engine, so that the file cannot rot: COPY copies from the file's folder, RUN
+runs in the order of the file, ENV holds for what follows, and COMMAND, or the file's CMD, runs
+last.  The folder stands in for WORKDIR and ``python`` of this process for the base image's; nothing
+is written elsewhere.  An instruction that is not known here ends the run, and so does a path
+outside WORKDIR.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Follower:
     def __init__(self, context: Path, folder: Path) -> None:
         self.context, self.folder, self.workdir = context, folder, ""
         strange = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # which would bring other code in
-        self.environment = {name: value for name, value in os.environ.items() if name not in strange}
+        self.environment = {
+            name: value for name, value in os.environ.items() if name not in strange
+        }
         self.command: list[str] = []
         tools = folder.with_name(f"{folder.name}-base")
         tools.mkdir()
@@ -46,7 +50,13 @@ class Follower:
         """Do what one instruction says."""
         if word in CALM:
             return
-        steps = {"WORKDIR": self.enter, "COPY": self.copy, "RUN": self.run, "ENV": self.set, "CMD": self.name_command}
+        steps = {
+            "WORKDIR": self.enter,
+            "COPY": self.copy,
+            "RUN": self.run,
+            "ENV": self.set,
+            "CMD": self.name_command,
+        }
         if word not in steps:
             raise SystemExit(f"{word} {rest}: is not known to {Path(__file__).name}")
         print(f"{word} {rest}", file=sys.stderr, flush=True)
@@ -58,10 +68,14 @@ class Follower:
         self.workdir = rest
 
     def inside(self, path: str) -> Path:
-        """The place of a path of the image: relative ones are in WORKDIR, and others are refused."""
+        """The place of a path of the image: relative ones are in WORKDIR, and others are
+        refused.
+        """
         relative = path.removeprefix(f"{self.workdir}/") if self.workdir else path
         place = self.folder / relative
-        if Path(relative).is_absolute() or not place.resolve().is_relative_to(self.folder.resolve()):
+        if Path(relative).is_absolute() or not place.resolve().is_relative_to(
+            self.folder.resolve()
+        ):
             raise SystemExit(f"{path}: lies outside of {self.workdir}")
         return place
 
@@ -71,7 +85,9 @@ class Follower:
         for source in sources:
             given = self.context / source
             if given.is_dir():
-                shutil.copytree(given, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    given, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+                )
                 continue
             to = place / given.name if many else place
             to.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +107,9 @@ class Follower:
 
     def call(self, command: list[str]) -> None:
         found = shutil.which(command[0], path=self.environment["PATH"])
-        done = subprocess.run([found or command[0], *command[1:]], cwd=self.folder, env=self.environment, check=False)
+        done = subprocess.run(
+            [found or command[0], *command[1:]], cwd=self.folder, env=self.environment, check=False
+        )
         if done.returncode:
             raise SystemExit(f"{' '.join(command)}: ended with {done.returncode}")
 

@@ -1,7 +1,8 @@
-"""Draw the pictures and print the output of ``examples/doors`` and ``examples/gallery`` anew, into ``docs``.
+"""Draw the pictures and print the output of ``examples/doors`` and ``examples/gallery`` anew, into
+``docs``.
 
-``python scripts/draw.py [NAME...]`` runs all of them, or those of these names.  tests/house/test_pictures.py runs each
-and compares what it prints and draws with what is kept.
+``python scripts/draw.py [NAME...]`` runs all of them, or those of these names.
+tests/house/test_pictures.py runs each and compares what it prints and draws with what is kept.
 """
 
 from __future__ import annotations
@@ -21,18 +22,30 @@ GALLERY = ROOT / "docs" / "gallery"
 
 def scripts() -> list[Path]:
     """Every script of the doors and of the gallery."""
-    found = sorted((ROOT / "examples" / "doors").glob("*.py")) + sorted((ROOT / "examples" / "gallery").glob("*.py"))
+    found = sorted((ROOT / "examples" / "doors").glob("*.py")) + sorted(
+        (ROOT / "examples" / "gallery").glob("*.py")
+    )
     return [path for path in found if path.stem not in ("style", "rows")]
 
 
 def run(script: Path, folder: Path) -> str:
     """Run a script in `folder`, where its pictures are then; what it prints."""
-    (folder / "matplotlibrc").write_text("svg.hashsalt: sottovoce\n", encoding="utf-8")  # the same ids
+    # the same ids
+    (folder / "matplotlibrc").write_text("svg.hashsalt: sottovoce\n", encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=folder, capture_output=True, text=True, check=False,
+        [sys.executable, str(script)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env=os.environ
-        | {"GALLERY": str(folder), "MPLBACKEND": "svg", "OMP_NUM_THREADS": "1", "SOURCE_DATE_EPOCH": "0"},
-    )  # fmt: skip
+        | {
+            "GALLERY": str(folder),
+            "MPLBACKEND": "svg",
+            "OMP_NUM_THREADS": "1",
+            "SOURCE_DATE_EPOCH": "0",
+        },
+    )
     if done.returncode:
         raise RuntimeError(f"{script} ended with {done.returncode}:\n{done.stderr}")
     return done.stdout

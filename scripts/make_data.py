@@ -18,11 +18,23 @@ import numpy as np
 TABLES = Path(__file__).resolve().parents[1] / "src" / "sottovoce" / "data" / "tables"
 ADULT_COLUMNS = [
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
-    *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country"),
+    *(
+        "relationship",
+        "race",
+        "sex",
+        "capital-gain",
+        "capital-loss",
+        "hours-per-week",
+        "native-country",
+    ),
     "income",
 ]
 ADULT_ROWS = {"train": 32_561, "test": 16_281}  # as adult.names counts them
-MNIST37_ROWS = {"train": (6_131, 6_265), "test": (1_010, 1_028)}  # (threes, sevens) of the original split
+# (threes, sevens) of the original split
+MNIST37_ROWS = {
+    "train": (6_131, 6_265),
+    "test": (1_010, 1_028),
+}
 
 ADULT_NOTE = """\
 # Adult (census income)
@@ -56,12 +68,19 @@ seven from a three.
 
 
 def adult(source: Path) -> bytes:
-    """Both original files: a column's distinct texts, and which of them every row has, which is quick to read."""
+    """Both original files: a column's distinct texts, and which of them every row has, which is
+    quick to read.
+    """
     table: list[list[str]] = []
     for split, name in (("train", "adult.data.gz"), ("test", "adult.test.gz")):
         with gzip.open(source / name, "rt", encoding="ascii", newline="") as lines:
-            # The test file opens with a line of its own ("|1x3 Cross validator"); both end with a blank one.
-            rows = [row for row in csv.reader(lines, skipinitialspace=True) if len(row) == len(ADULT_COLUMNS)]
+            # The test file opens with a line of its own ("|1x3 Cross validator"); both end with a
+            # blank one.
+            rows = [
+                row
+                for row in csv.reader(lines, skipinitialspace=True)
+                if len(row) == len(ADULT_COLUMNS)
+            ]
         if len(rows) != ADULT_ROWS[split]:
             raise SystemExit(f"{name}: {len(rows)} rows, {ADULT_ROWS[split]} expected")
         for row in rows:
@@ -78,11 +97,16 @@ def adult(source: Path) -> bytes:
 def mnist37(source: Path) -> bytes:
     """Pixels and digits; the source marks a three by +1 and a seven by -1."""
     with np.load(source / "mnist37.npz") as arrays:
-        pixels, digit = arrays["X"].astype(np.uint8), np.where(arrays["y"] > 0, 3, 7).astype(np.int8)
+        pixels, digit = (
+            arrays["X"].astype(np.uint8),
+            np.where(arrays["y"] > 0, 3, 7).astype(np.int8),
+        )
     first = sum(MNIST37_ROWS["train"])
     for split, rows in (("train", digit[:first]), ("test", digit[first:])):
         if (int(np.sum(rows == 3)), int(np.sum(rows == 7))) != MNIST37_ROWS[split]:
-            raise SystemExit(f"mnist37.npz: the {split} rows do not hold {MNIST37_ROWS[split]} threes and sevens")
+            raise SystemExit(
+                f"mnist37.npz: the {split} rows do not hold {MNIST37_ROWS[split]} threes and sevens"
+            )
     return packed(pixels=pixels, digit=digit)
 
 
@@ -93,7 +117,9 @@ def packed(**arrays: np.ndarray) -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make the packaged tables from the original files.")
+    parser = argparse.ArgumentParser(
+        description="Make the packaged tables from the original files."
+    )
     parser.add_argument("source", type=Path, help="folder with adult/ and mnist37/")
     source = parser.parse_args().source
     if not (source / "adult" / "adult.names").is_file():

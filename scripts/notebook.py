@@ -1,7 +1,9 @@
-"""Make the notebooks of ``examples/papers`` from their scripts: ``python scripts/notebook.py``, standard library only.
+"""Make the notebooks of ``examples/papers`` from their scripts: ``python scripts/notebook.py``,
+standard library only.
 
-A script in the percent format (``# %%`` begins a cell of code, ``# %% [markdown]`` one of text) is what is edited and
-tested; its notebook holds the same cells without output, so that both can be compared.
+A script in the percent format (``# %%`` begins a cell of code, ``# %% [markdown]`` one of text) is
+what is edited and tested; its notebook holds the same cells without output, so that both can be
+compared.
 """
 
 from __future__ import annotations

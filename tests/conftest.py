@@ -6,7 +6,9 @@ import gc
 import os
 from collections.abc import Generator
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores: more threads of each would only wait
+if (
+    "PYTEST_XDIST_WORKER" in os.environ
+):  # the workers share the cores: more threads of each would only wait
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
@@ -17,14 +19,17 @@ from sottovoce.data.rows import Rows
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """One worker more than cores: sites in tests wait for each other and for deadlines, where no core works."""
+    """One worker more than cores: sites in tests wait for each other and for deadlines, where no
+    core works.
+    """
     cores = yield
     return cores if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else cores + 1
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """No look for garbage among thousands of tests and hundreds of modules while they are found, nor later: they stay.
+    """No look for garbage among thousands of tests and hundreds of modules while they are found,
+    nor later: they stay.
 
     What tests make themselves is collected as ever.
     """

@@ -1,7 +1,8 @@
 """A script of the repository, run here as an interpreter of its own would run it.
 
-Such an interpreter needs two to three processor seconds to import scikit-learn, SciPy and matplotlib, which are here
-already.  Whether a script also runs as a process of its own, one test of each kind still asks.
+Such an interpreter needs two to three processor seconds to import scikit-learn, SciPy and
+matplotlib, which are here already.  Whether a script also runs as a process of its own, one test of
+each kind still asks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from unittest import mock
 
 @contextlib.contextmanager
 def _beside(folder: Path) -> Iterator[None]:
-    """The modules beside a script can be imported, and are forgotten afterwards, as are those of another script."""
+    """The modules beside a script can be imported, and are forgotten afterwards, as are those of
+    another script.
+    """
     before = set(sys.modules)
     with mock.patch.object(sys, "path", [str(folder), *sys.path]):
         try:
@@ -50,7 +53,8 @@ def _looks() -> Iterator[None]:
 def ran(script: Path, *words: object, into: Path, environment: Mapping[str, str] = {}) -> str:
     """What `script` prints when it runs in the folder `into`, with `words` behind its name.
 
-    Its variables of the environment, its modules, its filters of warnings and its look of pictures end with it.
+    Its variables of the environment, its modules, its filters of warnings and its look of pictures
+    end with it.
     """
     said = io.StringIO()
     with (

@@ -15,13 +15,22 @@ from sottovoce.privacy.events import SphericalObjectivePerturbation
 DATA = rows_digest(np.arange(12.0).reshape(4, 3))
 
 
-def release(beta: float = 0.5, claimed: float | None = None, nodes: int = 2) -> SphericalObjectivePerturbation:
+def release(
+    beta: float = 0.5, claimed: float | None = None, nodes: int = 2
+) -> SphericalObjectivePerturbation:
     return SphericalObjectivePerturbation(
-        source="test", beta=np.full(nodes, beta), K=np.array([10.0, 40.0])[:nodes], curvature_bound=0.25,
-        logistic=False, relation="replace-one", dimension=3, error=np.full(nodes, 1e-6),
-        beta_release=np.full(nodes, 100.0), sigma_release=np.zeros(nodes),
+        source="test",
+        beta=np.full(nodes, beta),
+        K=np.array([10.0, 40.0])[:nodes],
+        curvature_bound=0.25,
+        logistic=False,
+        relation="replace-one",
+        dimension=3,
+        error=np.full(nodes, 1e-6),
+        beta_release=np.full(nodes, 100.0),
+        sigma_release=np.zeros(nodes),
         claimed=None if claimed is None else np.full(nodes, claimed),
-    )  # fmt: skip
+    )
 
 
 def price(beta: float = 0.5) -> float:

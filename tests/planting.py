@@ -1,7 +1,8 @@
-"""A copy of the source in which one file is edited: what a newcomer would add, and what follows from it.
+"""A copy of the source in which one file is edited: what a newcomer would add, and what follows
+from it.
 
-A program that uses the copy runs in this process, where NumPy, SciPy and the rest need not be imported anew: all
-modules of ours are put aside for it, and are there again afterwards.
+A program that uses the copy runs in this process, where NumPy, SciPy and the rest need not be
+imported anew: all modules of ours are put aside for it, and are there again afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ PACKAGES = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_
 
 @cache
 def _compiled() -> Path:
-    """The source with its bytecode, made once: else every copy would compile hundreds of modules that are the same."""
+    """The source with its bytecode, made once: else every copy would compile hundreds of modules
+    that are the same.
+    """
     folder = Path(tempfile.mkdtemp(prefix="compiled-source-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     shutil.copytree(SOURCE, folder / "src")
@@ -54,7 +57,8 @@ def edited(path: Path, text: str) -> None:
 
 
 def first_on_path(source: Path) -> dict[str, str]:
-    """The environment of a process that imports the packages of `source`, before all else that this one would find.
+    """The environment of a process that imports the packages of `source`, before all else that this
+    one would find.
 
     What is installed declares the commands of the papers' package, so the rest of the path is kept.
     """
@@ -70,7 +74,10 @@ def _imported_from(source: Path) -> Iterator[None]:
         return [name for name in sys.modules if name.partition(".")[0] in PACKAGES]
 
     before = {name: sys.modules.pop(name) for name in ours()}
-    with mock.patch.object(sys, "path", [str(source), *sys.path]), mock.patch.dict(os.environ, first_on_path(source)):
+    with (
+        mock.patch.object(sys, "path", [str(source), *sys.path]),
+        mock.patch.dict(os.environ, first_on_path(source)),
+    ):
         try:
             yield
         finally:
@@ -80,13 +87,18 @@ def _imported_from(source: Path) -> Iterator[None]:
 
 
 def _tokens(code: str) -> list[tokenize.TokenInfo]:
-    """The tokens of a text, or of a part of one whose brackets need not match; without layout and comments."""
+    """The tokens of a text, or of a part of one whose brackets need not match; without layout
+    and comments.
+    """
     found = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(code).readline):
             if token.type not in LAYOUT and token.string:
                 found.append(token)
-    except (tokenize.TokenError, IndentationError):  # the part ends within brackets, or in deeper lines
+    except (
+        tokenize.TokenError,
+        IndentationError,
+    ):  # the part ends within brackets, or in deeper lines
         pass
     return found
 
@@ -105,7 +117,10 @@ def _replaced(text: str, old: str, new: str) -> str:
     """The text with `new` in place of `old`, which occurs once, however its lines are broken."""
     if text.count(old) == 1:
         return text.replace(old, new)
-    tokens, wanted = _without_last_commas(_tokens(text)), [token.string for token in _without_last_commas(_tokens(old))]
+    tokens, wanted = (
+        _without_last_commas(_tokens(text)),
+        [token.string for token in _without_last_commas(_tokens(old))],
+    )
     strings = [token.string for token in tokens]
     places = [k for k in range(len(strings)) if strings[k : k + len(wanted)] == wanted]
     assert len(places) == 1, f"{len(places)} places of {old!r}"
@@ -128,7 +143,9 @@ def _planted(folder: Path, file: str, edits: dict[str, str]) -> Path:
 
 
 def planted(folder: Path, file: str, edits: dict[str, str], program: str) -> Any:
-    """The JSON that `program` prints here, with a copy of the package in which one file was edited."""
+    """The JSON that `program` prints here, with a copy of the package in which one file was
+    edited.
+    """
     source, said = _planted(folder, file, edits), io.StringIO()
     with _imported_from(source), contextlib.redirect_stdout(said), warnings.catch_warnings():
         warnings.simplefilter("default")
@@ -138,8 +155,16 @@ def planted(folder: Path, file: str, edits: dict[str, str], program: str) -> Any
 
 
 def planted_apart(folder: Path, file: str, edits: dict[str, str], program: str) -> Any:
-    """The same of a program that needs a process of its own: one that runs tests, or that shows a whole start."""
+    """The same of a program that needs a process of its own: one that runs tests, or that shows
+    a whole start.
+    """
     environment = first_on_path(_planted(folder, file, edits))
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)

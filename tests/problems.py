@@ -21,7 +21,9 @@ def make_rows(sizes: list[int], d: int, seed: int = 0) -> Rows:
 
 
 def make_targets(sizes: list[int], d: int, seed: int = 0) -> list[tuple[Array, Array]]:
-    """(X, t) of every node: rows in the unit ball, and numbers in [-1, 1] with heavy-tailed errors."""
+    """(X, t) of every node: rows in the unit ball, and numbers in [-1, 1] with heavy-tailed
+    errors.
+    """
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal(d)
     parts = []
@@ -33,7 +35,9 @@ def make_targets(sizes: list[int], d: int, seed: int = 0) -> list[tuple[Array, A
 
 
 def unlike_sites() -> Rows:
-    """Five sites whose classes differ in frequency from none to all, and whose rows differ in direction."""
+    """Five sites whose classes differ in frequency from none to all, and whose rows differ in
+    direction.
+    """
     rng = np.random.default_rng(3)
     parts = []
     for site in range(5):

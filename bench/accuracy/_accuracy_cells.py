@@ -24,8 +24,14 @@ from sottovoce.util.typing import Any, Array
 Cells = list[dict[str, Any]]
 SITES, DELTA, REPLICATES, SEEDS = 5, 1e-5, 10, (0, 1, 2)
 TABLES = {"adult": 0.1, "breast cancer": 1.0, "digits": 1.0}
-"""And the epsilon of the pictures with one: where the error is neither that of a coin nor that without privacy."""
-EPSILONS, CAPS, NORMS = (0.1, 0.5, 1.0), (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02), (1.0, 0.5, 0.25, 0.12, 0.06)
+"""And the epsilon of the pictures with one: where the error is neither that of a coin nor that
+without privacy.
+"""
+EPSILONS, CAPS, NORMS = (
+    (0.1, 0.5, 1.0),
+    (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02),
+    (1.0, 0.5, 0.25, 0.12, 0.06),
+)
 ROUNDS = {"momentum": 100, "prox_average": 20, "central_momentum": 100}
 STEPS, CAP = (1, 2, 5, 10, 20, 50, 100, 200), 0.2
 LEVERS = (
@@ -42,8 +48,8 @@ LEVERS = (
 class Job:
     """One setting: a method with its knobs, or "auto", or "none" without privacy.
 
-    `rows` says which schema encodes the table: its "bounds" alone, or with "typical" ranges and the scale that is
-    proposed; then a typical row has norm 1.  `norm` multiplies the rows.
+    `rows` says which schema encodes the table: its "bounds" alone, or with "typical" ranges and the
+    scale that is proposed; then a typical row has norm 1.  `norm` multiplies the rows.
     """
 
     table: str
@@ -64,10 +70,14 @@ def numeric(name: str) -> Numeric:
     digits = load_digits()
     image = {"kind": "vector", "size": 64, "lo": 0, "hi": 16}
     bounds, typical = (
-        Schema.from_dict({"name": name, "columns": {"image": image | {"norm": norm}}, "intercept": True})
+        Schema.from_dict(
+            {"name": name, "columns": {"image": image | {"norm": norm}}, "intercept": True}
+        )
         for norm in (128.0, 50.0)
     )
-    return Numeric(name, {"image": digits.data}, np.where(digits.target % 2, 1.0, -1.0), bounds, typical)
+    return Numeric(
+        name, {"image": digits.data}, np.where(digits.target % 2, 1.0, -1.0), bounds, typical
+    )
 
 
 @lru_cache(maxsize=1)
@@ -96,7 +106,9 @@ def expected(job: Job) -> Sketches:
     if job.norm == 1.0:
         return expected_rows(schema)
     rows = partial(shorter, schema, job.norm)
-    return drawn(f"{schema.fingerprint} times {job.norm}", "shortened rows", rows, schema.n_features)
+    return drawn(
+        f"{schema.fingerprint} times {job.norm}", "shortened rows", rows, schema.n_features
+    )
 
 
 @lru_cache(maxsize=4)
@@ -138,21 +150,30 @@ def score(job: Job) -> dict[str, Any]:
     errors: list[float] = []
     for seed, (rows, (X_train, y_train, X, y)) in enumerate(zip(dealt, splits, strict=True)):
         if job.method == "none":
-            errors.append(100 * least_error(Dataset(job.table, X_train, y_train, X, y, None, {}, {})))
+            errors.append(
+                100 * least_error(Dataset(job.table, X_train, y_train, X, y, None, {}, {}))
+            )
             continue
         here = dataclasses.replace(run, seed=seed, replicates=2 if job.quick else REPLICATES)
         result = simulate(here, rows)
         models = result.consensus
-        if run.noise is None and len(splits) > 1:  # sizes are equal, so the noise of the first is that of all
+        if (
+            run.noise is None and len(splits) > 1
+        ):  # sizes are equal, so the noise of the first is that of all
             noise = RunConfig.from_dict(here.to_dict() | {"noise": result.algorithm["noise"]}).noise
             run = dataclasses.replace(run, noise=noise)
         errors += (100 * np.mean(y != np.sign(X @ models.T).T, axis=1)).tolist()
     told = {name: value for name, value in dataclasses.asdict(job).items() if name != "quick"}
-    ran = {} if job.method == "none" else {"ran": run.method, "ran_rounds": run.rounds, "ran_cap": run.gradient_cap}
+    ran = (
+        {}
+        if job.method == "none"
+        else {"ran": run.method, "ran_rounds": run.rounds, "ran_cap": run.gradient_cap}
+    )
     found = {
-        "error": float(np.mean(errors)), "sd": float(np.std(errors, ddof=1)) if len(errors) > 1 else 0.0,
+        "error": float(np.mean(errors)),
+        "sd": float(np.std(errors, ddof=1)) if len(errors) > 1 else 0.0,
         "errors": [round(error, 3) for error in errors],
-    }  # fmt: skip
+    }
     plain = (told | ran | found).items()
     return {name: None if value == math.inf else value for name, value in plain}
 
@@ -182,7 +203,9 @@ def plan(quick: bool) -> dict[str, list[Job]]:
     rounds = [Job(table, "none", rows=full(table)) for table in names]
     for table in names:
         rounds += [
-            Job(table, method, TABLES[table], CAP, t) for method in ("momentum", "prox_average", "dgd") for t in steps
+            Job(table, method, TABLES[table], CAP, t)
+            for method in ("momentum", "prox_average", "dgd")
+            for t in steps
         ]
     levers = []
     for table in names if quick else (*names, "made-up"):
@@ -191,9 +214,14 @@ def plan(quick: bool) -> dict[str, list[Job]]:
         for e in epsilons:
             levers += [Job(table, "prox_admm", e, rounds=10), Job(table, "prox_admm", e, CAP, 10)]
             levers += [Job(table, "prox_admm", e, CAP, 10, rows), Job(table, "auto", e, rows=rows)]
-            levers += [Job(table, "central_momentum", e, c, T["central_momentum"], rows) for c in caps[::2]]
+            levers += [
+                Job(table, "central_momentum", e, c, T["central_momentum"], rows) for c in caps[::2]
+            ]
     pictures = {"cap": cap, "norm": norm, "rounds": rounds, "levers": levers}
-    return {name: [dataclasses.replace(job, quick=quick) for job in jobs] for name, jobs in pictures.items()}
+    return {
+        name: [dataclasses.replace(job, quick=quick) for job in jobs]
+        for name, jobs in pictures.items()
+    }
 
 
 def measure(quick: bool, jobs: int) -> dict[str, Cells]:
@@ -204,7 +232,11 @@ def measure(quick: bool, jobs: int) -> dict[str, Cells]:
         dict.fromkeys(job for some in pictures.values() for job in some),
         key=lambda job: (job.method != "auto", job.table, job.rows, job.norm, -job.rounds),
     )
-    found = dict(zip(unique, joblib.Parallel(jobs)(joblib.delayed(score)(job) for job in unique), strict=True))
+    found = dict(
+        zip(
+            unique, joblib.Parallel(jobs)(joblib.delayed(score)(job) for job in unique), strict=True
+        )
+    )
     return {name: [found[job] for job in some] for name, some in pictures.items()}
 
 
@@ -218,7 +250,9 @@ def levers(cells: Cells) -> Cells:
     for e in sorted({cell["epsilon"] for cell in cells} - {None}):
         steps: dict[str, Cells] = {lever: [] for lever in LEVERS}
         for table in names:
-            own = [cell for cell in cells if cell["table"] == table and cell["epsilon"] in (e, None)]
+            own = [
+                cell for cell in cells if cell["table"] == table and cell["epsilon"] in (e, None)
+            ]
             prox = [cell for cell in own if cell["method"] == "prox_admm"]
             curator = [cell for cell in own if cell["method"] == "central_momentum"]
             by = {cell["method"]: cell for cell in own}
@@ -226,6 +260,10 @@ def levers(cells: Cells) -> Cells:
             for lever, cell in zip(LEVERS, (*prox, by["auto"], best, by["none"]), strict=True):
                 steps[lever].append(cell)
         for lever, some in steps.items():
-            error, variance = (np.mean([cell[key] ** p for cell in some]) for key, p in (("error", 1), ("sd", 2)))
-            out.append({"epsilon": e, "lever": lever, "error": float(error), "sd": math.sqrt(variance)})
+            error, variance = (
+                np.mean([cell[key] ** p for cell in some]) for key, p in (("error", 1), ("sd", 2))
+            )
+            out.append(
+                {"epsilon": e, "lever": lever, "error": float(error), "sd": math.sqrt(variance)}
+            )
     return out

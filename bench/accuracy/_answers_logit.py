@@ -1,6 +1,8 @@
-"""Fits statsmodels' Logit for answers.py, in an environment that has it: ``python _answers_logit.py ROWS.npz``.
+"""Fits statsmodels' Logit for answers.py, in an environment that has it: ``python _answers_logit.py
+ROWS.npz``.
 
-It imports nothing of ours.  Prints JSON: parameters and standard errors of the table X, which has its constant, and y.
+It imports nothing of ours.  Prints JSON: parameters and standard errors of the table X, which has
+its constant, and y.
 """
 
 from __future__ import annotations

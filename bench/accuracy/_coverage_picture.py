@@ -29,11 +29,29 @@ def draw(cells: list[dict[str, Any]]) -> bytes:
         ends = np.array([_interval(cell) for cell in shown])
         off = np.abs(100.0 * ends.T - covered)
         left.axvline(95.0, color="0.6", lw=1.0)
-        left.errorbar(covered, at, xerr=off, fmt="o", color=COLOURS[0], ms=4.5, elinewidth=0.9, capsize=2, label="all")
+        left.errorbar(
+            covered,
+            at,
+            xerr=off,
+            fmt="o",
+            color=COLOURS[0],
+            ms=4.5,
+            elinewidth=0.9,
+            capsize=2,
+            label="all",
+        )
         worst = [100.0 * cell["worst"] for cell in shown]
         left.plot(worst, at, "|", color=COLOURS[1], ms=9, mew=1.8, label="the worst coefficient")
-        names = [f"{cell['cell'].removesuffix(', sum').replace(', nobody', ', local')}" for cell in shown]
-        left.set_yticks(at, [f"{name} ({100 * cell['printed']:.0f}%)" for name, cell in zip(names, shown, strict=True)])
+        names = [
+            f"{cell['cell'].removesuffix(', sum').replace(', nobody', ', local')}" for cell in shown
+        ]
+        left.set_yticks(
+            at,
+            [
+                f"{name} ({100 * cell['printed']:.0f}%)"
+                for name, cell in zip(names, shown, strict=True)
+            ],
+        )
         left.set_xlabel("intervals that hold the truth, %")
         left.set_xlim(79.0, 100.5)
         left.set_title(f"{max(cell['sets'] for cell in shown)} data sets a cell", loc="left")

@@ -1,4 +1,6 @@
-"""How encodings of one table compare: errors of `auto` on fresh deals, which are the same for each encoding."""
+"""How encodings of one table compare: errors of `auto` on fresh deals, which are the same for
+each encoding.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,20 @@ class Raw(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How much is measured: deals of the rows, replicates of the noise in each, and the seed of both."""
+    """How much is measured: deals of the rows, replicates of the noise in each, and the seed of
+    both.
+    """
 
     deals: int = 6
     replicates: int = 10
     seed: int = 7000
 
 
-def errors(schema: Schema, raw: Raw, epsilon: float, sizes: Sizes, centre: bool = True) -> dict[str, Any]:
-    """Test errors in percent, a mean for each deal, of `auto`, and of no privacy.  As ``sottovoce train`` would run.
+def errors(
+    schema: Schema, raw: Raw, epsilon: float, sizes: Sizes, centre: bool = True
+) -> dict[str, Any]:
+    """Test errors in percent, a mean for each deal, of `auto`, and of no privacy.  As ``sottovoce
+    train`` would run.
 
     With `centre`, rows are centred where public facts say that it pays.
     """
@@ -63,7 +70,9 @@ def errors(schema: Schema, raw: Raw, epsilon: float, sizes: Sizes, centre: bool 
             chosen = choose(left, rows.n[:, 0], rows.d, expected=expected_rows(schema)).config
             chosen = dataclasses.replace(chosen, epsilon=epsilon)
             if centring is None:  # calibrated once
-                chosen = dataclasses.replace(chosen, noise=prepare(chosen, rows.n, rows.d).algorithm.noise)
+                chosen = dataclasses.replace(
+                    chosen, noise=prepare(chosen, rows.n, rows.d).algorithm.noise
+                )
         run = dataclasses.replace(chosen, seed=sizes.seed + k, replicates=sizes.replicates)
         models = simulate(run, rows, centre=centring).consensus
         found.append(100.0 * float(np.mean(np.sign(X[test] @ models.T) != raw.y[test, None])))
@@ -71,9 +80,12 @@ def errors(schema: Schema, raw: Raw, epsilon: float, sizes: Sizes, centre: bool 
         plain.append(100.0 * float(np.mean(np.sign(X[test] @ exact) != raw.y[test])))
     offset = float(np.linalg.norm(X[:, :-1].mean(axis=0)))  # of the real rows, without the constant
     return {
-        "errors": found, "plain": float(np.mean(plain)), "d": X.shape[1], "offset": offset,
+        "errors": found,
+        "plain": float(np.mean(plain)),
+        "d": X.shape[1],
+        "offset": offset,
         "centred": centring is not None,
-    }  # fmt: skip
+    }
 
 
 class Job(NamedTuple):
@@ -88,7 +100,9 @@ class Job(NamedTuple):
         return f"{self.table} {self.way} {self.epsilon:g}"
 
 
-def measure_all(jobs: Iterable[Job], of: Callable[[Job], dict[str, Any]], path: Path | None, workers: int) -> Cells:
+def measure_all(
+    jobs: Iterable[Job], of: Callable[[Job], dict[str, Any]], path: Path | None, workers: int
+) -> Cells:
     """Cells of all jobs; those in the file are not measured again."""
     wanted = list(jobs)
     cells: Cells = json.loads(path.read_text()) if path is not None and path.exists() else {}
@@ -98,7 +112,9 @@ def measure_all(jobs: Iterable[Job], of: Callable[[Job], dict[str, Any]], path: 
         for count, done in enumerate(as_completed(waiting), 1):
             cells[waiting[done].key] = done.result()
             if path is not None:
-                lines = ",\n".join(f'"{key}": {json.dumps(cell)}' for key, cell in sorted(cells.items()))
+                lines = ",\n".join(
+                    f'"{key}": {json.dumps(cell)}' for key, cell in sorted(cells.items())
+                )
                 path.write_text(f"{{\n{lines}\n}}\n")
             print(f"{count}/{len(left)} {waiting[done].key}", file=sys.stderr)
     return {job.key: cells[job.key] for job in wanted}

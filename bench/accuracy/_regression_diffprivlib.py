@@ -1,6 +1,7 @@
 """Fits diffprivlib's LinearRegression for regression.py, in an environment that has it.
 
-It imports nothing of ours.  A line of JSON in (rows, epsilon, bounds, seed), a line out: coefficients and intercept.
+It imports nothing of ours.  A line of JSON in (rows, epsilon, bounds, seed), a line out:
+coefficients and intercept.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ for line in sys.stdin:
     with np.load(job["rows"]) as arrays:
         X, y = arrays["X"], arrays["y"]
     model = LinearRegression(
-        epsilon=job["epsilon"], bounds_X=(job["low"], job["high"]), bounds_y=(-1.0, 1.0), random_state=job["seed"]
+        epsilon=job["epsilon"],
+        bounds_X=(job["low"], job["high"]),
+        bounds_y=(-1.0, 1.0),
+        random_state=job["seed"],
     ).fit(X, y)
     print(json.dumps([*model.coef_.tolist(), float(np.ravel(model.intercept_)[0])]), flush=True)

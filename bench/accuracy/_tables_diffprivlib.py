@@ -1,6 +1,7 @@
 """Fits diffprivlib's LogisticRegression for tables.py, in an environment that has it.
 
-It imports nothing of ours.  A line of JSON in (rows, epsilon, C, data_norm, seeds), a line out: a model for each seed.
+It imports nothing of ours.  A line of JSON in (rows, epsilon, C, data_norm, seeds), a line out: a
+model for each seed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ for line in sys.stdin:
     X, y = rows(job["rows"])
     models = [
         LogisticRegression(
-            epsilon=job["epsilon"], data_norm=job["data_norm"], C=job["C"], fit_intercept=False, random_state=seed
+            epsilon=job["epsilon"],
+            data_norm=job["data_norm"],
+            C=job["C"],
+            fit_intercept=False,
+            random_state=seed,
         )
         .fit(X, y)
         .coef_[0]

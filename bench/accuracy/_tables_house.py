@@ -1,7 +1,7 @@
 """The house in tables.py: `auto`, and the best fixed method and setting.
 
-Only what version 0.1 has too is used, so that an older source can be measured by the same program.  Knobs and methods
-that the version at hand lacks are left out.
+Only what version 0.1 has too is used, so that an older source can be measured by the same program.
+Knobs and methods that the version at hand lacks are left out.
 """
 
 from __future__ import annotations
@@ -38,23 +38,38 @@ STEPS: dict[str, tuple[Any, ...]] = {  # of methods with many releases
 SINGLE = STEPS | {"rounds": (10,), "eta": (0.06, 0.25, 1.0, 4.0, 16.0)}  # of those with one
 COSTLY = {"rounds": (100, 200)}
 GRIDS: dict[str, tuple[dict[str, tuple[Any, ...]], int]] = {  # draws
-    "prox_admm": (STEPS, 10), "prox_average": (STEPS, 8), "dgd": (STEPS, 8), "mr_admm": (STEPS, 4),
-    "output": (SINGLE, 6), "objective": (SINGLE, 6),
-}  # fmt: skip
+    "prox_admm": (STEPS, 10),
+    "prox_average": (STEPS, 8),
+    "dgd": (STEPS, 8),
+    "mr_admm": (STEPS, 4),
+    "output": (SINGLE, 6),
+    "objective": (SINGLE, 6),
+}
 LEFT_OUT = {  # equal to one above at their defaults, or older forms of one that never won
-    "admm", "dvp", "pvp", "m_admm", "r_admm", "pp_admm", "ipp_admm", "generalised",
-}  # fmt: skip
+    "admm",
+    "dvp",
+    "pvp",
+    "m_admm",
+    "r_admm",
+    "pp_admm",
+    "ipp_admm",
+    "generalised",
+}
 
 
 def grids() -> list[Grid]:
-    """A grid for each method that trusts nobody; a method of a newer version gets the common one."""
+    """A grid for each method that trusts nobody; a method of a newer version gets the common
+    one.
+    """
     known = RunConfig.defaults()
     found = []
     for name, cls in REGISTRY.items():
         if cls.private and cls.trust == NOBODY and name not in LEFT_OUT:
             knobs, draws = GRIDS.get(name, (STEPS, 10))
             idle = set(KNOBS) - set(knobs_of(cls.options))
-            mine = {knob: values for knob, values in knobs.items() if knob in known and knob not in idle}
+            mine = {
+                knob: values for knob, values in knobs.items() if knob in known and knob not in idle
+            }
             found.append(Grid({"method": (name,)} | mine, draws, {} if cls.single else COSTLY))
     return found
 
@@ -73,25 +88,39 @@ def configured(setting: Setting, epsilon: float, n: np.ndarray, d: int) -> RunCo
         If it breaks a rule of its method.
     """
     default = RunConfig.defaults()
-    plain = {knob: value for knob, value in setting.items() if knob != "eta" and not _same(value, default[knob])}
+    plain = {
+        knob: value
+        for knob, value in setting.items()
+        if knob != "eta" and not _same(value, default[knob])
+    }
     config = RunConfig.from_dict({"epsilon": epsilon, "delta": DELTA, **plain})
     if setting["eta"] == 1.0:
         return config
-    return replace(config, eta=float(setting["eta"] * _default_penalty(config, tuple(n.ravel().tolist()), d)))
+    return replace(
+        config, eta=float(setting["eta"] * _default_penalty(config, tuple(n.ravel().tolist()), d))
+    )
 
 
 def _same(value: Any, default: Any) -> bool:
     return value == default or (default is None and value == math.inf)
 
 
-def fresh(folder: Path, table: str, nodes: int, partition: str, chose: RunConfig | Setting, epsilon: float) -> float:
-    """The mean error of a configuration or setting, with noise that no choice saw and that differs between deals."""
+def fresh(
+    folder: Path, table: str, nodes: int, partition: str, chose: RunConfig | Setting, epsilon: float
+) -> float:
+    """The mean error of a configuration or setting, with noise that no choice saw and that
+    differs between deals.
+    """
     errors = []
     for k in range(DEALS):
         rows, dataset = held(folder, table, k, nodes, partition), load(folder, table, k)
-        config = chose if isinstance(chose, RunConfig) else configured(chose, epsilon, rows.n, rows.d)
+        config = (
+            chose if isinstance(chose, RunConfig) else configured(chose, epsilon, rows.n, rows.d)
+        )
         result = simulate(replace(config, seed=FRESH_SEED + k, replicates=FRESH), rows)
-        errors.append(dataset.task.model_errors(dataset.X_test, dataset.y_test, result.consensus).mean())
+        errors.append(
+            dataset.task.model_errors(dataset.X_test, dataset.y_test, result.consensus).mean()
+        )
     return float(np.mean(errors))
 
 
@@ -108,30 +137,44 @@ def best_fixed(folder: Path, table: str, nodes: int, partition: str, epsilon: fl
                 result = simulate(replace(config, seed=seed, replicates=replicates), rows)
             except SottovoceError:  # a rule of the method, or a solve that missed its goal
                 return None
-            errors.append(dataset.task.model_errors(dataset.X_test, dataset.y_test, result.consensus))
+            errors.append(
+                dataset.task.model_errors(dataset.X_test, dataset.y_test, result.consensus)
+            )
         return np.array(errors)
 
     return search(grids(), score)
 
 
 def auto(folder: Path, table: str, nodes: int, partition: str, epsilon: float) -> dict[str, Any]:
-    """`auto` as ``sottovoce.train`` runs it: errors (deals, replicates), what it chose, and models without privacy."""
-    run = RunConfig(method="auto", epsilon=epsilon, delta=DELTA, replicates=REPLICATES)  # one seed: it chooses once
+    """`auto` as ``sottovoce.train`` runs it: errors (deals, replicates), what it chose, and
+    models without privacy.
+    """
+    # one seed: it chooses once
+    run = RunConfig(method="auto", epsilon=epsilon, delta=DELTA, replicates=REPLICATES)
     errors, plain, majority, chose = [], [], [], run
     for k in range(DEALS):
         data, schema = str(path(folder, table, k)), str(schema_path(folder, table))
         report = train(
-            TrainConfig(run, data=data, schema=schema, nodes=nodes, partition=partition, test_share=TEST_SHARE)
+            TrainConfig(
+                run,
+                data=data,
+                schema=schema,
+                nodes=nodes,
+                partition=partition,
+                test_share=TEST_SHARE,
+            )
         )
         errors.append(report.test_errors)
         plain.append(report.nonprivate_test_error)
         majority.append(report.baseline_test_errors["majority"])
         chose = report.config.run
     return {
-        "errors": np.array(errors), "setting": words(chose),
+        "errors": np.array(errors),
+        "setting": words(chose),
         "fresh": fresh(folder, table, nodes, partition, chose, epsilon),
-        "nonprivate": float(np.mean(plain)), "majority": float(np.mean(majority)),
-    }  # fmt: skip
+        "nonprivate": float(np.mean(plain)),
+        "majority": float(np.mean(majority)),
+    }
 
 
 def words(config: RunConfig) -> str:
@@ -139,5 +182,9 @@ def words(config: RunConfig) -> str:
     quiet = {"epsilon", "delta", "seed", "replicates", "auto", "method"}
     default = RunConfig.defaults()
     changed = {name: value for name, value in config.to_dict().items() if name not in quiet}
-    said = [f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in changed.items() if v != default.get(k)]
+    said = [
+        f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}"
+        for k, v in changed.items()
+        if v != default.get(k)
+    ]
     return ", ".join([config.method, *said])

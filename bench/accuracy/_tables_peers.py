@@ -1,19 +1,24 @@
-"""Peers of `auto` at one site: clipped gradient descent, approximate minima perturbation, and diffprivlib.
+"""Peers of `auto` at one site: clipped gradient descent, approximate minima perturbation, and
+diffprivlib.
 
-All get the same encoded rows, the same epsilon and delta, and the relation of the house, replace-one (one row is
-changed for another, and their number is public):
+All get the same encoded rows, the same epsilon and delta, and the relation of the house,
+replace-one (one row is changed for another, and their number is public):
 
-- clipped DP-GD: full-batch gradient descent, each row's gradient clipped to norm c, Gaussian noise on the sum.  One
-  changed row moves the sum by at most 2 c; T steps with noise of multiplier sqrt(T) / mu are one Gaussian mechanism of
-  parameter mu (Dong, Roth and Su 2022), with the mu that (epsilon, delta) allows exactly, as in the house.
-- AMP: approximate minima perturbation, Algorithm 1 of Iyengar, Near, Song, Thakkar, Thakurta and Wang, "Towards
-  practical differentially private convex optimization", IEEE S&P 2019, with the paper's accounting.  Its sensitivity
-  2 L / n is that of replace-one, and its r (twice the rank of a row's Hessian, here 2) too.
-- diffprivlib: LogisticRegression of version 0.6.6, pure epsilon (it has no delta).  Its noise is Chaudhuri, Monteleoni
-  and Sarwate's (JMLR 2011) of scale 2 data_norm / epsilon', for one row changed for another: replace-one, nothing to
-  double.  Its proof holds for exact minimisers, and it releases what L-BFGS found; that is not held against it.
+- clipped DP-GD: full-batch gradient descent, each row's gradient clipped to norm c, Gaussian noise
+  on the sum.  One changed row moves the sum by at most 2 c; T steps with noise of multiplier
+  sqrt(T) / mu are one Gaussian mechanism of parameter mu (Dong, Roth and Su 2022), with the mu that
+  (epsilon, delta) allows exactly, as in the house.
+- AMP: approximate minima perturbation, Algorithm 1 of Iyengar, Near, Song, Thakkar, Thakurta and
+  Wang, "Towards practical differentially private convex optimization", IEEE S&P 2019, with the
+  paper's accounting.  Its sensitivity 2 L / n is that of replace-one, and its r (twice the rank of
+  a row's Hessian, here 2) too.
+- diffprivlib: LogisticRegression of version 0.6.6, pure epsilon (it has no delta).  Its noise is
+  Chaudhuri, Monteleoni and Sarwate's (JMLR 2011) of scale 2 data_norm / epsilon', for one row
+  changed for another: replace-one, nothing to double.  Its proof holds for exact minimisers, and it
+  releases what L-BFGS found; that is not held against it.
 
-Norms of rows are at most 1 by the schema.  A peer that clips rows to a smaller norm may choose it as its setting.
+Norms of rows are at most 1 by the schema.  A peer that clips rows to a smaller norm may choose it
+as its setting.
 """
 
 from __future__ import annotations
@@ -36,7 +41,9 @@ from sottovoce.privacy.gaussian import gaussian_mu
 
 
 class Peer(Protocol):
-    """Errors on the test rows of a deal, one for each seed; None if a setting breaks the method's rules."""
+    """Errors on the test rows of a deal, one for each seed; None if a setting breaks the
+    method's rules.
+    """
 
     def __call__(
         self, folder: Path, table: str, k: int, setting: Setting, epsilon: float, seeds: list[int]
@@ -51,7 +58,11 @@ def errors_of(dataset: Dataset, models: np.ndarray) -> np.ndarray:
 def signed(dataset: Dataset, norm: float = 1.0) -> np.ndarray:
     """Rows times their labels, shortened to a norm."""
     lengths = np.linalg.norm(dataset.X_train, axis=1, keepdims=True)
-    return dataset.X_train * dataset.y_train[:, None] * np.minimum(1.0, norm / np.maximum(lengths, 1e-12))
+    return (
+        dataset.X_train
+        * dataset.y_train[:, None]
+        * np.minimum(1.0, norm / np.maximum(lengths, 1e-12))
+    )
 
 
 # --- clipped gradient descent
@@ -74,7 +85,8 @@ def clipped_gd(
     dataset = load(folder, table, k)
     a, clip, steps = signed(dataset), setting["clip"], setting["steps"]
     n, d = a.shape
-    most = clip / np.maximum(np.linalg.norm(a, axis=1), 1e-12)[:, None]  # slope at which a row's gradient has norm clip
+    # slope at which a row's gradient has norm clip
+    most = clip / np.maximum(np.linalg.norm(a, axis=1), 1e-12)[:, None]
     sigma = 2 * clip * math.sqrt(steps) / gaussian_mu(epsilon, DELTA)
     rngs = [np.random.default_rng([seed, k, 1]) for seed in seeds]
     w, mean, rate = np.zeros((d, len(seeds))), np.zeros((d, len(seeds))), setting["rate"] / clip
@@ -119,8 +131,12 @@ def value(loss: str, z: np.ndarray) -> np.ndarray:
     return WIDTH * steep**2 + np.maximum(1 - WIDTH - z, 0.0)
 
 
-def minimum(a: np.ndarray, loss: str, ridge: float, b: np.ndarray, goal: float) -> np.ndarray | None:
-    """Newton's method with halving for mean loss + ridge ||w||^2 / 2 + b w; None if `goal` is not reached."""
+def minimum(
+    a: np.ndarray, loss: str, ridge: float, b: np.ndarray, goal: float
+) -> np.ndarray | None:
+    """Newton's method with halving for mean loss + ridge ||w||^2 / 2 + b w; None if `goal` is
+    not reached.
+    """
     n, w = len(a), np.zeros(len(b))
     for _ in range(200):
         z = a @ w
@@ -133,15 +149,22 @@ def minimum(a: np.ndarray, loss: str, ridge: float, b: np.ndarray, goal: float) 
         room = 1e-14 * max(1.0, abs(before))
         while t > 1e-8:
             new = w + t * step
-            if value(loss, a @ new).mean() + ridge / 2 * new @ new + b @ new <= before + 1e-4 * t * fall + room:
+            if (
+                value(loss, a @ new).mean() + ridge / 2 * new @ new + b @ new
+                <= before + 1e-4 * t * fall + room
+            ):
                 break
             t /= 2
         w = w + t * step
     return None
 
 
-def amp(folder: Path, table: str, k: int, setting: Setting, epsilon: float, seeds: list[int]) -> np.ndarray | None:
-    """Algorithm 1: noise in the objective, a minimiser to within gamma = 1 / n^2, noise on the answer."""
+def amp(
+    folder: Path, table: str, k: int, setting: Setting, epsilon: float, seeds: list[int]
+) -> np.ndarray | None:
+    """Algorithm 1: noise in the objective, a minimiser to within gamma = 1 / n^2, noise on the
+    answer.
+    """
     dataset = load(folder, table, k)
     L, loss = setting["norm"], setting["loss"]
     a = signed(dataset, L)
@@ -183,21 +206,27 @@ def _server(folder: Path) -> subprocess.Popen[str]:
 def diffprivlib(
     folder: Path, table: str, k: int, setting: Setting, epsilon: float, seeds: list[int]
 ) -> np.ndarray | None:
-    """Its LogisticRegression without an intercept of its own: the rows have a constant column, within their norm."""
+    """Its LogisticRegression without an intercept of its own: the rows have a constant column,
+    within their norm.
+    """
     dataset, server = load(folder, table, k), _server(folder)
     assert dataset.schema is not None
     rows = folder / "deals" / f"{table}-{k}-{dataset.schema.fingerprint[:12]}.npz"
     if not rows.exists():
         np.savez(rows, X=dataset.X_train, y=dataset.y_train)
     assert server.stdin is not None and server.stdout is not None
-    server.stdin.write(json.dumps({"rows": str(rows), "epsilon": epsilon, "seeds": seeds} | setting) + "\n")
+    server.stdin.write(
+        json.dumps({"rows": str(rows), "epsilon": epsilon, "seeds": seeds} | setting) + "\n"
+    )
     server.stdin.flush()
     return errors_of(dataset, np.array(json.loads(server.stdout.readline())))
 
 
 PEERS: dict[str, tuple[Peer, Grid]] = {
-    "dp-gd": (clipped_gd, GD), "amp": (amp, AMP), "diffprivlib": (diffprivlib, DIFFPRIVLIB),
-}  # fmt: skip
+    "dp-gd": (clipped_gd, GD),
+    "amp": (amp, AMP),
+    "diffprivlib": (diffprivlib, DIFFPRIVLIB),
+}
 
 
 def best_peer(name: str, folder: Path, table: str, epsilon: float) -> Found:
@@ -219,7 +248,11 @@ def best_peer(name: str, folder: Path, table: str, epsilon: float) -> Found:
 
 
 def fresh(name: str, folder: Path, table: str, setting: Setting, epsilon: float) -> float:
-    """The mean error of a peer's setting with noise that no choice saw, and that differs between deals."""
-    seeds = [list(range(FRESH_SEED + k * FRESH, FRESH_SEED + (k + 1) * FRESH)) for k in range(DEALS)]
+    """The mean error of a peer's setting with noise that no choice saw, and that differs between
+    deals.
+    """
+    seeds = [
+        list(range(FRESH_SEED + k * FRESH, FRESH_SEED + (k + 1) * FRESH)) for k in range(DEALS)
+    ]
     errors = [PEERS[name][0](folder, table, k, setting, epsilon, seeds[k]) for k in range(DEALS)]
     return float(np.mean([found for found in errors if found is not None]))

@@ -1,9 +1,11 @@
-"""One search for everybody: settings of the house and of its peers are looked for, and scored, by the same rules.
+"""One search for everybody: settings of the house and of its peers are looked for, and scored, by
+the same rules.
 
-A grid maps each knob to its values, in order.  The search draws settings at random from every grid, then climbs: it
-tries the neighbours of the best one (one knob, one step), and again those of the new best.  All that is done with few
-replicates of noise on the first deal of rows.  The few best are then scored in full, on every deal and with other
-noise.  What wins there is called the best: it is chosen on the test rows.
+A grid maps each knob to its values, in order.  The search draws settings at random from every grid,
+then climbs: it tries the neighbours of the best one (one knob, one step), and again those of the
+new best.  All that is done with few replicates of noise on the first deal of rows.  The few best
+are then scored in full, on every deal and with other noise.  What wins there is called the best: it
+is chosen on the test rows.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import numpy as np
 
 Setting = dict[str, Any]
 Score = Callable[[Setting, bool], np.ndarray | None]
-"""``score(setting, full)``: errors of shape (deals, replicates), of one deal unless `full`; None if it is refused."""
+"""``score(setting, full)``: errors of shape (deals, replicates), of one deal unless `full`; None
+if it is refused.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,15 @@ class Grid:
         total = math.prod(sizes)
         for index in rng.choice(total, size=min(self.draws, total), replace=False):
             where = np.unravel_index(index, sizes)
-            yield {name: values[k] for (name, values), k in zip(self.knobs.items(), where, strict=True)}
+            yield {
+                name: values[k] for (name, values), k in zip(self.knobs.items(), where, strict=True)
+            }
 
     def neighbours(self, setting: Setting) -> Iterator[Setting]:
         """Those that differ by one step of one knob; none of a setting of another grid."""
-        ladders = {name: [*values, *self.costly.get(name, ())] for name, values in self.knobs.items()}
+        ladders = {
+            name: [*values, *self.costly.get(name, ())] for name, values in self.knobs.items()
+        }
         if not all(setting.get(name, self) in values for name, values in ladders.items()):
             return
         for name, values in ladders.items():
@@ -53,7 +61,9 @@ class Grid:
 
 @dataclass
 class Found:
-    """The best setting: all errors (deals, replicates), and what a fair choice between the finalists would have had."""
+    """The best setting: all errors (deals, replicates), and what a fair choice between the
+    finalists would have had.
+    """
 
     setting: Setting
     errors: np.ndarray
@@ -64,8 +74,8 @@ class Found:
 def search(grids: Sequence[Grid], score: Score, *, finalists: int = 3, climbs: int = 2) -> Found:
     """Look for the setting of least mean error.
 
-    `crossed` halves the replicates, chooses on one half, scores on the other and takes the mean of both ways: the
-    winner's luck with the noise is left out.
+    `crossed` halves the replicates, chooses on one half, scores on the other and takes the mean of
+    both ways: the winner's luck with the noise is left out.
     """
     rng = np.random.default_rng(0)
     tried: dict[str, tuple[float, Setting]] = {}
@@ -74,7 +84,10 @@ def search(grids: Sequence[Grid], score: Score, *, finalists: int = 3, climbs: i
         for setting in settings:
             if repr(setting) not in tried:
                 errors = score(setting, False)
-                tried[repr(setting)] = (math.inf if errors is None else float(errors.mean()), setting)
+                tried[repr(setting)] = (
+                    math.inf if errors is None else float(errors.mean()),
+                    setting,
+                )
 
     def best(many: int) -> list[Setting]:
         ranked = sorted(tried.values(), key=lambda pair: pair[0])

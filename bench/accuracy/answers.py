@@ -1,11 +1,13 @@
-"""Adult's coefficients with intervals beside statsmodels' Logit on all rows, and the error of a released AUC.
+"""Adult's coefficients with intervals beside statsmodels' Logit on all rows, and the error of a
+released AUC.
 
 ``scripts/bench answers [--quick] [--json FILE]``
 
-The shipped schema has 31 encoded columns, many of them rare: at these budgets a table needs fewer.  Here: age, hours
-and years of schooling as numbers, sex, marriage, and whether there is a capital gain.  Intervals should hold the
-population's coefficients; those of maximum likelihood on the 40,000 training rows stand for them.  The intervals allow
-for sampling, which these do not have here, so more than 95% should hold them.
+The shipped schema has 31 encoded columns, many of them rare: at these budgets a table needs fewer.
+Here: age, hours and years of schooling as numbers, sex, marriage, and whether there is a capital
+gain.  Intervals should hold the population's coefficients; those of maximum likelihood on the
+40,000 training rows stand for them.  The intervals allow for sampling, which these do not have
+here, so more than 95% should hold them.
 """
 
 from __future__ import annotations
@@ -49,11 +51,19 @@ def maximum_likelihood(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def logit(folder: Path, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """statsmodels' coefficients and standard errors of the same pooled rows, in an environment that has it."""
+    """statsmodels' coefficients and standard errors of the same pooled rows, in an environment
+    that has it.
+    """
     with tempfile.TemporaryDirectory() as home:
         np.savez(f"{home}/rows.npz", X=X, y=(y > 0).astype(float))
-        command = [str(environment(folder, "tables")), str(HERE / "_answers_logit.py"), f"{home}/rows.npz"]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        command = [
+            str(environment(folder, "tables")),
+            str(HERE / "_answers_logit.py"),
+            f"{home}/rows.npz",
+        ]
+        found = json.loads(
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        )
     return np.array(found["params"]), np.array(found["errors"])
 
 
@@ -66,11 +76,18 @@ def coefficients(epsilon: float, runs: int, folder: Path) -> dict[str, Any]:
     M = naming.into_units
     exact, errors = M @ w, np.sqrt(np.einsum("ij,jk,ik->i", M, covariance, M))
     theirs, their_errors = logit(folder, X @ np.linalg.inv(M), y)  # the columns in their own units
-    assert np.allclose(exact, theirs, rtol=1e-4, atol=1e-6) and np.allclose(errors, their_errors, rtol=1e-3)
-    parts = [(columns_of(dataset.train_columns, p), y[p]) for p in np.array_split(np.arange(len(y)), SITES)]
+    assert np.allclose(exact, theirs, rtol=1e-4, atol=1e-6) and np.allclose(
+        errors, their_errors, rtol=1e-3
+    )
+    parts = [
+        (columns_of(dataset.train_columns, p), y[p])
+        for p in np.array_split(np.arange(len(y)), SITES)
+    ]
     rows = naming.rows(parts)
     loss = Weighted(Logistic()) if naming.long else Logistic()
-    config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=0, replicates=runs)
+    config = RunConfig(
+        method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=0, replicates=runs
+    )
     found = simulate(config, rows, method=newton_of(naming), loss=loss).outcome
     tables = [table(found, naming, r, 1e-5).lines for r in range(runs)]
     lines = []
@@ -79,12 +96,17 @@ def coefficients(epsilon: float, runs: int, folder: Path) -> dict[str, Any]:
         inside = [bool(x.low <= theirs[k] <= x.high) for x in mine]  # type: ignore[operator]
         lines.append(
             {
-                "name": term.text, "exact": float(theirs[k]), "exact_error": float(their_errors[k]),
-                "first": tables[0][k].to_dict(), "printed": len(mine) / runs,
+                "name": term.text,
+                "exact": float(theirs[k]),
+                "exact_error": float(their_errors[k]),
+                "first": tables[0][k].to_dict(),
+                "printed": len(mine) / runs,
                 "held": float(np.mean(inside)) if mine else None,
-                "width": float(np.median([x.standard_error for x in mine]) / their_errors[k]) if mine else None,  # type: ignore[type-var]
+                "width": float(np.median([x.standard_error for x in mine]) / their_errors[k])
+                if mine
+                else None,  # type: ignore[type-var]
             }
-        )  # fmt: skip
+        )
     return {"epsilon": epsilon, "lines": lines}
 
 
@@ -93,18 +115,31 @@ def areas(epsilon: float, runs: int) -> dict[str, Any]:
     w = pooled_minimiser(Rows.build([(dataset.X_train, dataset.y_train)]), RunConfig())
     cut = np.array_split(np.arange(len(dataset.y_test)), SITES)
     rows = ev.rows_of([(dataset.X_test[p], dataset.y_test[p]) for p in cut])
-    config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=0, replicates=runs)
+    config = RunConfig(
+        method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=0, replicates=runs
+    )
     method = ev.Histogram(judged=digest_of(w), weights=w)
-    found = [one[""].auc for one in ev.qualities(simulate(config, rows, method=method, loss=ev.LOSS).outcome)]
+    found = [
+        one[""].auc
+        for one in ev.qualities(simulate(config, rows, method=method, loss=ev.LOSS).outcome)
+    ]
     exact = ev.exact(dataset.X_test @ w, dataset.y_test)["auc"]
     error = np.array([float(one.value or np.nan) - exact for one in found])
     held = np.mean([float(one.low or 0) <= exact <= float(one.high or 0) for one in found])
-    return {"epsilon": epsilon, "exact": exact, "rms": float(np.sqrt(np.mean(error**2))), "held": float(held)}
+    return {
+        "epsilon": epsilon,
+        "exact": exact,
+        "rms": float(np.sqrt(np.mean(error**2))),
+        "held": float(held),
+    }
 
 
 def shown(one: dict[str, Any], runs: int) -> None:
     """The table of the first repetition beside statsmodels', and how all of them fare."""
-    print(f"Adult, summed, epsilon {one['epsilon']:g}; {runs} repetitions of the noise, the first of which is shown")
+    print(
+        f"Adult, summed, epsilon {one['epsilon']:g}; {runs} repetitions of the noise, the first of "
+        "which is shown"
+    )
     head = f"{'coefficient':>11} {'error':>8} {'95% interval':>20} {'Logit':>9} {'error':>8}"
     print(f"  {'':<30} {head}  held  printed  width")
     for line in one["lines"]:
@@ -113,7 +148,11 @@ def shown(one: dict[str, Any], runs: int) -> None:
         if first["refused"] is None:
             ends = f"[{first['low']:.4f}, {first['high']:.4f}]"
             mine = f"{first['estimate']:11.4f} {first['standard_error']:8.4f} {ends:>20}"
-        rest = "    -        0%" if held is None else f"{held:5.0%} {line['printed']:8.0%} {line['width']:6.2f}"
+        rest = (
+            "    -        0%"
+            if held is None
+            else f"{held:5.0%} {line['printed']:8.0%} {line['width']:6.2f}"
+        )
         print(f"  {line['name']:<30} {mine} {line['exact']:9.4f} {line['exact_error']:8.4f} {rest}")
     inside = [
         line["first"]["low"] <= line["exact"] <= line["first"]["high"]
@@ -124,9 +163,16 @@ def shown(one: dict[str, Any], runs: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--env", type=Path, default=default_folder(), help="where the environment with statsmodels is")
+    parser.add_argument(
+        "--env",
+        type=Path,
+        default=default_folder(),
+        help="where the environment with statsmodels is",
+    )
     parser.add_argument("--json", help="write the numbers here")
     args = parser.parse_args()
     runs, draws = (10, 10) if args.quick else (100, 20)
@@ -135,7 +181,10 @@ def main() -> None:
         shown(one, draws)
     done["auc"] = [areas(e, 4 * runs) for e in (0.2, 0.5, 1.0)]
     for row in done["auc"]:
-        print(f"AUC at epsilon {row['epsilon']:g}: off by {row['rms']:.4f} (rms), {100 * row['held']:.1f}% hold it")
+        print(
+            f"AUC at epsilon {row['epsilon']:g}: off by {row['rms']:.4f} (rms), "
+            f"{100 * row['held']:.1f}% hold it"
+        )
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(done, file, indent=1)

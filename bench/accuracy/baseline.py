@@ -1,16 +1,19 @@
-"""Is "without privacy" the best that a linear model can do: the yardstick of `train` beside scikit-learn.
+"""Is "without privacy" the best that a linear model can do: the yardstick of `train` beside
+scikit-learn.
 
     python bench/accuracy/baseline.py [--tables a,b] [--deals 3] [--json FILE]
 
-The tables of tables.py and centring.py, Adult and the digits 3 and 7.  For each table, in percent of the test rows:
+The tables of tables.py and centring.py, Adult and the digits 3 and 7.  For each table, in percent
+of the test rows:
 
 - *yardstick*: ``nonprivate_test_error`` of ``sottovoce.train``;
-- *encoded*, *whole*: the least error of scikit-learn's ``LogisticRegression``, converged, with C of 10,000, 1 and 0.01,
-  of which the best *on the test rows* is taken, on columns as the schema encodes them, and as it would encode them if
-  no row was shortened; *standardised* the same after a ``StandardScaler`` of the whole columns.
+- *encoded*, *whole*: the least error of scikit-learn's ``LogisticRegression``, converged, with C of
+  10,000, 1 and 0.01, of which the best *on the test rows* is taken, on columns as the schema
+  encodes them, and as it would encode them if no row was shortened; *standardised* the same after a
+  ``StandardScaler`` of the whole columns.
 
-Each is a mean over the deals, which have test rows of their own.  Exit status 1 if the yardstick is above the least of
-the three by more than 0.3 points on a table.  About two minutes.
+Each is a mean over the deals, which have test rows of their own.  Exit status 1 if the yardstick is
+above the least of the three by more than 0.3 points on a table.  About two minutes.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ def loaded(folder: Path, name: str, deal: int) -> data.Dataset:
     """A deal of a table; those of the package have one."""
     if name not in SCHEMAS:
         return data.load(name)
-    return data.load(tables.path(folder, name, deal), schema=SCHEMAS[name].schema, test_share=tables.TEST_SHARE)
+    return data.load(
+        tables.path(folder, name, deal), schema=SCHEMAS[name].schema, test_share=tables.TEST_SHARE
+    )
 
 
 def scored(dataset: data.Dataset, X: Array, X_test: Array, *, standardised: bool = False) -> float:
@@ -77,10 +82,14 @@ def compared(dataset: data.Dataset) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", default=",".join(["adult", "mnist37", *SCHEMAS]))
     parser.add_argument("--deals", type=int, default=tables.DEALS)
-    parser.add_argument("--env", type=Path, default=tables.default_folder(), help="where tables are kept")
+    parser.add_argument(
+        "--env", type=Path, default=tables.default_folder(), help="where tables are kept"
+    )
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     options = parser.parse_args()
     names = options.tables.split(",")
@@ -98,7 +107,10 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     missed = [name for name, mine in found.items() if mine["above"] > POINTS]
-    print(f"{len(found) - len(missed)} of {len(found)} within {POINTS} points" + "".join(f"; not {x}" for x in missed))
+    print(
+        f"{len(found) - len(missed)} of {len(found)} within {POINTS} points"
+        + "".join(f"; not {x}" for x in missed)
+    )
     sys.exit(bool(missed))
 
 

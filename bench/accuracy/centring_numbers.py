@@ -1,17 +1,21 @@
-"""Centring of rows with a number to predict, with and without: test errors on the tables of regression.py.
+"""Centring of rows with a number to predict, with and without: test errors on the tables of
+regression.py.
 
-    python bench/accuracy/centring_numbers.py [--quick] [--tables a,b] [--losses squared,...] [--write FILE] [--json]
+    python bench/accuracy/centring_numbers.py [--quick] [--tables a,b] [--losses squared,...]
+    [--write FILE] [--json]
 
-Schemas once have the bounds of regression.toml alone, and once its ranges of most values too.  `squared` is the least
-squares of ``ConsensusRegressor`` and ``sottovoce train``; a loss of residuals trains by rounds, as "auto" has it.
-Neither centres by itself: centring is decided as if labels were classes, and the mean is paid within the same epsilon.
+Schemas once have the bounds of regression.toml alone, and once its ranges of most values too.
+`squared` is the least squares of ``ConsensusRegressor`` and ``sottovoce train``; a loss of
+residuals trains by rounds, as "auto" has it. Neither centres by itself: centring is decided as if
+labels were classes, and the mean is paid within the same epsilon.
 
-Five sites, rows dealt at random, delta 1e-5, replace-one, three budgets, nobody trusted or sums.  Each deal is a
-shuffle of up to 7,500 rows, of which a fifth is held out, with noise of its own.  Errors are root mean squares, in
-percent of that of the training rows' mean, which needs no columns: 100 and more is useless.  An error bar of a table
-is that of the mean of its deals' differences; of the mean over tables, that of the tables.  The recipe was chosen on
-tables with classes and on none of these.  Cells are kept in a file: an interrupted run goes on where it was.  About two
-minutes on 2 cores.
+Five sites, rows dealt at random, delta 1e-5, replace-one, three budgets, nobody trusted or sums.
+Each deal is a shuffle of up to 7,500 rows, of which a fifth is held out, with noise of its own.
+Errors are root mean squares, in percent of that of the training rows' mean, which needs no columns:
+100 and more is useless.  An error bar of a table is that of the mean of its deals' differences; of
+the mean over tables, that of the tables.  The recipe was chosen on tables with classes and on none
+of these.  Cells are kept in a file: an interrupted run goes on where it was.  About two minutes on
+2 cores.
 """
 
 from __future__ import annotations
@@ -77,7 +81,9 @@ def schema_of(job: Job) -> Schema:
         columns[name] = {"kind": "number", "lo": lo, "hi": hi} | more
     target, lo, hi = about["target"]
     label = {"column": target, "lo": lo, "hi": hi}
-    return Schema.from_dict({"name": job.table, "intercept": True, "ignore": ["*"], "label": label, "columns": columns})
+    return Schema.from_dict(
+        {"name": job.table, "intercept": True, "ignore": ["*"], "label": label, "columns": columns}
+    )
 
 
 def dealt(folder: Path, name: str, k: int) -> str:
@@ -86,27 +92,41 @@ def dealt(folder: Path, name: str, k: int) -> str:
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         columns = columns_of(folder, name)
-        kept = np.random.default_rng(0).permutation(len(next(iter(columns.values()))))[: tables.MOST_ROWS]
+        kept = np.random.default_rng(0).permutation(len(next(iter(columns.values()))))[
+            : tables.MOST_ROWS
+        ]
         order = np.random.default_rng([DEAL_SEED, k]).permutation(kept)
         with path.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
-            writer.writerows(zip(*(values[order].tolist() for values in columns.values()), strict=True))
+            writer.writerows(
+                zip(*(values[order].tolist() for values in columns.values()), strict=True)
+            )
     return str(path)
 
 
 def errors(folder: Path, job: Job, k: int) -> tuple[dict[str, float], str]:
     """Errors of both arms on one deal, and what was decided."""
-    dataset = data.load(dealt(folder, job.table, k), schema=schema_of(job), test_share=tables.TEST_SHARE)
+    dataset = data.load(
+        dealt(folder, job.table, k), schema=schema_of(job), test_share=tables.TEST_SHARE
+    )
     run = RunConfig("auto", job.epsilon, DELTA, trust=job.trust, seed=NOISE_SEED + k)
     parts = deal(TrainConfig(run, nodes=SITES, partition="iid"), dataset)
     assert dataset.schema is not None
     naming = of_schema(dataset.schema)  # of least squares: long rows are not shortened
     squared, short = job.loss == SQUARED, (dataset.X_train, dataset.X_test)
-    X, test = (naming.encoded(t) for t in (dataset.train_columns, dataset.test_columns)) if squared else short
+    X, test = (
+        (naming.encoded(t) for t in (dataset.train_columns, dataset.test_columns))
+        if squared
+        else short
+    )
     known = [np.ones(len(part)) for part in parts]
-    rows = (Rows.of_any_norm if squared else Rows.build)([(X[p], one) for p, one in zip(parts, known, strict=True)])
-    rows = rows.with_offset(targets_of([(one, dataset.y_train[p]) for p, one in zip(parts, known, strict=True)]))
+    rows = (Rows.of_any_norm if squared else Rows.build)(
+        [(X[p], one) for p, one in zip(parts, known, strict=True)]
+    )
+    rows = rows.with_offset(
+        targets_of([(one, dataset.y_train[p]) for p, one in zip(parts, known, strict=True)])
+    )
     frame = frame_of(naming.schema if squared and naming.schema is not None else dataset.schema)
     decision = decide(run, rows.n, rows.d, frame)
     more: dict[str, Any] = {}
@@ -144,8 +164,13 @@ def show(jobs: list[Job], cells: dict[str, dict[str, Any]]) -> None:
     console = Console(width=120)
     for kind in dict.fromkeys((job.loss, job.schema, job.trust) for job in jobs):
         mine = [job for job in jobs if (job.loss, job.schema, job.trust) == kind]
-        epsilons, names = (list(dict.fromkeys(getattr(job, key) for job in mine)) for key in ("epsilon", "table"))
-        shown = Table(title=f"{kind[0]}; {SCHEMAS[kind[1]]}; trust: {kind[2]}; error without -> with, and change")
+        epsilons, names = (
+            list(dict.fromkeys(getattr(job, key) for job in mine)) for key in ("epsilon", "table")
+        )
+        shown = Table(
+            title=f"{kind[0]}; {SCHEMAS[kind[1]]}; trust: {kind[2]}; error without -> with, and "
+            "change"
+        )
         for title in ("table", *(f"epsilon {epsilon:g}" for epsilon in epsilons)):
             shown.add_column(title, justify="left" if title == "table" else "right")
         for name in names:
@@ -158,16 +183,31 @@ def show(jobs: list[Job], cells: dict[str, dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", default="", help="names between commas; all if left out")
     parser.add_argument("--losses", default=",".join(LOSSES), help="losses between commas")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK[0]} at epsilon 1 alone")
-    parser.add_argument("--write", type=Path, help="where cells are kept; by default centring-numbers.json under --env")
-    parser.add_argument("--env", type=Path, default=tables.default_folder(), help="tables and environments of packages")
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes side by side")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        help="where cells are kept; by default centring-numbers.json under --env",
+    )
+    parser.add_argument(
+        "--env",
+        type=Path,
+        default=tables.default_folder(),
+        help="tables and environments of packages",
+    )
+    parser.add_argument(
+        "--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes side by side"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
-    names = listed(given.tables or ",".join(QUICK if given.quick else TABLES), tuple(TABLES), "--tables")
+    names = listed(
+        given.tables or ",".join(QUICK if given.quick else TABLES), tuple(TABLES), "--tables"
+    )
     folder = given.env.expanduser().resolve()
     for name in names:
         for k in range(DEALS):
@@ -175,10 +215,20 @@ def main() -> None:
     epsilons = EPSILONS[-1:] if given.quick else EPSILONS
     jobs = [
         Job(name, loss, schema, trust, epsilon)
-        for loss in given.losses.split(",") for schema in SCHEMAS for trust in TRUSTS
-        for name in names for epsilon in epsilons
-    ]  # fmt: skip
-    cells = measure_all(folder, jobs, given.write or folder / "centring-numbers.json", given.workers, measure, changed)
+        for loss in given.losses.split(",")
+        for schema in SCHEMAS
+        for trust in TRUSTS
+        for name in names
+        for epsilon in epsilons
+    ]
+    cells = measure_all(
+        folder,
+        jobs,
+        given.write or folder / "centring-numbers.json",
+        given.workers,
+        measure,
+        changed,
+    )
     if given.json:
         print(json.dumps(cells))
     else:

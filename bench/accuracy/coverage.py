@@ -1,14 +1,18 @@
-"""Do 95% intervals cover?  Data sets of known coefficients, the whole recipe of ``--inference``, and its own rule.
+"""Do 95% intervals cover?  Data sets of known coefficients, the whole recipe of ``--inference``,
+and its own rule.
 
-``scripts/bench coverage [--quick] [--json FILE] [--svg FILE] [--cells NAME;...] [--sets N] [--out FILE [--minutes M]]``
+``scripts/bench coverage [--quick] [--json FILE] [--svg FILE] [--cells NAME;...] [--sets N] [--out
+FILE [--minutes M]]``
 
-With ``--out`` data sets are kept, one a line, and a later call adds those that are missing: a run of 1,000 data sets a
-cell can be done in pieces.  A data set depends on its cell and its number alone.
+With ``--out`` data sets are kept, one a line, and a later call adds those that are missing: a run
+of 1,000 data sets a cell can be done in pieces.  A data set depends on its cell and its number
+alone.
 
-A cell is a design, a number of rows, a budget and a trust.  For each data set the table of coefficients is computed as
-``train --inference`` does it; an interval counts only if the rule prints it.  *Widths* are those of printed intervals
-over the intervals without privacy, at the median.  *one end* is the share of lines of which one end of an interval is
-printed, which are no part of *printed*, and *holds* how many of these ends are on the right side of the truth.
+A cell is a design, a number of rows, a budget and a trust.  For each data set the table of
+coefficients is computed as ``train --inference`` does it; an interval counts only if the rule
+prints it.  *Widths* are those of printed intervals over the intervals without privacy, at the
+median.  *one end* is the share of lines of which one end of an interval is printed, which are no
+part of *printed*, and *holds* how many of these ends are on the right side of the truth.
 """
 
 from __future__ import annotations
@@ -45,7 +49,9 @@ SETS, QUICK = 1000, 24
 
 
 class Drawn(NamedTuple):
-    """A data set: rows and labels of every site, the truth in the table's order, and the columns of the truth."""
+    """A data set: rows and labels of every site, the truth in the table's order, and the columns
+    of the truth.
+    """
 
     naming: Naming
     parts: list[tuple[Any, np.ndarray]]
@@ -68,11 +74,15 @@ def numbers(
     tail: bool = False,
     sites: int = SITES,
 ) -> Drawn:
-    """Normal columns, equally correlated; with `tail` of Student's law with 4 degrees of freedom."""
+    """Normal columns, equally correlated; with `tail` of Student's law with 4 degrees of
+    freedom.
+    """
     X = np.sqrt(1 - rho) * rng.normal(size=(n, k)) + np.sqrt(rho) * rng.normal(size=(n, 1))
     if tail:
         X /= np.sqrt(rng.chisquare(4, size=(n, 1)) / 4.0)
-    beta = np.array([(0.6, -0.4, 0.0, 0.3, -0.2)[j % 5] for j in range(k)]) / np.sqrt(max(1.0, k / 5.0))
+    beta = np.array([(0.6, -0.4, 0.0, 0.3, -0.2)[j % 5] for j in range(k)]) / np.sqrt(
+        max(1.0, k / 5.0)
+    )
     y = np.where(rng.random(n) < expit(X @ beta + constant), 1.0, -1.0)
     naming = of_columns([f"x{j}" for j in range(k)], norm or 1.35 * np.sqrt(k))
     return Drawn(naming, [(X[p], y[p]) for p in split(n, sites)], np.append(beta, constant), X)
@@ -91,7 +101,9 @@ def interaction(X: np.ndarray) -> np.ndarray:
 
 
 def closest(naming: Naming, X: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """The coefficients that fit rows with chances for labels best, if rows are weighed as the table weighs them."""
+    """The coefficients that fit rows with chances for labels best, if rows are weighed as the
+    table weighs them.
+    """
     E = naming.encoded(X)
     weight, w = 1.0 / np.maximum(1.0, np.sum(E**2, axis=1)), np.zeros(naming.d)
     for _ in range(12):
@@ -102,13 +114,17 @@ def closest(naming: Naming, X: np.ndarray, chance: np.ndarray) -> np.ndarray:
 
 @lru_cache
 def best(chance: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """The coefficients that fit best, of a million rows with chances for labels, weighed as the table weighs rows."""
+    """The coefficients that fit best, of a million rows with chances for labels, weighed as the
+    table weighs rows.
+    """
     X = np.random.default_rng(35).normal(size=(1_000_000, 5))
     return closest(of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5)), X, chance(X))
 
 
 def wrong(n: int, rng: np.random.Generator, chance: Callable[[np.ndarray], np.ndarray]) -> Drawn:
-    """Normal columns with chances that no logistic model has; the truth is the model that fits best."""
+    """Normal columns with chances that no logistic model has; the truth is the model that fits
+    best.
+    """
     X = rng.normal(size=(n, 5))
     y = np.where(rng.random(n) < chance(X), 1.0, -1.0)
     naming = of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
@@ -116,9 +132,13 @@ def wrong(n: int, rng: np.random.Generator, chance: Callable[[np.ndarray], np.nd
 
 
 def lognormal(n: int, rng: np.random.Generator) -> Drawn:
-    """Eight columns of median 20 under bounds of 0 and 10,000, with a logistic truth in their logarithms."""
+    """Eight columns of median 20 under bounds of 0 and 10,000, with a logistic truth in their
+    logarithms.
+    """
     column = {"kind": "number", "lo": 0, "hi": 10_000, "transform": "log1p"}
-    schema = Schema.from_dict({"columns": {f"x{j}": column for j in range(8)}, "name": "lognormal", "intercept": True})
+    schema = Schema.from_dict(
+        {"columns": {f"x{j}": column for j in range(8)}, "name": "lognormal", "intercept": True}
+    )
     raw = np.exp(3.0 + 0.8 * rng.normal(size=(n, 8)))
     X, beta = np.log1p(raw), np.array([0.6, -0.4, 0.0, 0.3, -0.2, 0.5, -0.3, 0.2])
     constant = -0.8 - 3.0 * float(beta.sum())
@@ -132,16 +152,28 @@ EFFECTS = (0.5, -0.4, 0.8, 0.3)
 
 
 def levels(
-    n: int, rng: np.random.Generator, *, blocks: int = 3, constant: float = -0.5, rarest: float = SHARES[-1]
+    n: int,
+    rng: np.random.Generator,
+    *,
+    blocks: int = 3,
+    constant: float = -0.5,
+    rarest: float = SHARES[-1],
 ) -> Drawn:
-    """Columns of five levels, the rarest with 2% of rows unless said; the commonest is the reference."""
+    """Columns of five levels, the rarest with 2% of rows unless said; the commonest is the
+    reference.
+    """
     names = [chr(ord("a") + k) for k in range(5)]
     schema = Schema.from_dict(
-        {"columns": {f"c{j}": {"kind": "category", "values": names} for j in range(blocks)}, "name": "levels"}
+        {
+            "columns": {f"c{j}": {"kind": "category", "values": names} for j in range(blocks)},
+            "name": "levels",
+        }
     )
     shares = (SHARES[0] + SHARES[-1] - rarest, *SHARES[1:-1], rarest)
     codes = rng.choice(5, p=shares, size=(n, blocks))
-    X = np.concatenate([codes[:, j : j + 1] == np.arange(1, 5) for j in range(blocks)], axis=1).astype(float)
+    X = np.concatenate(
+        [codes[:, j : j + 1] == np.arange(1, 5) for j in range(blocks)], axis=1
+    ).astype(float)
     beta = np.concatenate([np.array(EFFECTS) * (-1) ** j for j in range(blocks)])
     y = np.where(rng.random(n) < expit(X @ beta + constant), 1.0, -1.0)
     text = np.array(names, dtype=object)[codes]
@@ -150,7 +182,9 @@ def levels(
 
 
 def unlike(n: int, rng: np.random.Generator) -> Drawn:
-    """Sites with other base rates and other means of one column; every site has a constant of its own."""
+    """Sites with other base rates and other means of one column; every site has a constant of
+    its own.
+    """
     found = numbers(n, rng)
     names, beta = [f"site {i}" for i in range(SITES)], found.truth[:-1]
     naming = of_columns([f"x{j}" for j in range(5)], found.naming.data_norm, names)
@@ -220,7 +254,9 @@ CELLS = (
 
 
 def exact_errors(found: Drawn) -> np.ndarray:
-    """Standard errors of the maximum likelihood estimate without privacy, by Fisher's information at the truth."""
+    """Standard errors of the maximum likelihood estimate without privacy, by Fisher's
+    information at the truth.
+    """
     X = found.X if found.naming.sites else np.hstack([found.X, np.ones((len(found.X), 1))])
     p = expit(X @ found.truth)
     return np.sqrt(np.diag(np.linalg.inv((X.T * (p * (1 - p))) @ X)))
@@ -235,24 +271,36 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
 def told(found: Drawn, cell: Cell, seed: int) -> dict[str, Any]:
     """Of each line whether its interval holds the truth, and its width; None if it is refused.
 
-    Also whether the end of a line with one end is on the right side of the truth; None of all others.
+    Also whether the end of a line with one end is on the right side of the truth; None of all
+    others.
     """
     loss = Weighted(Logistic()) if found.naming.long else Logistic()
     config = RunConfig(method="auto", trust=cell.trust, epsilon=cell.epsilon, delta=1e-5, seed=seed)
-    result = simulate(config, found.naming.rows(found.parts), method=newton_of(found.naming), loss=loss)
+    result = simulate(
+        config, found.naming.rows(found.parts), method=newton_of(found.naming), loss=loss
+    )
     lines = table(result.outcome, found.naming, delta=1e-5).lines
     inside, width, holds = [], [], []
     for line, truth, error in zip(lines, found.truth, exact_errors(found), strict=True):
         printed = line.refused is None
         inside.append(bool(line.low <= truth <= line.high) if printed else None)  # type: ignore[operator]
         width.append(line.standard_error / error if printed else None)  # type: ignore[operator]
-        above, below = line.low is None or line.low <= truth, line.high is None or truth <= line.high
+        above, below = (
+            line.low is None or line.low <= truth,
+            line.high is None or truth <= line.high,
+        )
         holds.append(None if line.one_sided is None else bool(above and below))
-    return {"inside": inside, "width": [None if x is None else round(x, 4) for x in width], "holds": holds}
+    return {
+        "inside": inside,
+        "width": [None if x is None else round(x, 4) for x in width],
+        "holds": holds,
+    }
 
 
 def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
-    """Coverage of printed intervals, pooled and of the worst coefficient that is printed in a tenth of the sets."""
+    """Coverage of printed intervals, pooled and of the worst coefficient that is printed in a
+    tenth of the sets.
+    """
     columns = list(zip(*(one["inside"] for one in sets), strict=True))
     known = [[x for x in column if x is not None] for column in columns]
     printed = [x for column in known for x in column]
@@ -261,34 +309,56 @@ def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
     ends = [x for one in sets for x in one.get("holds", ()) if x is not None]
     worst = min(often, key=np.mean, default=None)
     return {
-        "cell": cell.name, "sets": len(sets), "coefficients": len(columns),
-        "printed": len(printed) / max(1, sum(map(len, columns))), "intervals": len(printed),
+        "cell": cell.name,
+        "sets": len(sets),
+        "coefficients": len(columns),
+        "printed": len(printed) / max(1, sum(map(len, columns))),
+        "intervals": len(printed),
         "coverage": float(np.mean(printed)) if printed else None,
         "worst": None if worst is None else float(np.mean(worst)),
         "worst_ends": None if worst is None else clopper_pearson(sum(worst), len(worst)),
         "width": float(np.median(widths)) if widths else None,
-        "one_end": len(ends) / max(1, sum(map(len, columns))), "holds": float(np.mean(ends)) if ends else None,
-    }  # fmt: skip
+        "one_end": len(ends) / max(1, sum(map(len, columns))),
+        "holds": float(np.mean(ends)) if ends else None,
+    }
 
 
 _ANSWERS = (
-    "coefficients", "directions", "frames", "hidden_groups", "inference", "normal_rows", "one_sided", "references",
-    "second_order", "separate_sites", "separation", "terms",
-)  # fmt: skip
-FILES = (*(f"answers/{name}.py" for name in _ANSWERS), "algorithms/recipe.py", "queries/bounded.py",
-         "queries/framed.py", "problem/weighted_loss.py")  # fmt: skip
+    "coefficients",
+    "directions",
+    "frames",
+    "hidden_groups",
+    "inference",
+    "normal_rows",
+    "one_sided",
+    "references",
+    "second_order",
+    "separate_sites",
+    "separation",
+    "terms",
+)
+FILES = (
+    *(f"answers/{name}.py" for name in _ANSWERS),
+    "algorithms/recipe.py",
+    "queries/bounded.py",
+    "queries/framed.py",
+    "problem/weighted_loss.py",
+)
 
 
 @lru_cache
 def version(bench: str, files: Sequence[str]) -> str:
-    """Of the code that makes a data set and its table: a benchmark down to its summary, and files of the package."""
+    """Of the code that makes a data set and its table: a benchmark down to its summary, and
+    files of the package.
+    """
     texts = [Path(bench).read_text().split("\ndef summary")[0]]
     texts += [(Path(sottovoce.__file__).parent / file).read_text() for file in files]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
 class Kept:
-    """Data sets of earlier pieces of a run, one JSON object a line; a line that was cut off is dropped.
+    """Data sets of earlier pieces of a run, one JSON object a line; a line that was cut off is
+    dropped.
 
     Parameters
     ----------
@@ -318,7 +388,10 @@ class Kept:
         self.sets.setdefault(cell.name, {})[seed] = found
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"cell": cell.name, "seed": seed, "version": self.version} | found) + "\n")
+                file.write(
+                    json.dumps({"cell": cell.name, "seed": seed, "version": self.version} | found)
+                    + "\n"
+                )
 
     def first(self, cell: Any, sets: int) -> list[dict[str, Any]]:
         """The first data sets of a cell, by their seeds."""
@@ -327,23 +400,41 @@ class Kept:
 
 
 def fill(
-    kept: Kept, cells: Sequence[Any], sets: int, jobs: int, minutes: float, one: Callable[[Any, int], dict[str, Any]]
+    kept: Kept,
+    cells: Sequence[Any],
+    sets: int,
+    jobs: int,
+    minutes: float,
+    one: Callable[[Any, int], dict[str, Any]],
 ) -> None:
-    """Draw the data sets that are missing, all cells alike, until there are enough or time is up."""
+    """Draw the data sets that are missing, all cells alike, until there are enough or time is
+    up.
+    """
     until = time.monotonic() + 60.0 * minutes
-    missing = [(cell, seed) for seed in range(sets) for cell in cells if seed not in kept.sets.get(cell.name, {})]
+    missing = [
+        (cell, seed)
+        for seed in range(sets)
+        for cell in cells
+        if seed not in kept.sets.get(cell.name, {})
+    ]
     with ProcessPoolExecutor(jobs) as pool:
         for first in range(0, len(missing), 4 * jobs):
             if time.monotonic() > until:
                 return
             some = missing[first : first + 4 * jobs]
-            for (cell, seed), found in zip(some, pool.map(one, *zip(*some, strict=True)), strict=True):
+            for (cell, seed), found in zip(
+                some, pool.map(one, *zip(*some, strict=True)), strict=True
+            ):
                 kept.add(cell, seed, found)
 
 
 def show(done: list[dict[str, Any]], more: tuple[str, ...] = ()) -> None:
-    """The table of intervals, with more columns of shares, and what is said of all intervals together."""
-    heads = " ".join(f"{head:>7}" for head in ("cover", "worst", "width", "one end", "holds", *more))
+    """The table of intervals, with more columns of shares, and what is said of all intervals
+    together.
+    """
+    heads = " ".join(
+        f"{head:>7}" for head in ("cover", "worst", "width", "one end", "holds", *more)
+    )
     print(f"{'cell':<54} {'sets':>5} {'printed':>8} {heads}")
     for row in done:
         text = [f"{row['cell']:<54} {row['sets']:5d} {100 * row['printed']:7.1f}%"]
@@ -383,17 +474,34 @@ def main(
     draw: Callable[[Sequence[Any]], bytes] | None = None,
     page: Callable[[list[dict[str, Any]]], str] | None = None,
 ) -> None:
-    """The command of a benchmark of coverage: a module with CELLS, SETS, FILES, `one` and `summary`.
+    """The command of a benchmark of coverage: a module with CELLS, SETS, FILES, `one` and
+    `summary`.
 
-    `show` prints the table; `draw` makes a picture of it, and `page` the table of a page, where there is one.
+    `show` prints the table; `draw` makes a picture of it, and `page` the table of a page, where
+    there is one.
     """
-    parser = argparse.ArgumentParser(description=bench.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=bench.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} data sets a cell")
-    parser.add_argument("--sets", type=int, help=f"data sets a cell; {bench.SETS} if nothing is said")
-    parser.add_argument("--cells", default="", help="only cells whose names hold one of these, separated by semicolons")
+    parser.add_argument(
+        "--sets", type=int, help=f"data sets a cell; {bench.SETS} if nothing is said"
+    )
+    parser.add_argument(
+        "--cells",
+        default="",
+        help="only cells whose names hold one of these, separated by semicolons",
+    )
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="keep data sets here, and add to those that it holds")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after about as many; --out goes on later")
+    parser.add_argument(
+        "--out", type=Path, help="keep data sets here, and add to those that it holds"
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=math.inf,
+        help="stop after about as many; --out goes on later",
+    )
     parser.add_argument("--json", type=Path, help="write the table here")
     parser.add_argument("--from-json", type=Path, help="take this table, and measure nothing")
     if draw is not None:

@@ -1,12 +1,14 @@
-"""Do 95% intervals of least squares cover?  Data sets of known coefficients, and what ``--inference`` asks of a number.
+"""Do 95% intervals of least squares cover?  Data sets of known coefficients, and what
+``--inference`` asks of a number.
 
-``scripts/bench coverage_numbers [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]] [--json FILE]
-[--write FILE]``
+``scripts/bench coverage_numbers [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]]
+[--json FILE] [--write FILE]``
 
-Targets are between 0 and 60, and declared so unless a design says that bounds are wider.  An interval counts only if
-the rule prints it.  *Width* is that of printed intervals over
-the robust ones without privacy, at the median; *equal* is the worst coefficient's coverage by intervals that take all
-residuals to have the same spread, with the same noise in them.  ``--out`` goes on as that of ``coverage`` does.
+Targets are between 0 and 60, and declared so unless a design says that bounds are wider.  An
+interval counts only if the rule prints it.  *Width* is that of printed intervals over the robust
+ones without privacy, at the median; *equal* is the worst coefficient's coverage by intervals that
+take all residuals to have the same spread, with the same noise in them.  ``--out`` goes on as that
+of ``coverage`` does.
 """
 
 from __future__ import annotations
@@ -57,9 +59,11 @@ FILES = (
 
 
 class Drawn(NamedTuple):
-    """Raw columns, targets, true coefficients in the table's order, and the columns that these belong to.
+    """Raw columns, targets, true coefficients in the table's order, and the columns that these
+    belong to.
 
-    `parts` are the rows of every site; by default :data:`coverage.SITES` sites have as many as each other.
+    `parts` are the rows of every site; by default :data:`coverage.SITES` sites have as many as each
+    other.
     """
 
     naming: Naming
@@ -76,7 +80,13 @@ class Drawn(NamedTuple):
 
 
 def numbers(
-    n: int, rng: np.random.Generator, *, k: int = 5, rho: float = 0.0, law: str = "normal", norm: float = 1.35
+    n: int,
+    rng: np.random.Generator,
+    *,
+    k: int = 5,
+    rho: float = 0.0,
+    law: str = "normal",
+    norm: float = 1.35,
 ) -> Drawn:
     """Normal columns, equally correlated, with residuals of a law."""
     X = np.sqrt(1 - rho) * rng.normal(size=(n, k)) + np.sqrt(rho) * rng.normal(size=(n, 1))
@@ -113,16 +123,22 @@ def close(n: int, rng: np.random.Generator, r: float = 0.99) -> Drawn:
 
 
 def curved(n: int, rng: np.random.Generator) -> Drawn:
-    """A skewed column with an effect that is no line, and hardly a row that is long: the truth is what fits best."""
+    """A skewed column with an effect that is no line, and hardly a row that is long: the truth
+    is what fits best.
+    """
     X = rng.normal(size=(n, 5))
     X[:, 0] = rng.exponential(size=n)
     y = curve(X) + 4.0 * rng.normal(size=n)
-    return Drawn(of_columns([f"x{j}" for j in range(5)], 3.0 * np.sqrt(5)), X, y, best_of_curved(), X)
+    return Drawn(
+        of_columns([f"x{j}" for j in range(5)], 3.0 * np.sqrt(5)), X, y, best_of_curved(), X
+    )
 
 
 @lru_cache
 def best_of_curved() -> np.ndarray:
-    """The coefficients that fit best, of a million rows that are weighed as the table weighs rows."""
+    """The coefficients that fit best, of a million rows that are weighed as the table weighs
+    rows.
+    """
     rng = np.random.default_rng(35)
     X = rng.normal(size=(1_000_000, 5))
     X[:, 0] = rng.exponential(size=len(X))
@@ -138,14 +154,18 @@ def curve(X: np.ndarray) -> np.ndarray:
 
 
 def unlike(n: int, rng: np.random.Generator, sites: int = 6) -> Drawn:
-    """Sites with other levels of the target and other means of a column; every site has a constant of its own."""
+    """Sites with other levels of the target and other means of a column; every site has a
+    constant of its own.
+    """
     found, parts = numbers(n, rng), split(n, sites)
     where = marks_of(parts)
     X = found.X.copy()
     X[:, 0] += where @ np.linspace(-0.8, 0.8, sites)
     beta, own = found.truth[:-1], np.linspace(15.0, 35.0, sites)
     y = X @ beta + where @ own + 5.0 * rng.normal(size=n)
-    naming = of_columns([f"x{j}" for j in range(5)], found.naming.data_norm, [f"site {i}" for i in range(sites)])
+    naming = of_columns(
+        [f"x{j}" for j in range(5)], found.naming.data_norm, [f"site {i}" for i in range(sites)]
+    )
     return Drawn(naming, X, y, np.append(beta, own), np.hstack([X, where]), parts=parts)
 
 
@@ -158,7 +178,9 @@ def marks_of(parts: list[np.ndarray]) -> np.ndarray:
 
 
 def rare_tails(n: int, rng: np.random.Generator) -> Drawn:
-    """A column of two values, one of them in 3% of the rows, whose residuals have five times the spread of others."""
+    """A column of two values, one of them in 3% of the rows, whose residuals have five times the
+    spread of others.
+    """
     rare = rng.random(n) < 0.03
     X = np.column_stack([rare, rng.normal(size=(n, 4))])
     beta, middle = np.array([3.0, -2.0, 0.0, 1.5, -1.0]), 25.0
@@ -168,22 +190,30 @@ def rare_tails(n: int, rng: np.random.Generator) -> Drawn:
 
 
 def far_level(n: int, rng: np.random.Generator) -> Drawn:
-    """A column of two values, one of them in 2% of the rows, with an effect of nearly half of the bounds' width."""
+    """A column of two values, one of them in 2% of the rows, with an effect of nearly half of
+    the bounds' width.
+    """
     X = np.column_stack([rng.random(n) < 0.02, rng.normal(size=(n, 4))])
     beta, middle = np.array([28.0, -2.0, 0.0, 1.5, -1.0]), 15.0
     naming = of_columns([f"x{j}" for j in range(5)], 1.35 * np.sqrt(5))
-    return Drawn(naming, X, middle + X @ beta + 3.0 * rng.normal(size=n), np.append(beta, middle), X)
+    return Drawn(
+        naming, X, middle + X @ beta + 3.0 * rng.normal(size=n), np.append(beta, middle), X
+    )
 
 
 def small_site(n: int, rng: np.random.Generator) -> Drawn:
-    """Six sites, one of which has 2% of the rows and a constant that is half of the bounds' width from the others'."""
+    """Six sites, one of which has 2% of the rows and a constant that is half of the bounds'
+    width from the others'.
+    """
     found, sites = numbers(n, rng), 6
     few = n // 50
     parts = [np.arange(few), *np.array_split(np.arange(few, n), sites - 1)]
     where = marks_of(parts)
     beta, own = found.truth[:-1] / 2.0, np.array([45.0, *np.full(sites - 1, 15.0)])
     y = found.X @ beta + where @ own + 3.0 * rng.normal(size=n)
-    naming = of_columns([f"x{j}" for j in range(5)], found.naming.data_norm, [f"site {i}" for i in range(sites)])
+    naming = of_columns(
+        [f"x{j}" for j in range(5)], found.naming.data_norm, [f"site {i}" for i in range(sites)]
+    )
     return Drawn(naming, found.X, y, np.append(beta, own), np.hstack([found.X, where]), parts=parts)
 
 
@@ -193,7 +223,9 @@ def levels(n: int, rng: np.random.Generator, rarest: float = SHARES[-1]) -> Draw
     plain = {f"c{j}": {"kind": "category", "values": names} for j in range(3)}
     shares = (SHARES[0] + SHARES[-1] - rarest, *SHARES[1:-1], rarest)
     codes = rng.choice(5, p=shares, size=(n, 3))
-    X = np.concatenate([codes[:, j : j + 1] == np.arange(1, 5) for j in range(3)], axis=1).astype(float)
+    X = np.concatenate([codes[:, j : j + 1] == np.arange(1, 5) for j in range(3)], axis=1).astype(
+        float
+    )
     beta, text = 10.0 * np.tile(EFFECTS, 3), np.array(names, dtype=object)[codes]
     y = 25.0 + X @ beta + 5.0 * rng.normal(size=n)
     naming = of_schema(Schema.from_dict({"columns": plain, "name": "levels"}))
@@ -260,12 +292,19 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
     task = found.task
     y, parts = np.clip(found.y, task.low, task.high), found.rows_of_sites
     columns = found.columns
-    tables = [({k: v[p] for k, v in columns.items()} if isinstance(columns, dict) else columns[p]) for p in parts]
-    rows = found.naming.rows([(table, np.ones(len(p))) for table, p in zip(tables, parts, strict=True)])
+    tables = [
+        ({k: v[p] for k, v in columns.items()} if isinstance(columns, dict) else columns[p])
+        for p in parts
+    ]
+    rows = found.naming.rows(
+        [(table, np.ones(len(p))) for table, p in zip(tables, parts, strict=True)]
+    )
     rows = rows.with_offset([task.encode(y[p]) for p in parts])
     loss = Weighted(HuberResidual(1.0)) if found.naming.long else HuberResidual(1.0)
     config = RunConfig(method="auto", trust=cell.trust, epsilon=cell.epsilon, delta=1e-5, seed=seed)
-    estimates: Estimates = simulate(config, rows, method=least_squares.slopes_of(found.naming), loss=loss).outcome
+    estimates: Estimates = simulate(
+        config, rows, method=least_squares.slopes_of(found.naming), loss=loss
+    ).outcome
 
     def inside(made: Estimates) -> list[bool | None]:
         lines = least_squares.table_of(made, found.naming, task, 1e-5).lines
@@ -283,13 +322,18 @@ def one(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def page(done: list[dict[str, Any]]) -> str:
-    """The table in Markdown: a line a design and trust, and a column for each number of rows and epsilon."""
+    """The table in Markdown: a line a design and trust, and a column for each number of rows and
+    epsilon.
+    """
     found = {row["cell"]: row for row in done}
     text = ["| residuals and columns |", "|---|"]
     for n, epsilon in USUAL:
         text[0] += f" {n:,} rows, epsilon {epsilon:g} |"
         text[1] += "---|"
-    for design, trust in [*((d, "sum") for d in DESIGNS if d not in MORE), *((d, "nobody") for d in LOCAL)]:
+    for design, trust in [
+        *((d, "sum") for d in DESIGNS if d not in MORE),
+        *((d, "nobody") for d in LOCAL),
+    ]:
         line = f"| {design}{', local trust' if trust == 'nobody' else ''} |"
         for n, epsilon in USUAL:
             row = found.get(Cell(design, n, epsilon, trust).name)
@@ -299,7 +343,9 @@ def page(done: list[dict[str, Any]]) -> str:
 
 
 def page_entry(row: dict[str, Any] | None) -> str:
-    """Coverage, that of the worst coefficient, the width, and the share printed where that is not all."""
+    """Coverage, that of the worst coefficient, the width, and the share printed where that is
+    not all.
+    """
     if row is None or row["worst"] is None:
         return "–"
     entry = f"{100 * row['coverage']:.1f} ({100 * row['worst']:.0f}), {row['width']:.1f}"

@@ -1,11 +1,14 @@
-"""Do 95% intervals of accuracy and of the area under the ROC curve cover?  Models and rows of known quality.
+"""Do 95% intervals of accuracy and of the area under the ROC curve cover?  Models and rows of known
+quality.
 
-``scripts/bench coverage_quality [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]] [--json FILE]``
+``scripts/bench coverage_quality [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]]
+[--json FILE]``
 
-A cell is a design, a number of held-out rows and a budget.  A design is a law of scores and the chance of a positive
-label given the score, so that accuracy and area on all rows that there could be are known; of several classes, the
-joint law of class and answer.  For each data set held-out rows of five sites are asked as ``--evaluation`` asks them.
-*Width* is the median length of the printed intervals.  ``--out`` goes on as that of ``coverage`` does.
+A cell is a design, a number of held-out rows and a budget.  A design is a law of scores and the
+chance of a positive label given the score, so that accuracy and area on all rows that there could
+be are known; of several classes, the joint law of class and answer.  For each data set held-out
+rows of five sites are asked as ``--evaluation`` asks them. *Width* is the median length of the
+printed intervals.  ``--out`` goes on as that of ``coverage`` does.
 """
 
 from __future__ import annotations
@@ -73,7 +76,9 @@ DESIGNS = {
     "one binary column": Design(points([-1.2, 0.1], [0.6, 0.4])),
     "two binary columns": Design(points([-1.7, -1.0, -0.8, -0.1], [0.15, 0.35, 0.15, 0.35])),
     "four levels": Design(points([-2.0, -1.1, -0.4, 0.6], [0.4, 0.3, 0.2, 0.1])),
-    "two far groups": Design(lambda u: np.where(u < 0.5, -3.0, 2.0) + stats.norm.ppf(2.0 * u % 1.0, 0.0, 0.05)),
+    "two far groups": Design(
+        lambda u: np.where(u < 0.5, -3.0, 2.0) + stats.norm.ppf(2.0 * u % 1.0, 0.0, 0.05)
+    ),
     "a step": Design(normal(-1.0, 1.3), stepped(0.1, 0.55, -0.8)),
     "a high step": Design(normal(-1.0, 1.3), stepped(0.12, 0.8, 0.7)),
     "a sharp step": Design(normal(-1.0, 1.3), stepped(0.05, 0.9, -0.8)),
@@ -83,8 +88,12 @@ DESIGNS = {
     "rare events": Design(normal(-4.0, 1.2)),
     "far off": Design(normal(5.0, 1.5), lambda s: expit(s - 5.0)),
     "shrunk": Design(normal(0.0, 0.1), lambda s: expit(10.0 * s)),
-    "a U": Design(normal(-1.0, 1.3), lambda s: 0.08 + 0.7 * np.minimum(np.abs(s + 1.0) / 2.5, 1.0) ** 2),
-    "a steep U, off the middle": Design(normal(-1.0, 1.3), lambda s: expit(2.5 * np.abs(s + 0.2) - 3.0)),
+    "a U": Design(
+        normal(-1.0, 1.3), lambda s: 0.08 + 0.7 * np.minimum(np.abs(s + 1.0) / 2.5, 1.0) ** 2
+    ),
+    "a steep U, off the middle": Design(
+        normal(-1.0, 1.3), lambda s: expit(2.5 * np.abs(s + 0.2) - 3.0)
+    ),
     "a sawtooth": Design(normal(-1.0, 1.3), teeth(1.5, 0.05, 0.7)),
     "a fine sawtooth": Design(normal(-1.0, 1.3), teeth(0.4, 0.1, 0.6)),
 }
@@ -106,19 +115,26 @@ def truth(name: str) -> dict[str, float]:
     _, where = np.unique(score, return_inverse=True)
     ones, none = np.bincount(where, p) / p.sum(), np.bincount(where, 1.0 - p) / (1.0 - p).sum()
     right = np.where(score >= 0.0, p, 1.0 - p)
-    area, squares = float(ones @ (np.cumsum(none) - 0.5 * none)), p * (1.0 - p) + (p - expit(score)) ** 2
+    area, squares = (
+        float(ones @ (np.cumsum(none) - 0.5 * none)),
+        p * (1.0 - p) + (p - expit(score)) ** 2,
+    )
     return {"accuracy": float(right.mean()), "auc": area, "brier": float(squares.mean())}
 
 
 def released(cell: Setting, rng: np.random.Generator) -> dict[str, Estimate]:
-    config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=int(rng.integers(2**31)))
+    config = RunConfig(
+        method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=int(rng.integers(2**31))
+    )
     if cell.design in CLASSES:
         joint = CLASSES[cell.design]
         K = len(joint)
         drawn = rng.choice(K * K, p=joint.ravel(), size=cell.n)
         task = ManyClasses(tuple("abcdefgh"[:K]))
         scored = Scored(np.eye(K)[:, drawn % K], digest_of(np.eye(K)), drawn // K)
-        return {"accuracy": judge_of(task, Held(cell.epsilon), None).ask(scored, config, SITES).accuracy}
+        return {
+            "accuracy": judge_of(task, Held(cell.epsilon), None).ask(scored, config, SITES).accuracy
+        }
     score = DESIGNS[cell.design].score(rng.random(cell.n))
     y = np.where(rng.random(cell.n) < DESIGNS[cell.design].chance(score), 1.0, -1.0)
     scored = Scored(score, digest_of(np.ones(1)), y)
@@ -139,11 +155,12 @@ def summary(cell: Setting, sets: list[dict[str, Any]]) -> dict[str, Any]:
         ends = np.array([one[name] for one in sets if one[name] is not None]).reshape(-1, 3)
         low, middle, high = ends.T
         row[name] = {
-            "truth": true, "printed": len(ends) / len(sets),
+            "truth": true,
+            "printed": len(ends) / len(sets),
             "coverage": float(np.mean((low <= true) & (true <= high))) if len(ends) else None,
             "width": float(np.median(high - low)) if len(ends) else None,
             "error": float(np.sqrt(np.mean((middle - true) ** 2))) if len(ends) else None,
-        }  # fmt: skip
+        }
     return row
 
 
@@ -159,7 +176,8 @@ def show(done: list[dict[str, Any]]) -> None:
                 told.append(f"{'-':>6} " * 4)
                 continue
             told.append(
-                f"{found['truth']:6.3f} {100 * found['coverage']:6.1f} {found['width']:6.4f} {found['error']:6.4f}"
+                f"{found['truth']:6.3f} {100 * found['coverage']:6.1f} {found['width']:6.4f} "
+                f"{found['error']:6.4f}"
             )
         told.append(f"{100 * row['auc']['printed']:6.1f}%" if "auc" in row else "")
         print("  ".join(told).rstrip())

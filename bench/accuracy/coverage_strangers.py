@@ -1,16 +1,18 @@
-"""Do 95% intervals cover on designs that set no constant of the recipe?  Twenty designs at three budgets.
+"""Do 95% intervals cover on designs that set no constant of the recipe?  Twenty designs at three
+budgets.
 
-``scripts/bench coverage_strangers [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes M]]
-[--json FILE] [--write FILE]``
+``scripts/bench coverage_strangers [--quick] [--sets N] [--cells NAME;...] [--out FILE [--minutes
+M]] [--json FILE] [--write FILE]``
 
-The designs of ``coverage`` were at hand when the recipe's shares and limits were chosen; these were written afterwards,
-and nothing was chosen by them.  They are what a study brings: wards, case-control sampling, 97% positives, sites of
-very unequal size, thirty sites of two hundred rows, a product of columns, a column and its square, declared bounds that
-are far too wide.  Columns, options and output are those of ``coverage``.
+The designs of ``coverage`` were at hand when the recipe's shares and limits were chosen; these were
+written afterwards, and nothing was chosen by them.  They are what a study brings: wards,
+case-control sampling, 97% positives, sites of very unequal size, thirty sites of two hundred rows,
+a product of columns, a column and its square, declared bounds that are far too wide.  Columns,
+options and output are those of ``coverage``.
 
-One design is outside what the intervals promise, and is told beside the others: in "ward column" a column has one value
-a ward, and rows of a ward are alike, so that rows are not independent.  No table of a logistic regression covers then
-that does not know the wards.
+One design is outside what the intervals promise, and is told beside the others: in "ward column" a
+column has one value a ward, and rows of a ward are alike, so that rows are not independent.  No
+table of a logistic regression covers then that does not know the wards.
 """
 
 from __future__ import annotations
@@ -41,15 +43,22 @@ def labels(rng: np.random.Generator, chance: np.ndarray) -> np.ndarray:
     return np.where(rng.random(len(chance)) < chance, 1.0, -1.0)
 
 
-def plain(X: np.ndarray, y: np.ndarray, truth: np.ndarray, norm: float = NORM, sites: int = 5) -> Drawn:
+def plain(
+    X: np.ndarray, y: np.ndarray, truth: np.ndarray, norm: float = NORM, sites: int = 5
+) -> Drawn:
     """Numbers without a schema, dealt to sites of equal size."""
     naming = of_columns([f"x{j}" for j in range(X.shape[1])], norm)
     return Drawn(naming, [(X[part], y[part]) for part in split(len(y), sites)], truth, X)
 
 
-def declared(schema: Schema, columns: dict[str, np.ndarray], X: np.ndarray, y: np.ndarray, truth: np.ndarray) -> Drawn:
+def declared(
+    schema: Schema, columns: dict[str, np.ndarray], X: np.ndarray, y: np.ndarray, truth: np.ndarray
+) -> Drawn:
     """Raw columns under a schema; X are the columns that the true coefficients belong to."""
-    parts = [({name: values[part] for name, values in columns.items()}, y[part]) for part in split(len(y))]
+    parts = [
+        ({name: values[part] for name, values in columns.items()}, y[part])
+        for part in split(len(y))
+    ]
     return Drawn(of_schema(schema), parts, truth, X)
 
 
@@ -58,8 +67,12 @@ def number(lo: float, hi: float) -> dict[str, object]:
 
 
 @lru_cache
-def best_of(draw: Callable[[int, np.random.Generator], tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The coefficients that fit best, of a million rows with chances for labels, weighed as the table weighs rows."""
+def best_of(
+    draw: Callable[[int, np.random.Generator], tuple[np.ndarray, np.ndarray]],
+) -> np.ndarray:
+    """The coefficients that fit best, of a million rows with chances for labels, weighed as the
+    table weighs rows.
+    """
     X, chance = draw(1_000_000, np.random.default_rng(61))
     return coverage.closest(of_columns([f"x{j}" for j in range(X.shape[1])], NORM), X, chance)
 
@@ -74,11 +87,15 @@ def _marginal(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]
     """Five normal columns, and the chance of a positive in a ward that nobody knows."""
     X = rng.normal(size=(n, 5))
     margin = X @ BETA + CONSTANT
-    return X, np.sum([w * expit(margin + _SPREAD * x) for x, w in zip(_POINTS, _WEIGHTS, strict=True)], axis=0)
+    return X, np.sum(
+        [w * expit(margin + _SPREAD * x) for x, w in zip(_POINTS, _WEIGHTS, strict=True)], axis=0
+    )
 
 
 def wards(n: int, rng: np.random.Generator, *, shared: int | None = None) -> Drawn:
-    """Wards of 25 rows with log-odds of their own; the column `shared`, if any, has one value a ward."""
+    """Wards of 25 rows with log-odds of their own; the column `shared`, if any, has one value a
+    ward.
+    """
     ward = np.arange(n) // _WARD
     X = rng.normal(size=(n, 5))
     if shared is not None:
@@ -100,7 +117,9 @@ def prevalence() -> float:
 
 
 def case_control(n: int, rng: np.random.Generator) -> Drawn:
-    """As many cases as controls, of a population with 3% of cases: slopes are the population's, the constant is not."""
+    """As many cases as controls, of a population with 3% of cases: slopes are the population's,
+    the constant is not.
+    """
     X = rng.normal(size=(_POPULATION * n, 5))
     y = labels(rng, expit(X @ BETA + _RARE))
     cases, controls = np.flatnonzero(y > 0)[: n // 2], np.flatnonzero(y < 0)[: n - n // 2]
@@ -131,7 +150,9 @@ def own_constants(n: int, rng: np.random.Generator, *, sites: int) -> Drawn:
 
 
 def of_chance(
-    n: int, rng: np.random.Generator, draw: Callable[[int, np.random.Generator], tuple[np.ndarray, np.ndarray]]
+    n: int,
+    rng: np.random.Generator,
+    draw: Callable[[int, np.random.Generator], tuple[np.ndarray, np.ndarray]],
 ) -> Drawn:
     """Chances that no logistic model has; the truth is the model that fits best."""
     X, chance = draw(n, rng)
@@ -145,7 +166,12 @@ def _complementary(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.nda
 
 
 def of_margins(
-    n: int, rng: np.random.Generator, X: np.ndarray, beta: Sequence[float], constant: float, norm: float
+    n: int,
+    rng: np.random.Generator,
+    X: np.ndarray,
+    beta: Sequence[float],
+    constant: float,
+    norm: float,
 ) -> Drawn:
     """Numbers with a logistic truth."""
     y = labels(rng, expit(X @ np.asarray(beta) + constant))
@@ -180,32 +206,49 @@ def wide_bounds(n: int, rng: np.random.Generator) -> Drawn:
     """Ages and values of blood under declared bounds far beyond what there is."""
     columns = {"age": number(0, 1_000), "pressure": number(0, 2_000), "bmi": number(0, 500)}
     raw = {
-        "age": rng.normal(55.0, 12.0, n), "pressure": rng.normal(130.0, 18.0, n), "bmi": rng.normal(27.0, 4.0, n)
-    }  # fmt: skip
+        "age": rng.normal(55.0, 12.0, n),
+        "pressure": rng.normal(130.0, 18.0, n),
+        "bmi": rng.normal(27.0, 4.0, n),
+    }
     X, beta = np.column_stack(list(raw.values())), np.array([0.04, 0.015, -0.05])
     constant = -1.0 - float(beta @ [55.0, 130.0, 27.0])
     y = labels(rng, expit(X @ beta + constant))
-    return declared(Schema.from_dict({"columns": columns, "name": "wide"}), raw, X, y, np.append(beta, constant))
+    return declared(
+        Schema.from_dict({"columns": columns, "name": "wide"}), raw, X, y, np.append(beta, constant)
+    )
 
 
 def cohort(n: int, rng: np.random.Generator) -> Drawn:
     """Age, a skewed count, sex and smoking in three levels."""
     smoking = ["never", "former", "current"]
     columns = {
-        "age": number(18, 100), "visits": number(0, 40), "sex": {"kind": "category", "values": ["f", "m"]},
+        "age": number(18, 100),
+        "visits": number(0, 40),
+        "sex": {"kind": "category", "values": ["f", "m"]},
         "smoking": {"kind": "category", "values": smoking},
-    }  # fmt: skip
+    }
     codes, male = rng.choice(3, p=(0.55, 0.3, 0.15), size=n), rng.random(n) < 0.5
-    age, visits = np.clip(rng.normal(58.0, 14.0, n), 18.0, 100.0), np.minimum(rng.geometric(0.25, n), 40)
+    age, visits = (
+        np.clip(rng.normal(58.0, 14.0, n), 18.0, 100.0),
+        np.minimum(rng.geometric(0.25, n), 40),
+    )
     raw = {
-        "age": age, "visits": visits.astype(float), "sex": np.array(["f", "m"], dtype=object)[male.astype(int)],
+        "age": age,
+        "visits": visits.astype(float),
+        "sex": np.array(["f", "m"], dtype=object)[male.astype(int)],
         "smoking": np.array(smoking, dtype=object)[codes],
-    }  # fmt: skip
+    }
     X = np.column_stack([age, visits, male, codes == 1, codes == 2]).astype(float)
     beta = np.array([0.05, 0.06, 0.35, 0.3, 0.8])
     constant = -1.8 - 58.0 * beta[0] - 4.0 * beta[1]
     y = labels(rng, expit(X @ beta + constant))
-    return declared(Schema.from_dict({"columns": columns, "name": "cohort"}), raw, X, y, np.append(beta, constant))
+    return declared(
+        Schema.from_dict({"columns": columns, "name": "cohort"}),
+        raw,
+        X,
+        y,
+        np.append(beta, constant),
+    )
 
 
 def likert(n: int, rng: np.random.Generator) -> Drawn:
@@ -214,9 +257,17 @@ def likert(n: int, rng: np.random.Generator) -> Drawn:
     answers = np.clip(np.rint(4.0 + 1.1 * factor + 1.1 * rng.normal(size=(n, 6))), 1, 7)
     beta = np.array([0.3, -0.2, 0.0, 0.15, 0.0, -0.1])
     constant = -0.6 - 4.0 * float(beta.sum())
-    schema = Schema.from_dict({"columns": {f"q{j}": number(1, 7) for j in range(6)}, "name": "answers"})
+    schema = Schema.from_dict(
+        {"columns": {f"q{j}": number(1, 7) for j in range(6)}, "name": "answers"}
+    )
     raw = {f"q{j}": answers[:, j] for j in range(6)}
-    return declared(schema, raw, answers, labels(rng, expit(answers @ beta + constant)), np.append(beta, constant))
+    return declared(
+        schema,
+        raw,
+        answers,
+        labels(rng, expit(answers @ beta + constant)),
+        np.append(beta, constant),
+    )
 
 
 def ten_levels(n: int, rng: np.random.Generator) -> Drawn:
@@ -286,7 +337,9 @@ summary = coverage.summary
 
 
 def page(done: list[dict[str, Any]]) -> str:
-    """A design a line, in Markdown: in a cell what is printed, covered (with the worst coefficient) and how wide."""
+    """A design a line, in Markdown: in a cell what is printed, covered (with the worst
+    coefficient) and how wide.
+    """
     cells = {row["cell"]: row for row in done}
     text = ["| design, rows | epsilon 1 | epsilon 3 | epsilon 10 |", "|---|---|---|---|"]
     for design, (_, n) in DESIGNS.items():

@@ -2,19 +2,21 @@
 
 ``python bench/accuracy/curved.py [--tables a,b] [--write FILE] [--workers 2] [--quick] [--json]``
 
-Two made-up tables whose classes no line tells apart: two crescents that cross (two numbers), and a ring as Breiman's
-(1996: 20 numbers, one class with twice the spread of the other, so the truth is a quadratic).  One for which a line is
-best: two normals (20 numbers).  Three of tables.py, with the typical ranges of their schemas.  To each schema is added,
-for all of its numbers, what a row of the table names:
+Two made-up tables whose classes no line tells apart: two crescents that cross (two numbers), and a
+ring as Breiman's (1996: 20 numbers, one class with twice the spread of the other, so the truth is a
+quadratic).  One for which a line is best: two normals (20 numbers).  Three of tables.py, with the
+typical ranges of their schemas.  To each schema is added, for all of its numbers, what a row of the
+table names:
 
-- squares; pairs; a spline for each number instead of it, with knots at the bounds and at the ends and the
-  middle of the typical range; 50 or 100 random Fourier features with a bandwidth of half the root of the number of
-  numbers.
+- squares; pairs; a spline for each number instead of it, with knots at the bounds and at the ends
+  and the middle of the typical range; 50 or 100 random Fourier features with a bandwidth of half
+  the root of the number of numbers.
 
-None of this was tuned.  Every schema has the scale that ``sottovoce data --schema`` proposes.  `auto`, with centring
-where it pays; 5 sites, nobody trusted, delta 1e-5; three deals of at most 7,500 rows, a fifth of them held out, and 10
-replicates of the noise in each.  A cell is the mean test error in percent, and after it the mean change against the
-schema as it is, with its standard error over deals.  Finished cells are kept in the file given by ``--write``.
+None of this was tuned.  Every schema has the scale that ``sottovoce data --schema`` proposes.
+`auto`, with centring where it pays; 5 sites, nobody trusted, delta 1e-5; three deals of at most
+7,500 rows, a fifth of them held out, and 10 replicates of the noise in each.  A cell is the mean
+test error in percent, and after it the mean change against the schema as it is, with its standard
+error over deals.  Finished cells are kept in the file given by ``--write``.
 """
 
 from __future__ import annotations
@@ -70,7 +72,12 @@ def added(columns: Columns, way: str) -> Columns:
         more["pairs"] = {"kind": "pairs", "of": numbers}
     if "waves" in way:
         wide = round(math.sqrt(len(numbers)) / 2, 1)
-        more["waves"] = {"kind": "fourier", "of": numbers, "features": int(way.split()[0]), "bandwidth": wide}
+        more["waves"] = {
+            "kind": "fourier",
+            "of": numbers,
+            "features": int(way.split()[0]),
+            "bandwidth": wide,
+        }
     return columns | more
 
 
@@ -85,7 +92,10 @@ def table_of(folder: Path, name: str) -> tuple[Columns, Raw]:
     if name in MADE:
         return crescents() if name == "crescents" else normals(2.0 if name == "ring" else 1.0)
     given = tomllib.loads(tables.SOURCES[name].schema.read_text(encoding="utf-8"))
-    schema, table = Schema.from_dict({"name": name} | given), read_table(tables.path(folder, name, 0))
+    schema, table = (
+        Schema.from_dict({"name": name} | given),
+        read_table(tables.path(folder, name, 0)),
+    )
     y = schema.encode(table).y
     assert y is not None
     return given, Raw(dict(table.columns), y)
@@ -104,7 +114,9 @@ def normals(spread: float) -> tuple[Columns, Raw]:
     """Two normal classes of 20 numbers, 2 apart, one of them with its own `spread`."""
     rng, n, d = np.random.default_rng(1), 7400, 20
     label = rng.choice([-1.0, 1.0], n)
-    X = np.where(label[:, None] > 0, spread, 1.0) * rng.normal(size=(n, d)) - label[:, None] / math.sqrt(d)
+    X = np.where(label[:, None] > 0, spread, 1.0) * rng.normal(size=(n, d)) - label[
+        :, None
+    ] / math.sqrt(d)
     columns = {f"x{k}": number(-10, 10, (-3, 3)) for k in range(d)}
     return {"columns": columns, "intercept": 0.5}, Raw({f"x{k}": X[:, k] for k in range(d)}, label)
 
@@ -112,7 +124,9 @@ def normals(spread: float) -> tuple[Columns, Raw]:
 def schema_of(given: Columns, way: str) -> Schema:
     """The schema with what `way` adds, and the scale that is proposed for it."""
     entries = {"name": way} | given | {"ignore": ["*"], "columns": added(given["columns"], way)}
-    schema = Schema.from_dict({key: value for key, value in entries.items() if key not in ("scale", "label")})
+    schema = Schema.from_dict(
+        {key: value for key, value in entries.items() if key not in ("scale", "label")}
+    )
     scale = fill(schema).scale
     return schema if scale is None else dataclasses.replace(schema, scale=scale)
 
@@ -123,28 +137,52 @@ def cell(folder: Path, sizes: Sizes, job: Job) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", default=",".join(WAYS), help="names between commas; all if left out")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--tables", default=",".join(WAYS), help="names between commas; all if left out"
+    )
     parser.add_argument("--write", type=Path, help="where cells are kept")
-    parser.add_argument("--env", type=Path, default=tables.default_folder(), help="tables and environments of packages")
+    parser.add_argument(
+        "--env",
+        type=Path,
+        default=tables.default_folder(),
+        help="tables and environments of packages",
+    )
     parser.add_argument("--workers", type=int, default=2, help="processes side by side")
-    parser.add_argument("--quick", action="store_true", help="crescents, two deals, epsilon 1: for the tests")
+    parser.add_argument(
+        "--quick", action="store_true", help="crescents, two deals, epsilon 1: for the tests"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     names = ["crescents"] if arguments.quick else arguments.tables.split(",")
-    sizes, epsilons = (Sizes(2, 2, 8000), EPSILONS[-1:]) if arguments.quick else (Sizes(3, 10, 8000), EPSILONS)
+    sizes, epsilons = (
+        (Sizes(2, 2, 8000), EPSILONS[-1:]) if arguments.quick else (Sizes(3, 10, 8000), EPSILONS)
+    )
     folder = arguments.env.expanduser().resolve()
     if theirs := [name for name in names if name not in MADE]:
         folder.mkdir(parents=True, exist_ok=True)
         tables.make(folder, theirs)
     ways = {name: ("50 waves",) if arguments.quick else WAYS[name] for name in names}
-    jobs = [Job(name, way, epsilon) for name in names for way in (PLAIN, *ways[name]) for epsilon in epsilons]
+    jobs = [
+        Job(name, way, epsilon)
+        for name in names
+        for way in (PLAIN, *ways[name])
+        for epsilon in epsilons
+    ]
     cells = measure_all(jobs, partial(cell, folder, sizes), arguments.write, arguments.workers)
     if arguments.json:
         print(json.dumps(cells))
         return
     listing = Table()
-    for column in ("table", "columns", "features", *(f"epsilon {epsilon:g}" for epsilon in epsilons), "no privacy"):
+    for column in (
+        "table",
+        "columns",
+        "features",
+        *(f"epsilon {epsilon:g}" for epsilon in epsilons),
+        "no privacy",
+    ):
         listing.add_column(column)
     for name in names:
         for way in (PLAIN, *ways[name]):
@@ -152,7 +190,10 @@ def main() -> None:
             said = [f"{np.mean(one['errors']):.1f}" for one in found]
             if way != PLAIN:
                 gaps = [change(cells, name, way, PLAIN, epsilon) for epsilon in epsilons]
-                said = [f"{text} ({gap:+.1f} ± {error:.1f})" for text, (gap, error) in zip(said, gaps, strict=True)]
+                said = [
+                    f"{text} ({gap:+.1f} ± {error:.1f})"
+                    for text, (gap, error) in zip(said, gaps, strict=True)
+                ]
             listing.add_row(name, way, str(found[0]["d"]), *said, f"{found[-1]['plain']:.1f}")
     Console(width=130).print(listing)
 

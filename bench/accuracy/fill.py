@@ -2,15 +2,17 @@
 
 ``python bench/accuracy/fill.py [--quick] [--json]``
 
-Four numeric tables: breast cancer, wine (the first cultivar or another) and digits (3 or 8) come with scikit-learn;
-"made-up" has 10,000 rows of 20 normal columns, with bounds of ten standard deviations to either side and a typical
-range of 1.6.  The tables are public, and were known to whoever wrote their bounds and typical ranges, in round numbers;
-with less knowledge a typical range gains less.  The pixels of a digit are one vector, and its typical range is a norm.
+Four numeric tables: breast cancer, wine (the first cultivar or another) and digits (3 or 8) come
+with scikit-learn; "made-up" has 10,000 rows of 20 normal columns, with bounds of ten standard
+deviations to either side and a typical range of 1.6.  The tables are public, and were known to
+whoever wrote their bounds and typical ranges, in round numbers; with less knowledge a typical range
+gains less.  The pixels of a digit are one vector, and its typical range is a norm.
 
-5 sites, 20% test rows, delta 1e-5 in total, logistic loss, all other knobs at their defaults.  Seeds 0, 1 and 2 split
-the rows and deal them to sites; each has 10 replicates of the noise.  A cell is the mean test accuracy over tables,
-methods, seeds and replicates, and the mean over tables and methods of the standard deviation; JSON has each by itself.
-`scale` is what ``sottovoce data --schema`` proposes.  Takes a minute on two cores; ``--quick`` is for the tests.
+5 sites, 20% test rows, delta 1e-5 in total, logistic loss, all other knobs at their defaults.
+Seeds 0, 1 and 2 split the rows and deal them to sites; each has 10 replicates of the noise.  A cell
+is the mean test accuracy over tables, methods, seeds and replicates, and the mean over tables and
+methods of the standard deviation; JSON has each by itself. `scale` is what ``sottovoce data
+--schema`` proposes.  Takes a minute on two cores; ``--quick`` is for the tests.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ SITES, DELTA, REPLICATES, SEEDS = 5, 1e-5, 10, (0, 1, 2)
 EPSILONS, METHODS = (0.1, 0.5, 1.0), ("prox_admm", "prox_average")
 Range = tuple[float, float]
 
-# Of each measure: largest value, and typical ranges of its mean, its standard error, and its worst value.
+# Of each measure: largest value, and typical ranges of its mean, its standard error, and its worst
+# value.
 NUCLEI: tuple[tuple[Range, Range, Range, Range, Range, Range], ...] = (
     ((0, 40), (9, 20), (0, 4), (0.1, 0.8), (0, 50), (10, 25)),  # radius
     ((0, 50), (13, 27), (0, 6), (0.5, 2.0), (0, 60), (16, 36)),  # texture
@@ -44,13 +47,30 @@ NUCLEI: tuple[tuple[Range, Range, Range, Range, Range, Range], ...] = (
     ((0, 0.6), (0, 0.25), (0, 0.5), (0, 0.08), (0, 1.5), (0, 0.7)),  # concavity
     ((0, 0.3), (0, 0.12), (0, 0.1), (0, 0.025), (0, 0.4), (0, 0.25)),  # concave points
     ((0, 0.4), (0.14, 0.23), (0, 0.1), (0.01, 0.035), (0, 0.8), (0.2, 0.4)),  # symmetry
-    ((0, 0.15), (0.05, 0.08), (0, 0.05), (0.001, 0.008), (0, 0.3), (0.06, 0.12)),  # fractal dimension
+    (
+        (0, 0.15),
+        (0.05, 0.08),
+        (0, 0.05),
+        (0.001, 0.008),
+        (0, 0.3),
+        (0.06, 0.12),
+    ),  # fractal dimension
 )
 WINE: tuple[tuple[Range, Range], ...] = (
-    ((8, 18), (11.5, 14.5)), ((0, 10), (1, 4.5)), ((0, 5), (2, 2.7)), ((0, 40), (15, 25)), ((0, 250), (80, 125)),
-    ((0, 6), (1.4, 3.3)), ((0, 8), (0.5, 3.5)), ((0, 1.5), (0.2, 0.6)), ((0, 6), (0.7, 2.7)), ((0, 20), (2, 9.5)),
-    ((0, 3), (0.6, 1.3)), ((0, 6), (1.5, 3.5)), ((0, 3000), (350, 1300)),
-)  # fmt: skip
+    ((8, 18), (11.5, 14.5)),
+    ((0, 10), (1, 4.5)),
+    ((0, 5), (2, 2.7)),
+    ((0, 40), (15, 25)),
+    ((0, 250), (80, 125)),
+    ((0, 6), (1.4, 3.3)),
+    ((0, 8), (0.5, 3.5)),
+    ((0, 1.5), (0.2, 0.6)),
+    ((0, 6), (0.7, 2.7)),
+    ((0, 20), (2, 9.5)),
+    ((0, 3), (0.6, 1.3)),
+    ((0, 6), (1.5, 3.5)),
+    ((0, 3000), (350, 1300)),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,29 +91,42 @@ def of_ranges(name: str, X: Array, y: Array, ranges: list[tuple[Range, Range]]) 
         block = {"kind": "number", "lo": float(lo), "hi": float(hi)}
         given[False][f"x{k}"] = block
         given[True][f"x{k}"] = block | {"typical": typical}
-    both = (Schema.from_dict({"name": name, "intercept": True, "columns": given[typical]}) for typical in (False, True))
+    both = (
+        Schema.from_dict({"name": name, "intercept": True, "columns": given[typical]})
+        for typical in (False, True)
+    )
     return Numeric(name, {f"x{k}": column for k, column in enumerate(X.T)}, y, *both)
 
 
 def tables() -> list[Numeric]:
     """The four tables."""
-    nuclei, wine, digits, rng = load_breast_cancer(), load_wine(), load_digits(), np.random.default_rng(0)
+    nuclei, wine, digits, rng = (
+        load_breast_cancer(),
+        load_wine(),
+        load_digits(),
+        np.random.default_rng(0),
+    )
     cells = [(measure[at], measure[at + 1]) for at in (0, 2, 4) for measure in NUCLEI]
     some = np.isin(digits.target, (3, 8))
     made = rng.normal(size=(10_000, 20))
     score = made @ rng.normal(size=20)
     above = np.where(score + 0.5 * score.std() * rng.normal(size=len(made)) > 0, 1.0, -1.0)
     image = {"kind": "vector", "size": 64, "lo": 0, "hi": 16}
-    norms = [{"columns": {"image": image | {"norm": float(norm)}}, "intercept": True} for norm in (128, 50)]
+    norms = [
+        {"columns": {"image": image | {"norm": float(norm)}}, "intercept": True}
+        for norm in (128, 50)
+    ]
     return [
         of_ranges("breast cancer", nuclei.data, np.where(nuclei.target == 1, 1.0, -1.0), cells),
         of_ranges("wine", wine.data, np.where(wine.target == 0, 1.0, -1.0), list(WINE)),
         Numeric(
-            "digits", {"image": digits.data[some]}, np.where(digits.target[some] == 8, 1.0, -1.0),
+            "digits",
+            {"image": digits.data[some]},
+            np.where(digits.target[some] == 8, 1.0, -1.0),
             *(Schema.from_dict({"name": "digits"} | given) for given in norms),
         ),
         of_ranges("made-up", made, above, [((-10.0, 10.0), (-1.6, 1.6))] * 20),
-    ]  # fmt: skip
+    ]
 
 
 def scaled(schema: Schema) -> Schema:
@@ -147,13 +180,23 @@ def measure(quick: bool) -> list[dict[str, Any]]:
                         delta=DELTA,
                         replicates=2 if quick else REPLICATES,
                     )
-                    scores = [accuracies(X, table.y, run, seed) for seed in (SEEDS[:1] if quick else SEEDS)]
+                    scores = [
+                        accuracies(X, table.y, run, seed)
+                        for seed in (SEEDS[:1] if quick else SEEDS)
+                    ]
                     accuracy = 100 * np.concatenate(scores)
-                    out.append({
-                        "table": table.name, "rows": name, "method": method, "epsilon": epsilon,
-                        "expected_norm": told.median, "norm": float(np.median(np.linalg.norm(X, axis=1))),
-                        "accuracy": float(accuracy.mean()), "sd": float(accuracy.std(ddof=1)),
-                    })  # fmt: skip
+                    out.append(
+                        {
+                            "table": table.name,
+                            "rows": name,
+                            "method": method,
+                            "epsilon": epsilon,
+                            "expected_norm": told.median,
+                            "norm": float(np.median(np.linalg.norm(X, axis=1))),
+                            "accuracy": float(accuracy.mean()),
+                            "sd": float(accuracy.std(ddof=1)),
+                        }
+                    )
     return out
 
 
@@ -177,8 +220,14 @@ def main() -> None:
         table.add_column(header)
     for name in dict.fromkeys(cell["rows"] for cell in found):
         mine = [cell for cell in found if cell["rows"] == name]
-        norms = (f"{np.mean([cell[key] for cell in mine]):.2f}" for key in ("expected_norm", "norm"))
-        table.add_row(name, *norms, *(_cell([cell for cell in mine if cell["epsilon"] == e]) for e in epsilons))
+        norms = (
+            f"{np.mean([cell[key] for cell in mine]):.2f}" for key in ("expected_norm", "norm")
+        )
+        table.add_row(
+            name,
+            *norms,
+            *(_cell([cell for cell in mine if cell["epsilon"] == e]) for e in epsilons),
+        )
     Console().print(table)
 
 

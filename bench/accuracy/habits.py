@@ -1,19 +1,21 @@
-"""What columns of real tables are like: the habits that forecasts give to made-up rows, measured one by one.
+"""What columns of real tables are like: the habits that forecasts give to made-up rows, measured
+one by one.
 
 ``scripts/bench habits [--tables a;b]``
 
-Only columns and labels of the tables of `SETTING` (forecasts.py) are looked at; no recipe is run, and no number of rows
-that a table needs is used.  Printed are
+Only columns and labels of the tables of `SETTING` (forecasts.py) are looked at; no recipe is run,
+and no number of rows that a table needs is used.  Printed are
 
-- *levels*: the deviation of the logarithms of levels' shares, of two levels and of more (`Habits.uneven`);
-- *skewness* of numbers with a typical range, as the deviation of the normal number whose exponential has it
-  (`skewed`, `skewed_varied`);
-- *related*: the share of a column's variance that the other columns explain, of real rows and of made-up ones with the
-  habits of real rows (`related`);
-- *scores*: the median deviation of the log-odds of rows by a logistic fit, and that of its logarithm (`effect`,
-  `effect_varied`);
-- *effects*: the median size of a level's coefficient, by how many rows it has, and that of a number's for two of its
-  standard deviations (:func:`sottovoce.answers.rehearsal.scores`).
+- *levels*: the deviation of the logarithms of levels' shares, of two levels and of more
+  (`Habits.uneven`);
+- *skewness* of numbers with a typical range, as the deviation of the normal number whose
+  exponential has it (`skewed`, `skewed_varied`);
+- *related*: the share of a column's variance that the other columns explain, of real rows and of
+  made-up ones with the habits of real rows (`related`);
+- *scores*: the median deviation of the log-odds of rows by a logistic fit, and that of its
+  logarithm (`effect`, `effect_varied`);
+- *effects*: the median size of a level's coefficient, by how many rows it has, and that of a
+  number's for two of its standard deviations (:func:`sottovoce.answers.rehearsal.scores`).
 """
 
 from __future__ import annotations
@@ -41,13 +43,16 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 class Seen:
     """What was measured, of all tables."""
 
-    two_levels: list[float] = field(default_factory=list)  # logarithm of the second share over the first
-    more_levels: list[float] = field(default_factory=list)  # deviation of the logarithms of the shares of a column
+    # logarithm of the second share over the first
+    two_levels: list[float] = field(default_factory=list)
+    # deviation of the logarithms of the shares of a column
+    more_levels: list[float] = field(default_factory=list)
     skewness: list[float] = field(default_factory=list)
     explained: list[float] = field(default_factory=list)
     explained_made: list[float] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
-    levels: list[tuple[float, float]] = field(default_factory=list)  # deviation of its mark, and its log-odds
+    # deviation of its mark, and its log-odds
+    levels: list[tuple[float, float]] = field(default_factory=list)
     numbers: list[float] = field(default_factory=list)  # log-odds of two standard deviations
 
 
@@ -81,7 +86,9 @@ def look(seen: Seen, naming: Naming, X: np.ndarray, y: np.ndarray) -> None:
     w, spread, column = slopes(X, y), X.std(axis=0), 0
     seen.scores.append(float((X @ w).std()))
     seen.explained += explained(X[:, :-1])
-    seen.explained_made += explained(made_up(naming, MADE, np.random.default_rng(len(seen.scores)), REAL)[:, :-1])
+    seen.explained_made += explained(
+        made_up(naming, MADE, np.random.default_rng(len(seen.scores)), REAL)[:, :-1]
+    )
     for block in naming.schema.blocks:
         own = slice(column, column + len(block.names))
         column = own.stop
@@ -102,11 +109,17 @@ def look_at_levels(seen: Seen, X: np.ndarray, w: np.ndarray) -> None:
         seen.two_levels.append(float(shares[1] - shares[0]))
     else:
         seen.more_levels.append(float(np.std(shares, ddof=1)))
-    seen.levels += [(float(s), float(b)) for s, b in zip((X / mark).std(axis=0), w * mark, strict=True) if s > 1e-6]
+    seen.levels += [
+        (float(s), float(b))
+        for s, b in zip((X / mark).std(axis=0), w * mark, strict=True)
+        if s > 1e-6
+    ]
 
 
 def exponent(skewness: float) -> float:
-    """The deviation of a normal number whose exponential has this skewness; it has the same sign."""
+    """The deviation of a normal number whose exponential has this skewness; it has the same
+    sign.
+    """
 
     def too_much(deviation: float) -> float:
         grown = float(np.exp(deviation**2))
@@ -121,7 +134,8 @@ def told(seen: Seen) -> str:
     scores, levels = np.log(seen.scores), np.abs(np.array(seen.levels))
     low, middle, high = np.quantile(bent, (0.05, 0.5, 0.95))
     lines = [
-        f"levels: {np.sqrt(np.mean(np.square(seen.two_levels)) / 2.0):.2f} of {len(seen.two_levels)} columns of two, "
+        f"levels: {np.sqrt(np.mean(np.square(seen.two_levels)) / 2.0):.2f} of "
+        f"{len(seen.two_levels)} columns of two, "
         f"{np.median(seen.more_levels):.2f} of {len(seen.more_levels)} of more",
         f"skewness: {middle:.2f}, deviation {(high - low) / 3.29:.2f}, of {len(bent)} numbers",
         f"related: {np.quantile(seen.explained, QUANTILES).round(2)} real, "
@@ -131,14 +145,20 @@ def told(seen: Seen) -> str:
     ]
     for few, many in ((0.0, 0.15), (0.15, 0.25), (0.25, 0.35), (0.35, 0.51)):
         own = levels[(levels[:, 0] >= few) & (levels[:, 0] < many), 1]
-        lines.append(f"effects: levels with a deviation of {few} to {many} {np.median(own):.2f} ({len(own)})")
+        lines.append(
+            f"effects: levels with a deviation of {few} to {many} {np.median(own):.2f} ({len(own)})"
+        )
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", default=";".join(SETTING), help="separated by semicolons")
-    parser.add_argument("--folder", type=Path, default=default_folder(), help="where tables are kept")
+    parser.add_argument(
+        "--folder", type=Path, default=default_folder(), help="where tables are kept"
+    )
     args = parser.parse_args()
     seen = Seen()
     for name in args.tables.split(";"):

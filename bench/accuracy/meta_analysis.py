@@ -1,17 +1,20 @@
-"""Under trust nobody: is the joint table anywhere wider than a meta-analysis of each site's own private table?
+"""Under trust nobody: is the joint table anywhere wider than a meta-analysis of each site's own
+private table?
 
 ``scripts/bench meta_analysis [--sets N] [--draws N] [--cells NAME;...] [--out FILE] [--json FILE]``
 
-Sites hold disjoint rows, so a table by a site alone costs each of its rows as much as its part in the joint table.
-Three answers are compared at the same epsilon: *joint* is what ``--inference --trust nobody`` prints; *lines* pools
-the sites' own printed lines by inverse variance, line by line, as a fixed-effect meta-analysis of published tables
-does; *matrix* pools them by inverse covariance, which takes all of what the sites' tables hold.
+Sites hold disjoint rows, so a table by a site alone costs each of its rows as much as its part in
+the joint table. Three answers are compared at the same epsilon: *joint* is what ``--inference
+--trust nobody`` prints; *lines* pools the sites' own printed lines by inverse variance, line by
+line, as a fixed-effect meta-analysis of published tables does; *matrix* pools them by inverse
+covariance, which takes all of what the sites' tables hold.
 
-A cell is a kind of outcome (classes or numbers), a design, the sites' shares of the rows, a number of rows and a
-budget.  *Printed* is a share of all lines.  All else is of lines that all three answers print, over the standard error
-without privacy: *width* is the median one, *error* the root mean square of estimates less the truth, *cover* the share
-of intervals that hold the truth.  *Ratio* is the median of joint's width over that of lines, and of matrix.  A ratio
-tells something where both cover: an answer whose error is larger than its width is too narrow.
+A cell is a kind of outcome (classes or numbers), a design, the sites' shares of the rows, a number
+of rows and a budget.  *Printed* is a share of all lines.  All else is of lines that all three
+answers print, over the standard error without privacy: *width* is the median one, *error* the root
+mean square of estimates less the truth, *cover* the share of intervals that hold the truth.
+*Ratio* is the median of joint's width over that of lines, and of matrix.  A ratio tells something
+where both cover: an answer whose error is larger than its width is too narrow.
 """
 
 from __future__ import annotations
@@ -53,7 +56,9 @@ LAYOUTS = {
 
 
 class Drawn(NamedTuple):
-    """A data set: a naming for any names of sites, each site's table, columns of the truth, and the truth itself."""
+    """A data set: a naming for any names of sites, each site's table, columns of the truth, and
+    the truth itself.
+    """
 
     naming: Callable[[Sequence[str]], Naming]
     tables: list[Any]
@@ -68,16 +73,22 @@ def cut(shares: Sequence[float], n: int) -> list[np.ndarray]:
     return list(np.split(np.arange(n), ends))
 
 
-def numbers(shares: Sequence[float], n: int, rng: np.random.Generator, k: int = 5, rho: float = 0.0) -> Drawn:
+def numbers(
+    shares: Sequence[float], n: int, rng: np.random.Generator, k: int = 5, rho: float = 0.0
+) -> Drawn:
     """Normal columns, equally correlated."""
     X = np.sqrt(1 - rho) * rng.normal(size=(n, k)) + np.sqrt(rho) * rng.normal(size=(n, 1))
-    effects = np.array([(0.6, -0.4, 0.0, 0.3, -0.2)[j % 5] for j in range(k)]) / np.sqrt(max(1.0, k / 5.0))
+    effects = np.array([(0.6, -0.4, 0.0, 0.3, -0.2)[j % 5] for j in range(k)]) / np.sqrt(
+        max(1.0, k / 5.0)
+    )
     parts, names = cut(shares, n), [f"x{j}" for j in range(k)]
 
     def naming(sites: Sequence[str]) -> Naming:
         return of_columns(names, 1.35 * np.sqrt(k), sites)
 
-    return Drawn(naming, [X[p] for p in parts], [X[p] for p in parts], effects, np.full(len(parts), -0.8))
+    return Drawn(
+        naming, [X[p] for p in parts], [X[p] for p in parts], effects, np.full(len(parts), -0.8)
+    )
 
 
 def unlike(shares: Sequence[float], n: int, rng: np.random.Generator) -> Drawn:
@@ -86,7 +97,10 @@ def unlike(shares: Sequence[float], n: int, rng: np.random.Generator) -> Drawn:
     sites = len(found.X)
     own = np.linspace(-0.8, 0.8, sites)
     spread = np.where(np.arange(sites) % 2 == 0, 1.0, 0.4)
-    X = [x * [1.0, s, 1.0, 1.0, 1.0] + [m, 0.0, 0.0, 0.0, 0.0] for x, m, s in zip(found.X, own, spread, strict=True)]
+    X = [
+        x * [1.0, s, 1.0, 1.0, 1.0] + [m, 0.0, 0.0, 0.0, 0.0]
+        for x, m, s in zip(found.X, own, spread, strict=True)
+    ]
     return found._replace(tables=X, X=X, constants=np.linspace(-1.8, 0.4, sites))
 
 
@@ -96,7 +110,9 @@ def levels(shares: Sequence[float], n: int, rng: np.random.Generator) -> Drawn:
     plain = {f"c{j}": {"kind": "category", "values": names} for j in range(2)}
     schema = Schema.from_dict({"columns": plain, "name": "levels"})
     codes = rng.choice(4, p=(0.5, 0.25, 0.15, 0.1), size=(n, 2))
-    X = np.concatenate([codes[:, j : j + 1] == np.arange(1, 4) for j in range(2)], axis=1).astype(float)
+    X = np.concatenate([codes[:, j : j + 1] == np.arange(1, 4) for j in range(2)], axis=1).astype(
+        float
+    )
     text, parts = np.array(names, dtype=object)[codes], cut(shares, n)
 
     def naming(sites: Sequence[str]) -> Naming:
@@ -127,7 +143,10 @@ class Cell:
     @property
     def name(self) -> str:
         constants = "" if self.apart else ", one constant"
-        return f"{self.kind}, {self.design}, {self.layout}, n = {self.n:,}, epsilon {self.epsilon:g}{constants}"
+        return (
+            f"{self.kind}, {self.design}, {self.layout}, n = {self.n:,}, epsilon "
+            f"{self.epsilon:g}{constants}"
+        )
 
 
 CELLS = (
@@ -143,9 +162,16 @@ CELLS = (
         Cell(kind, design, layout, 8_000, 3.0)
         for kind in ("classes", "numbers")
         for design, layout in (
-            ("numbers", "2 equal"), ("numbers", "90/10"), ("numbers", "20 equal"), ("numbers", "one of 20"),
-            ("levels", "20 equal"), ("correlated", "5 equal"), ("correlated", "70/10/10/5/5"),
-            ("unlike", "5 equal"), ("unlike", "70/10/10/5/5"), ("unlike", "20 equal"),
+            ("numbers", "2 equal"),
+            ("numbers", "90/10"),
+            ("numbers", "20 equal"),
+            ("numbers", "one of 20"),
+            ("levels", "20 equal"),
+            ("correlated", "5 equal"),
+            ("correlated", "70/10/10/5/5"),
+            ("unlike", "5 equal"),
+            ("unlike", "70/10/10/5/5"),
+            ("unlike", "20 equal"),
         )
     ),
     *(
@@ -154,7 +180,7 @@ CELLS = (
         for layout in ("2 equal", "5 equal", "70/10/10/5/5")
         for n, epsilon in ((1_000, 3.0), (2_000, 1.0), (2_000, 3.0), (40_000, 1.0))
     ),
-)  # fmt: skip
+)
 
 
 class Pooled(NamedTuple):
@@ -165,12 +191,22 @@ class Pooled(NamedTuple):
 
 
 def asked(
-    cell: Cell, naming: Naming, tables: Sequence[Any], y: Sequence[np.ndarray], seed: int, draws: int
+    cell: Cell,
+    naming: Naming,
+    tables: Sequence[Any],
+    y: Sequence[np.ndarray],
+    seed: int,
+    draws: int,
 ) -> list[Coefficients]:
     """Tables of these sites together, for every draw of the noise."""
     run = RunConfig(
-        method="auto", trust="nobody", epsilon=cell.epsilon, delta=DELTA, seed=seed, replicates=draws
-    )  # fmt: skip
+        method="auto",
+        trust="nobody",
+        epsilon=cell.epsilon,
+        delta=DELTA,
+        seed=seed,
+        replicates=draws,
+    )
     if cell.kind == "classes":
         rows = naming.rows(list(zip(tables, y, strict=True)))
         loss = Weighted(Logistic()) if naming.long else Logistic()
@@ -185,17 +221,24 @@ def asked(
 
 def each(found: inference.Estimates, r: int) -> inference.Estimates:
     """One draw of the noise."""
-    plain = {name: value[r : r + 1] if isinstance(value, np.ndarray) else value for name, value in vars(found).items()}
+    plain = {
+        name: value[r : r + 1] if isinstance(value, np.ndarray) else value
+        for name, value in vars(found).items()
+    }
     return inference.Estimates(**plain)
 
 
 def printed(table: Coefficients) -> tuple[np.ndarray, np.ndarray]:
     """Estimates, NaN where refused, and the covariance."""
-    return np.array([np.nan if x.refused else x.estimate for x in table.lines], dtype=float), table.covariance
+    return np.array(
+        [np.nan if x.refused else x.estimate for x in table.lines], dtype=float
+    ), table.covariance
 
 
 def by_lines(tables: Sequence[Coefficients], places: Sequence[np.ndarray], lines: int) -> Pooled:
-    """Every line by inverse variance; `places` say which lines of all those of a site's table are."""
+    """Every line by inverse variance; `places` say which lines of all those of a site's table
+    are.
+    """
     weight, total = np.zeros(lines), np.zeros(lines)
     for table, where in zip(tables, places, strict=True):
         b, covariance = printed(table)
@@ -227,7 +270,9 @@ def by_matrices(tables: Sequence[Coefficients], places: Sequence[np.ndarray], li
 
 
 def one(cell: Cell, seed: int, draws: int) -> dict[str, Any]:
-    """A data set, and for every draw of the noise and kind of answer whether lines hold the truth, and how wide."""
+    """A data set, and for every draw of the noise and kind of answer whether lines hold the
+    truth, and how wide.
+    """
     rng = np.random.default_rng([seed, cell.n, round(100 * cell.epsilon)])
     found = DESIGNS[cell.design](LAYOUTS[cell.layout], cell.n, rng)
     sites, k = [f"site {i}" for i in range(len(found.X))], len(found.effects)
@@ -238,7 +283,10 @@ def one(cell: Cell, seed: int, draws: int) -> dict[str, Any]:
         y = [np.where(rng.random(len(s)) < expit(s), 1.0, -1.0) for s in scores]
         middle = 0.0
     else:
-        y = [np.clip(30.0 + scale * (s + rng.normal(size=len(s))), TASK.low, TASK.high) for s in scores]
+        y = [
+            np.clip(30.0 + scale * (s + rng.normal(size=len(s))), TASK.low, TASK.high)
+            for s in scores
+        ]
         middle = 30.0
     apart = cell.apart and len(sites) > 1
     truth = np.concatenate([scale * found.effects, middle + scale * (own if apart else own[:1])])
@@ -278,7 +326,9 @@ def one(cell: Cell, seed: int, draws: int) -> dict[str, Any]:
 
 
 def summary(cell: Cell, sets: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of slopes and of constants: the printed share of each answer, and all else of lines that all of them print."""
+    """Of slopes and of constants: the printed share of each answer, and all else of lines that
+    all of them print.
+    """
     rows = [draw for one in sets for draw in one["draws"]]
     k = sets[0]["slopes"]
     plain: dict[str, Any] = {"cell": cell.name, "sets": len(sets), "draws": len(rows)}
@@ -308,7 +358,11 @@ def show(done: list[dict[str, Any]]) -> None:
         for part in ("slopes", "constants"):
             found = [row[f"{part} {name}"] for name in ANSWERS]
             text = [f"{100 * x['printed']:5.0f}" for x in found]
-            for what, times, form in (("width", 1, "6.2f"), ("error", 1, "6.2f"), ("cover", 100, "6.1f")):
+            for what, times, form in (
+                ("width", 1, "6.2f"),
+                ("error", 1, "6.2f"),
+                ("cover", 100, "6.1f"),
+            ):
                 text += [format(times * x[what], form) if what in x else "     -" for x in found]
             for other in ANSWERS[1:]:
                 ratio = row[f"{part} over {other}"]
@@ -317,10 +371,16 @@ def show(done: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sets", type=int, default=25, help="data sets a cell")
     parser.add_argument("--draws", type=int, default=4, help="draws of the noise a data set")
-    parser.add_argument("--cells", default="", help="only cells whose names hold one of these, separated by semicolons")
+    parser.add_argument(
+        "--cells",
+        default="",
+        help="only cells whose names hold one of these, separated by semicolons",
+    )
     parser.add_argument("--json", type=Path, help="write the table here")
     args = parser.parse_args()
     wanted = [c for c in CELLS if any(part in c.name for part in args.cells.split(";"))]

@@ -1,11 +1,13 @@
-"""What estimators say and do by default on tables as people have them: the table of docs/reference/estimator.md.
+"""What estimators say and do by default on tables as people have them: the table of
+docs/reference/estimator.md.
 
 ``python bench/accuracy/newcomers.py [--draws N] [--cases 1,2] [--quick] [--json]``
 
-Breast cancer and digits come with scikit-learn; "text" is made up: 2,000 documents of 40 words of two topics, hashed to
-4,096 columns.  A quarter of the rows is held out; five sites, epsilon 1 and delta 1e-5 unless it says otherwise.  Every
-draw has a split, a deal and noise of its own.  Lines have the accuracy on held-out rows and that of their commonest
-class (means over draws, with the standard deviation), processor seconds of the slowest fit, and the warnings.
+Breast cancer and digits come with scikit-learn; "text" is made up: 2,000 documents of 40 words of
+two topics, hashed to 4,096 columns.  A quarter of the rows is held out; five sites, epsilon 1 and
+delta 1e-5 unless it says otherwise.  Every draw has a split, a deal and noise of its own.  Lines
+have the accuracy on held-out rows and that of their commonest class (means over draws, with the
+standard deviation), processor seconds of the slowest fit, and the warnings.
 """
 
 from __future__ import annotations
@@ -46,17 +48,23 @@ def cases(seed: int) -> dict[str, tuple[Any, Any, Any]]:
     return {
         "unscaled columns": (cancer.data, cancer.target, ConsensusClassifier(**kept)),
         "behind a StandardScaler": (
-            cancer.data, cancer.target, make_pipeline(StandardScaler(), ConsensusClassifier(data_norm=6.0, **kept)),
+            cancer.data,
+            cancer.target,
+            make_pipeline(StandardScaler(), ConsensusClassifier(data_norm=6.0, **kept)),
         ),
         "sparse text": (texts, topic, make_pipeline(hashed, ConsensusClassifier(**kept))),
         "ten classes, each against the rest": (
-            digits.data, digits.target, ConsensusClassifier(loss="logistic", data_norm=60.0, **kept),
+            digits.data,
+            digits.target,
+            ConsensusClassifier(loss="logistic", data_norm=60.0, **kept),
         ),
         "ten classes": (digits.data, digits.target, ConsensusClassifier(data_norm=60.0, **kept)),
         "ten classes, epsilon 10, sums": (
-            digits.data, digits.target, ConsensusClassifier(data_norm=60.0, epsilon=10.0, trust="sum", **kept),
+            digits.data,
+            digits.target,
+            ConsensusClassifier(data_norm=60.0, epsilon=10.0, trust="sum", **kept),
         ),
-    }  # fmt: skip
+    }
 
 
 def fitted(name: str, seed: int) -> dict[str, Any]:
@@ -75,14 +83,20 @@ def fitted(name: str, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     names = list(cases(0))
     parser.add_argument("--draws", type=int, default=3, help="of split, deal and noise")
     parser.add_argument("--cases", help=f"some of 1 to {len(names)}, between commas")
     parser.add_argument("--quick", action="store_true", help="the first three cases, one draw")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    chosen = [names[int(k) - 1] for k in given.cases.split(",")] if given.cases else names[: 3 if given.quick else None]
+    chosen = (
+        [names[int(k) - 1] for k in given.cases.split(",")]
+        if given.cases
+        else names[: 3 if given.quick else None]
+    )
     draws = range(1 if given.quick else given.draws)
     lines = [{"case": name, "draws": [fitted(name, seed) for seed in draws]} for name in chosen]
     if given.json:
@@ -90,11 +104,19 @@ def main() -> None:
         return
     table = Table(*("case", "accuracy %", "commonest %", "seconds", "said"))
     for one in lines:
-        found = {key: np.array([draw[key] for draw in one["draws"]]) for key in ("accuracy", "commonest", "seconds")}
+        found = {
+            key: np.array([draw[key] for draw in one["draws"]])
+            for key in ("accuracy", "commonest", "seconds")
+        }
         spread = f" ± {100 * found['accuracy'].std(ddof=1):.1f}" if len(draws) > 1 else ""
-        numbers = f"{100 * found['accuracy'].mean():.1f}{spread}", f"{100 * found['commonest'].mean():.1f}"
+        numbers = (
+            f"{100 * found['accuracy'].mean():.1f}{spread}",
+            f"{100 * found['commonest'].mean():.1f}",
+        )
         said = dict.fromkeys(line for draw in one["draws"] for line in draw["said"])
-        table.add_row(one["case"], *numbers, f"{found['seconds'].max():.1f}", "\n".join(said) or "-")
+        table.add_row(
+            one["case"], *numbers, f"{found['seconds'].max():.1f}", "\n".join(said) or "-"
+        )
     Console(width=160).print(table)
 
 

@@ -1,15 +1,18 @@
-"""Private Newton steps against momentum at the same total budget: does a noisy Hessian pay for itself?
+"""Private Newton steps against momentum at the same total budget: does a noisy Hessian pay for
+itself?
 
 ``python bench/accuracy/newton.py [--replicates 20] [--tables ...]``
 
-About a minute.  Five sites, each site's releases with noise of its own, answers averaged over all sites; or one curator
-with all rows.  Replace-one, delta 1e-5.
+About a minute.  Five sites, each site's releases with noise of its own, answers averaged over all
+sites; or one curator with all rows.  Replace-one, delta 1e-5.
 
-*momentum*: 50 or 100 noisy gradients, heavy ball 0.9, tail average, the best of four steps.  *newton*: the same, but
-a part of the budget buys one noisy matrix of second moments (Gaussian noise on its entries, Frobenius sensitivity
-sqrt 2 / n).  Its eigenvalues are clipped at 0, a ridge is added, and steps are multiplied by its inverse.  The best of
-two parts, three ridges and two steps, with 50 rounds, is shown.  Knobs are chosen on the test rows, and Newton has more
-of them, which favours it.  Both have the same two caps on gradients to choose from.  Of Adult, 10,000 training rows.
+*momentum*: 50 or 100 noisy gradients, heavy ball 0.9, tail average, the best of four steps.
+*newton*: the same, but a part of the budget buys one noisy matrix of second moments (Gaussian noise
+on its entries, Frobenius sensitivity sqrt 2 / n).  Its eigenvalues are clipped at 0, a ridge is
+added, and steps are multiplied by its inverse.  The best of two parts, three ridges and two steps,
+with 50 rounds, is shown.  Knobs are chosen on the test rows, and Newton has more of them, which
+favours it.  Both have the same two caps on gradients to choose from.  Of Adult, 10,000 training
+rows.
 """
 
 from __future__ import annotations
@@ -37,8 +40,30 @@ def table(name: str) -> Split:
         from sklearn import datasets
 
         X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-        # Pixels are 0 to 16.  Bounds of the cells' measurements: generous round numbers, written down in advance.
-        cells = [30, 40, 200, 2500, 0.2, 0.4, 0.5, 0.25, 0.4, 0.1, 3, 5, 25, 550, 0.04, 0.15, 0.4, 0.06, 0.08, 0.03]
+        # Pixels are 0 to 16.  Bounds of the cells' measurements: generous round numbers, written
+        # down in advance.
+        cells = [
+            30,
+            40,
+            200,
+            2500,
+            0.2,
+            0.4,
+            0.5,
+            0.25,
+            0.4,
+            0.1,
+            3,
+            5,
+            25,
+            550,
+            0.04,
+            0.15,
+            0.4,
+            0.06,
+            0.08,
+            0.03,
+        ]
         cells += [40, 50, 260, 4500, 0.25, 1.1, 1.3, 0.3, 0.7, 0.25]
         X = np.clip(X / (16.0 if name == "digits" else np.array(cells)), 0.0, 1.0)
         X = np.column_stack([X, np.ones(len(X))]) / math.sqrt(X.shape[1] + 1.0)
@@ -69,7 +94,9 @@ def descend(a: Array, noise: Array, most: float, step: float, inverse: Array | N
     return mean
 
 
-def best(split: Split, epsilon: float, sites: int, replicates: int, newton: bool) -> tuple[float, float, str]:
+def best(
+    split: Split, epsilon: float, sites: int, replicates: int, newton: bool
+) -> tuple[float, float, str]:
     """Smallest mean error in percent over the knobs, its standard error, and the knobs."""
     a, X, y = (part.astype(np.float32) for part in split)
     d, n, mu = a.shape[1], len(a) // sites, gaussian_mu(epsilon, DELTA)
@@ -81,9 +108,20 @@ def best(split: Split, epsilon: float, sites: int, replicates: int, newton: bool
             sigma = 2.0 * most / n / mu * math.sqrt(rounds / (1.0 - share)) / math.sqrt(sites)
             inverse = None
             if newton:
-                noise = rng.normal(size=(replicates, d, d)) * math.sqrt(2.0) / n / (mu * math.sqrt(share * sites))
-                low = np.tril(noise, -1) / math.sqrt(2.0)  # every entry off the diagonal is there twice
-                noisy = a.T @ a / len(a) + low + low.swapaxes(1, 2) + np.einsum("rii,ij->rij", noise, np.eye(d))
+                noise = (
+                    rng.normal(size=(replicates, d, d))
+                    * math.sqrt(2.0)
+                    / n
+                    / (mu * math.sqrt(share * sites))
+                )
+                # every entry off the diagonal is there twice
+                low = np.tril(noise, -1) / math.sqrt(2.0)
+                noisy = (
+                    a.T @ a / len(a)
+                    + low
+                    + low.swapaxes(1, 2)
+                    + np.einsum("rii,ij->rij", noise, np.eye(d))
+                )
                 values, vectors = np.linalg.eigh(noisy)
                 values = np.maximum(values, 0.0) + ridge
                 inverse = np.einsum("rik,rk,rjk->rij", vectors, 1.0 / values, vectors)
@@ -104,11 +142,19 @@ def _knobs(newton: bool) -> Iterator[tuple[str, float, int, float, float]]:
     for share in (0.1, 0.3):
         for ridge in (0.01, 0.05, 0.25):
             for step in (0.1, 0.5):
-                yield f"{share:.0%} on the matrix, ridge {ridge:g}, step {step:g}", share, 50, ridge, step
+                yield (
+                    f"{share:.0%} on the matrix, ridge {ridge:g}, step {step:g}",
+                    share,
+                    50,
+                    ridge,
+                    step,
+                )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--replicates", type=int, default=6)
     parser.add_argument("--tables", nargs="*", default=TABLES)
     options = parser.parse_args()
@@ -120,7 +166,10 @@ def main() -> None:
                 ours = best(split, epsilon, sites, options.replicates, newton=False)
                 theirs = best(split, epsilon, sites, options.replicates, newton=True)
                 shown = [f"{error:8.2f} ± {spread:.2f}" for error, spread, _ in (ours, theirs)]
-                print(f"{name[:12]:14}{sites:6}{epsilon:9g}{shown[0]:>17}{shown[1]:>17}  {theirs[2]}", flush=True)
+                print(
+                    f"{name[:12]:14}{sites:6}{epsilon:9g}{shown[0]:>17}{shown[1]:>17}  {theirs[2]}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

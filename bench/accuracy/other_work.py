@@ -1,13 +1,15 @@
-"""Methods from other work beside ours and the papers', at equal totals, on Adult: DP-ADMM, gradient tracking, EXTRA.
+"""Methods from other work beside ours and the papers', at equal totals, on Adult: DP-ADMM, gradient
+tracking, EXTRA.
 
 ``scripts/bench other_work [--quick] [--best] [--replicates N] [--json FILE]``
 
-Five sites on a ring, delta 1e-5, replace-one, a row is the unit, trust in nobody: every site's messages are public.
-Sites are alike ("iid") or differ in their labels ("label").  Each method makes ten releases a site (those of every
-second round have twenty rounds), and all else is at its default.  With ``--best`` a second block of columns gives each
-method the best of three penalties, a third of the default to three times it, by its test accuracy: that looks at the
-test rows, and is the same for all.  Accuracies are means over draws of the noise, in percent; the spread of one draw is
-in brackets.  About two minutes on one core, and six with ``--best``.
+Five sites on a ring, delta 1e-5, replace-one, a row is the unit, trust in nobody: every site's
+messages are public. Sites are alike ("iid") or differ in their labels ("label").  Each method makes
+ten releases a site (those of every second round have twenty rounds), and all else is at its
+default.  With ``--best`` a second block of columns gives each method the best of three penalties, a
+third of the default to three times it, by its test accuracy: that looks at the test rows, and is
+the same for all.  Accuracies are means over draws of the noise, in percent; the spread of one draw
+is in brackets.  About two minutes on one core, and six with ``--best``.
 """
 
 from __future__ import annotations
@@ -60,14 +62,24 @@ class Cell:
         return f"{self.mean:.2f} ({np.std(self.accuracies, ddof=1):.2f})"
 
 
-def cell(name: str, partition: str, epsilon: float, replicates: int, eta: float | None, limit: int | None) -> Cell:
+def cell(
+    name: str, partition: str, epsilon: float, replicates: int, eta: float | None, limit: int | None
+) -> Cell:
     """One training, its test accuracies; the mean over sites where models differ."""
     knobs = {"rounds": ROUNDS} | METHODS[name] | ({} if eta is None else {"eta": eta})
-    run = RunConfig.from_dict({"epsilon": epsilon, "delta": DELTA, "replicates": replicates, "seed": 0, **knobs})
+    run = RunConfig.from_dict(
+        {"epsilon": epsilon, "delta": DELTA, "replicates": replicates, "seed": 0, **knobs}
+    )
     data = "adult" if limit is None else f"synthetic:n={limit},d=8"
     report = train(TrainConfig(run=run, data=data, nodes=5, partition=partition))
     used = float(report.result.algorithm["penalty"]["start"])
-    return Cell(name, partition, epsilon, used, [100.0 * (1.0 - error) for error in np.ravel(report.test_errors)])
+    return Cell(
+        name,
+        partition,
+        epsilon,
+        used,
+        [100.0 * (1.0 - error) for error in np.ravel(report.test_errors)],
+    )
 
 
 def tuned(start: Cell, replicates: int, limit: int | None) -> Cell:
@@ -79,10 +91,17 @@ def tuned(start: Cell, replicates: int, limit: int | None) -> Cell:
         try:
             found.append(
                 cell(
-                    start.method, start.partition, start.epsilon, replicates, float(f"{start.eta * factor:.4g}"), limit
+                    start.method,
+                    start.partition,
+                    start.epsilon,
+                    replicates,
+                    float(f"{start.eta * factor:.4g}"),
+                    limit,
                 )
             )
-        except SottovoceError:  # a penalty at which noise inside the objective has no price, or models run away
+        except (
+            SottovoceError
+        ):  # a penalty at which noise inside the objective has no price, or models run away
             continue
     return max(found, key=_finite_mean)
 
@@ -107,7 +126,9 @@ def measure(replicates: int, quick: bool, best: bool) -> list[tuple[Cell, Cell |
 def show(found: list[tuple[Cell, Cell | None]]) -> None:
     for partition in dict.fromkeys(start.partition for start, _ in found):
         here = [pair for pair in found if pair[0].partition == partition]
-        columns = [f"epsilon {epsilon:g}" for epsilon in dict.fromkeys(start.epsilon for start, _ in here)]
+        columns = [
+            f"epsilon {epsilon:g}" for epsilon in dict.fromkeys(start.epsilon for start, _ in here)
+        ]
         if here[0][1] is not None:
             columns += [f"{one}, best penalty" for one in columns]
         table = Table(partition, *columns)
@@ -119,8 +140,12 @@ def show(found: list[tuple[Cell, Cell | None]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two methods, one total, synthetic rows")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="two methods, one total, synthetic rows"
+    )
     parser.add_argument("--best", action="store_true", help="also with the best of three penalties")
     parser.add_argument("--replicates", type=int, default=10)
     parser.add_argument("--json", type=Path, help="write the cells there, too")

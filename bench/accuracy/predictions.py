@@ -1,13 +1,15 @@
-"""Intervals of predictions, for rows of known sites and of a new one: whether they cover, and how wide they are.
+"""Intervals of predictions, for rows of known sites and of a new one: whether they cover, and how
+wide they are.
 
 ``scripts/bench predictions [--sets N] [--quick] [--json]``
 
-Six sites with constants of their own, drawn from a normal population, so unlike that their share of positives runs from
-about a tenth to nine tenths; 2,000 rows each, or as unequal as 600 to 4,800.  Every set has sites, rows and noise of
-its own.  *Known*: the truth is what the model says on average of rows like these at a site that took part, in log-odds
-or in the number's unit.  *New*: the same at one more site of the population; of it the chance is computed, and not
-drawn.  *Width* is the median of what is not refused.  *Without the spread* is what a new site's rows would have if its
-constant were the average of the six, as a check that the bench sees it.
+Six sites with constants of their own, drawn from a normal population, so unlike that their share of
+positives runs from about a tenth to nine tenths; 2,000 rows each, or as unequal as 600 to 4,800.
+Every set has sites, rows and noise of its own.  *Known*: the truth is what the model says on
+average of rows like these at a site that took part, in log-odds or in the number's unit.  *New*:
+the same at one more site of the population; of it the chance is computed, and not drawn.  *Width*
+is the median of what is not refused.  *Without the spread* is what a new site's rows would have if
+its constant were the average of the six, as a check that the bench sees it.
 """
 
 from __future__ import annotations
@@ -37,13 +39,16 @@ NUMBER = BoundedNumber(-30.0, 30.0)
 MEAN, SPREAD = {"classes": -0.3, "numbers": 1.0}, {"classes": 1.2, "numbers": 3.0}
 SCHEMA = Schema.from_dict(
     {
-        "name": "clinic", "site": "site", "label": {"column": "y", "positive": "yes", "negative": "no"},
+        "name": "clinic",
+        "site": "site",
+        "label": {"column": "y", "positive": "yes", "negative": "no"},
         "columns": {
-            "u": {"kind": "number", "lo": -2.0, "hi": 2.0}, "v": {"kind": "number", "lo": -2.0, "hi": 2.0},
+            "u": {"kind": "number", "lo": -2.0, "hi": 2.0},
+            "v": {"kind": "number", "lo": -2.0, "hi": 2.0},
             "w": {"kind": "category", "values": ["lo", "mid", "hi"]},
         },
     }
-)  # fmt: skip
+)
 ROWS = 40  # of which predictions are asked
 
 
@@ -63,7 +68,9 @@ def rows(n: int, rng: np.random.Generator) -> Drawn:
     return Drawn({"u": u, "v": v, "w": names[level]}, fixed)
 
 
-def model(kind: str, sizes: tuple[int, ...], epsilon: float, seed: int) -> tuple[SavedModel, np.ndarray]:
+def model(
+    kind: str, sizes: tuple[int, ...], epsilon: float, seed: int
+) -> tuple[SavedModel, np.ndarray]:
     """A model of one set, and its sites' true constants."""
     rng = np.random.default_rng(seed)
     constants = MEAN[kind] + SPREAD[kind] * rng.normal(size=len(sizes))
@@ -97,7 +104,9 @@ def cell(kind: str, sizes: tuple[int, ...], epsilon: float, sets: int) -> dict[s
         refused.append(float(np.mean(np.isnan(ends[:, 0]))))
         shown = ~np.isnan(ends[:, 0])
         if shown.any():
-            known.append(float(np.mean((ends[shown, 0] <= truth[shown]) & (truth[shown] <= ends[shown, 1]))))
+            known.append(
+                float(np.mean((ends[shown, 0] <= truth[shown]) & (truth[shown] <= ends[shown, 1])))
+            )
             of_known.append(float(np.median(ends[shown, 1] - ends[shown, 0])))
         ends = saved.intervals(drawn.columns, where=np.full(ROWS, AVERAGE))
         if np.isnan(ends).any():
@@ -108,13 +117,26 @@ def cell(kind: str, sizes: tuple[int, ...], epsilon: float, sets: int) -> dict[s
         narrow.append(chance(alone, drawn.fixed, kind))
     told = {"known": known, "new": new, "without": narrow}
     plain = {name: float(np.mean(found)) if found else None for name, found in told.items()}
-    errors = {f"{n}_error": float(np.std(x) / math.sqrt(len(x))) if x else None for n, x in told.items()}
+    errors = {
+        f"{n}_error": float(np.std(x) / math.sqrt(len(x))) if x else None for n, x in told.items()
+    }
     widths = {
         "width_known": float(np.median(of_known)) if of_known else None,
         "width_new": float(np.median(of_new)) if of_new else None,
     }
-    names = {"kind": kind, "sizes": "equal" if sizes == EQUAL else "unequal", "epsilon": epsilon, "sets": sets}
-    return names | plain | errors | widths | {"refused": float(np.mean(refused)), "printed_new": len(new) / sets}
+    names = {
+        "kind": kind,
+        "sizes": "equal" if sizes == EQUAL else "unequal",
+        "epsilon": epsilon,
+        "sets": sets,
+    }
+    return (
+        names
+        | plain
+        | errors
+        | widths
+        | {"refused": float(np.mean(refused)), "printed_new": len(new) / sets}
+    )
 
 
 def average_weights(saved: SavedModel, drawn: Drawn) -> np.ndarray:
@@ -134,7 +156,9 @@ def chance(ends: np.ndarray, fixed: np.ndarray, kind: str) -> float:
 
 def main() -> None:
     """Print one table, or its cells as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sets", type=int, default=200)
     parser.add_argument("--quick", action="store_true", help="two sets, at one epsilon")
     parser.add_argument("--json", action="store_true")
@@ -154,11 +178,19 @@ def main() -> None:
 def show(one: dict[str, Any], *, first: bool) -> None:
     """Print a line of the table."""
     if first:
-        print(f"{'':22}{'known':>14}{'width':>8}{'new':>14}{'width':>8}{'without the spread':>20}{'refused':>9}")
+        print(
+            f"{'':22}{'known':>14}{'width':>8}{'new':>14}{'width':>8}{'without the spread':>20}{'refused':>9}"
+        )
     head = f"{one['kind']}, {one['sizes']}, {one['epsilon']:g}"
     known, new, without = (share(one, name) for name in ("known", "new", "without"))
-    widths = [f"{one[name]:8.3f}" if one[name] is not None else f"{'-':>8}" for name in ("width_known", "width_new")]
-    print(f"{head:22}{known}{widths[0]}{new}{widths[1]}{without:>20}{100 * one['refused']:8.1f}%", flush=True)
+    widths = [
+        f"{one[name]:8.3f}" if one[name] is not None else f"{'-':>8}"
+        for name in ("width_known", "width_new")
+    ]
+    print(
+        f"{head:22}{known}{widths[0]}{new}{widths[1]}{without:>20}{100 * one['refused']:8.1f}%",
+        flush=True,
+    )
 
 
 def share(one: dict[str, Any], name: str) -> str:

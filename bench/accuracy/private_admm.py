@@ -1,31 +1,37 @@
-"""Private ADMM (Cyffers, Bellet and Basu, ICML 2023) on the synthetic Lasso of its public code, beside ours.
+"""Private ADMM (Cyffers, Bellet and Basu, ICML 2023) on the synthetic Lasso of its public code,
+beside ours.
 
 ``scripts/bench private_admm [--quick] [--seeds N] [--json FILE]``
 
-The problem, after the public code's `data.py` and `main.py` (github.com/totilas/padadmm, commit 937fdd1): 1000 rows of
-64 standard normal columns, 8 coefficients uniform in (0, 1) and 56 zeros, noise of deviation 0.1 on the outcome; 800
-rows train, a row is a user.  The score is the Lasso's objective on the other 200, ``mean (x.w - y)^2 + kappa ||w||_1``,
-with kappa as cross-validation picks it.  Every row of the table is a mean over seeds of data and noise, with the
-standard deviation of one seed.  delta is 1e-6; neighbours differ in one user, who takes part or not (zero-out); what is
-released is every iterate of the server, which sees sums over users only.
+The problem, after the public code's `data.py` and `main.py` (github.com/totilas/padadmm, commit
+937fdd1): 1000 rows of 64 standard normal columns, 8 coefficients uniform in (0, 1) and 56 zeros,
+noise of deviation 0.1 on the outcome; 800 rows train, a row is a user.  The score is the Lasso's
+objective on the other 200, ``mean (x.w - y)^2 + kappa ||w||_1``, with kappa as cross-validation
+picks it.  Every row of the table is a mean over seeds of data and noise, with the standard
+deviation of one seed.  delta is 1e-6; neighbours differ in one user, who takes part or not
+(zero-out); what is released is every iterate of the server, which sees sums over users only.
 
-The iteration, from the paper's formulas: 100 of the 800 users take part in a round; each sends
-``2 lambda clip(x_i - z, L)`` with ``x_i = prox_{gamma f_i}(2 z - u_i)``, plus noise, and adds it to its own u_i; the
-server takes ``z = prox_{gamma r}(mean of the u_i)``.  lambda and gamma are those of the public code; so are L and 1000
-rounds where nothing else is said.
+The iteration, from the paper's formulas: 100 of the 800 users take part in a round; each sends ``2
+lambda clip(x_i - z, L)`` with ``x_i = prox_{gamma f_i}(2 z - u_i)``, plus noise, and adds it to its
+own u_i; the server takes ``z = prox_{gamma r}(mean of the u_i)``.  lambda and gamma are those of
+the public code; so are L and 1000 rounds where nothing else is said.
 
-* "as in the code" draws what `main.py` draws: `scale_noise` = ``2 L^2 T / (rho n^2)`` with rho the zCDP of the claimed
-  epsilon and n = 1000.  It is the variance of the noise that a mean over all users needs; the code uses it as the
-  standard deviation of each user's noise.  What is proved is the price of sums, by Renyi divergences of the sampled
-  Gaussian (Mironov, Talwar and Zhang 2019), as if users were drawn independently.  *No less than* is the exact epsilon
-  of a single round, in which a user who sends the longest vector takes part with probability 1/8, or never.
-* "calibrated" is the same iteration with the noise that this price asks for at epsilon, the best of several numbers of
-  rounds, of L and of lambda; "all users" has every user in every round, at the exact price of Gaussian releases.
-* "momentum" is ours with a trusted curator, on rows over 11 and outcomes over 5 (longer ones are shortened), Huber's
-  loss of residuals and no L1 norm, at the exact price of Gaussian releases, the best of several caps and rounds.
+* "as in the code" draws what `main.py` draws: `scale_noise` = ``2 L^2 T / (rho n^2)`` with rho the
+  zCDP of the claimed epsilon and n = 1000.  It is the variance of the noise that a mean over all
+  users needs; the code uses it as the standard deviation of each user's noise.  What is proved is
+  the price of sums, by Renyi divergences of the sampled Gaussian (Mironov, Talwar and Zhang 2019),
+  as if users were drawn independently.  *No less than* is the exact epsilon of a single round, in
+  which a user who sends the longest vector takes part with probability 1/8, or never.
+* "calibrated" is the same iteration with the noise that this price asks for at epsilon, the best of
+  several numbers of rounds, of L and of lambda; "all users" has every user in every round, at the
+  exact price of Gaussian releases.
+* "momentum" is ours with a trusted curator, on rows over 11 and outcomes over 5 (longer ones are
+  shortened), Huber's loss of residuals and no L1 norm, at the exact price of Gaussian releases, the
+  best of several caps and rounds.
 
-"Best" is by the mean test score, so it looks at the test rows; that is the same for all, and the first row of the code
-also takes the best round by its test score, as its figure does.  About five minutes on one core.
+"Best" is by the mean test score, so it looks at the test rows; that is the same for all, and the
+first row of the code also takes the best round by its test score, as its figure does.  About five
+minutes on one core.
 """
 
 from __future__ import annotations
@@ -93,7 +99,8 @@ def iterate(
     relaxation: float = LAMBDA,
     watch: bool = False,
 ) -> tuple[np.ndarray, float]:
-    """Private ADMM from zero: the last iterate, and the best test score of a round if the run is watched.
+    """Private ADMM from zero: the last iterate, and the best test score of a round if the run is
+    watched.
 
     Parameters
     ----------
@@ -104,7 +111,8 @@ def iterate(
     """
     X, y, n = problem.X, problem.y, len(problem.y)
     u, mean, best = np.zeros_like(X), np.zeros(COLUMNS), math.inf
-    threshold = GAMMA * problem.kappa / 2.0  # f_i = (x.w - y)^2 / 2, so r is n kappa / 2 times the L1 norm
+    # f_i = (x.w - y)^2 / 2, so r is n kappa / 2 times the L1 norm
+    threshold = GAMMA * problem.kappa / 2.0
     z = np.zeros(COLUMNS)
     stiff = 1.0 + GAMMA * np.sum(X**2, axis=1)
     for _ in range(rounds):
@@ -124,7 +132,9 @@ def iterate(
 
 
 def sampled_epsilon(multiplier: float, share: float, rounds: int) -> float:
-    """Epsilon at DELTA of `rounds` sampled Gaussian releases whose noise is `multiplier` times the sensitivity."""
+    """Epsilon at DELTA of `rounds` sampled Gaussian releases whose noise is `multiplier` times
+    the sensitivity.
+    """
     divergences = []
     for order in ORDERS:
         k = np.arange(order + 1)
@@ -132,12 +142,15 @@ def sampled_epsilon(multiplier: float, share: float, rounds: int) -> float:
         mixed = chosen + k * math.log(share) + (order - k) * math.log1p(-share)
         divergences.append(logsumexp(mixed + k * (k - 1) / (2.0 * multiplier**2)) / (order - 1))
     total = rounds * np.array(divergences)
-    closer = np.log1p(-1.0 / ORDERS) - (math.log(DELTA) + np.log(ORDERS)) / (ORDERS - 1)  # Canonne et al. 2020
+    # Canonne et al. 2020
+    closer = np.log1p(-1.0 / ORDERS) - (math.log(DELTA) + np.log(ORDERS)) / (ORDERS - 1)
     return float(max(0.0, np.min(total + closer)))
 
 
 def one_round_epsilon(multiplier: float, share: float) -> float:
-    """The exact epsilon at DELTA of one such release, of the law with the user against that without."""
+    """The exact epsilon at DELTA of one such release, of the law with the user against that
+    without.
+    """
 
     def excess(epsilon: float) -> float:
         odds = epsilon + math.log1p((share - 1.0) * math.exp(-epsilon)) - math.log(share)
@@ -167,7 +180,9 @@ def code_noise(epsilon: float) -> float:
 
 
 def user_noise(epsilon: float, share: float, rounds: int, clip: float) -> float:
-    """Of one of the users who take part, over lambda: their sum has the multiplier times a user's most, 2 L."""
+    """Of one of the users who take part, over lambda: their sum has the multiplier times a
+    user's most, 2 L.
+    """
     return 2.0 * clip * multiplier_for(epsilon, share, rounds) / math.sqrt(share * TRAINED)
 
 
@@ -217,8 +232,12 @@ def _mean(line: Line) -> float:
     return line.mean
 
 
-def calibrated(problems: list[Problem], epsilon: float, share: float, name: str, numbers: tuple[int, ...]) -> Line:
-    """Private ADMM with the noise of this epsilon, the best of these numbers of rounds and of `CLIPS`."""
+def calibrated(
+    problems: list[Problem], epsilon: float, share: float, name: str, numbers: tuple[int, ...]
+) -> Line:
+    """Private ADMM with the noise of this epsilon, the best of these numbers of rounds and of
+    `CLIPS`.
+    """
     found = []
     for rounds in numbers:
         for clip, relaxation in product(CLIPS, RELAXATIONS):
@@ -226,25 +245,48 @@ def calibrated(problems: list[Problem], epsilon: float, share: float, name: str,
             scores = []
             for seed, one in enumerate(problems):
                 rng = np.random.default_rng(1000 + seed)
-                scores.append(one.score(iterate(one, rounds, share, noise, rng, clip, relaxation)[0]))
+                scores.append(
+                    one.score(iterate(one, rounds, share, noise, rng, clip, relaxation)[0])
+                )
             settings = f"{rounds} rounds, L {clip:g}, lambda {relaxation:g}"
             found.append(Line(name, epsilon, epsilon, settings, scores))
     return best(found)
 
 
 def code_lines(problems: list[Problem], epsilon: float) -> list[Line]:
-    """What the public code draws at a claimed epsilon, with what it costs; the last round, and the best one."""
+    """What the public code draws at a claimed epsilon, with what it costs; the last round, and
+    the best one.
+    """
     noise = code_noise(epsilon)
     multiplier = noise * math.sqrt(SHARE * TRAINED) / (2.0 * CLIP)
-    proved, no_less = sampled_epsilon(multiplier, SHARE, ROUNDS), one_round_epsilon(multiplier, SHARE)
+    proved, no_less = (
+        sampled_epsilon(multiplier, SHARE, ROUNDS),
+        one_round_epsilon(multiplier, SHARE),
+    )
     last, least = [], []
     for seed, one in enumerate(problems):
-        z, lowest = iterate(one, ROUNDS, SHARE, noise, np.random.default_rng(1000 + seed), watch=True)
+        z, lowest = iterate(
+            one, ROUNDS, SHARE, noise, np.random.default_rng(1000 + seed), watch=True
+        )
         last.append(one.score(z))
         least.append(lowest)
     return [
-        Line("ADMM, noise as in the code, best round", epsilon, proved, f"{ROUNDS} rounds", least, no_less),
-        Line("ADMM, noise as in the code, last round", epsilon, proved, f"{ROUNDS} rounds", last, no_less),
+        Line(
+            "ADMM, noise as in the code, best round",
+            epsilon,
+            proved,
+            f"{ROUNDS} rounds",
+            least,
+            no_less,
+        ),
+        Line(
+            "ADMM, noise as in the code, last round",
+            epsilon,
+            proved,
+            f"{ROUNDS} rounds",
+            last,
+            no_less,
+        ),
     ]
 
 
@@ -252,16 +294,25 @@ def ours(problems: list[Problem], epsilon: float, quick: bool) -> Line:
     found = []
     grid = [(20, 0.3)] if quick else product((100, 300, 1000), (0.1, 0.3, 1.0))
     for rounds, cap in grid:
-        scores = [one.score(momentum(one, epsilon, seed, rounds, cap)) for seed, one in enumerate(problems)]
-        found.append(Line("momentum, ours", epsilon, epsilon, f"{rounds} rounds, cap {cap}", scores))
+        scores = [
+            one.score(momentum(one, epsilon, seed, rounds, cap))
+            for seed, one in enumerate(problems)
+        ]
+        found.append(
+            Line("momentum, ours", epsilon, epsilon, f"{rounds} rounds, cap {cap}", scores)
+        )
     return best(found)
 
 
 def measure(seeds: int, quick: bool) -> list[Line]:
     """All rows of the table."""
     problems = [Problem.draw(seed) for seed in range(seeds)]
-    nothing = Line("all coefficients zero", 0.0, 0.0, "", [one.score(np.zeros(COLUMNS)) for one in problems])
-    exact = [one.score(iterate(one, 300, 1.0, 0.0, np.random.default_rng(0))[0]) for one in problems]
+    nothing = Line(
+        "all coefficients zero", 0.0, 0.0, "", [one.score(np.zeros(COLUMNS)) for one in problems]
+    )
+    exact = [
+        one.score(iterate(one, 300, 1.0, 0.0, np.random.default_rng(0))[0]) for one in problems
+    ]
     lines = [nothing, Line("ADMM without noise", math.inf, math.inf, "300 rounds", exact)]
     sampled, full = ((30, 300), (3, 10)) if quick else ((100, 1000), (3, 30, 300))
     for epsilon in EPSILONS[1:2] if quick else EPSILONS:
@@ -273,7 +324,9 @@ def measure(seeds: int, quick: bool) -> list[Line]:
 
 
 def show(lines: list[Line]) -> None:
-    table = Table("method", "asked or claimed", "proved", "no less than", "test objective", "sd", "settings")
+    table = Table(
+        "method", "asked or claimed", "proved", "no less than", "test objective", "sd", "settings"
+    )
     for line in lines:
         spread = float(np.std(line.scores, ddof=1)) if len(line.scores) > 1 else math.nan
         table.add_row(
@@ -289,7 +342,9 @@ def show(lines: list[Line]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="two seeds, one epsilon, few settings")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--json", type=Path, help="write the rows there, too")

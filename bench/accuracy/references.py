@@ -1,15 +1,18 @@
-"""Levels that have no maximum, and references with few rows: what is printed of them, and how wide the rest is.
+"""Levels that have no maximum, and references with few rows: what is printed of them, and how wide
+the rest is.
 
 ``scripts/bench references [--quick] [--draws N] [--epsilons E,...]``
 
-The first table is of a level whose rows have 0, 1, 3 or 5 events as expected, or no other outcome, of the reference,
-and of a site.  *Two* is the share of draws in which the line has an interval of two ends, *one* that with one end;
-*cover* how many of these hold the truth.  A line without a maximum should never have two.  The true log-odds of a level
-without events are minus infinity, so one end covers if it is an upper one.
+The first table is of a level whose rows have 0, 1, 3 or 5 events as expected, or no other outcome,
+of the reference, and of a site.  *Two* is the share of draws in which the line has an interval of
+two ends, *one* that with one end; *cover* how many of these hold the truth.  A line without a
+maximum should never have two.  The true log-odds of a level without events are minus infinity, so
+one end covers if it is an upper one.
 
-The second is of a reference with few rows: the width of the contrast of two frequent levels, and of the prediction for
-a row of a frequent level, over those with the most frequent level as the reference, at the median of the draws; and how
-many of their intervals cover.  A width is infinite if it is refused.
+The second is of a reference with few rows: the width of the contrast of two frequent levels, and of
+the prediction for a row of a frequent level, over those with the most frequent level as the
+reference, at the median of the draws; and how many of their intervals cover.  A width is infinite
+if it is refused.
 """
 
 from __future__ import annotations
@@ -57,7 +60,9 @@ def tables(case: Case, epsilon: float, seed: int, draws: int) -> Iterator[Coeffi
     """The tables of several draws of the noise; without noise one."""
     naming = case.naming
     replicates = draws if math.isfinite(epsilon) else 1
-    config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=replicates)
+    config = RunConfig(
+        method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=replicates
+    )
     raw = [{name: column[part] for name, column in case.columns.items()} for part in case.parts]
     if case.outcome.dtype == bool:
         signs = [np.where(case.outcome[part], 1.0, -1.0) for part in case.parts]
@@ -67,12 +72,18 @@ def tables(case: Case, epsilon: float, seed: int, draws: int) -> Iterator[Coeffi
         for replicate in range(replicates):
             yield table(found, naming, replicate, 1e-5)
         return
-    rows = naming.rows([(one, np.ones(len(part))) for one, part in zip(raw, case.parts, strict=True)])
+    rows = naming.rows(
+        [(one, np.ones(len(part))) for one, part in zip(raw, case.parts, strict=True)]
+    )
     rows = rows.with_offset([TASK.encode(case.outcome[part]) for part in case.parts])
     squared = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
     for replicate in range(replicates):
-        own = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed + 7919 * replicate)
-        yield table_of(simulate(own, rows, method=slopes_of(naming), loss=squared).outcome, naming, TASK, 1e-5)
+        own = RunConfig(
+            method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed + 7919 * replicate
+        )
+        yield table_of(
+            simulate(own, rows, method=slopes_of(naming), loss=squared).outcome, naming, TASK, 1e-5
+        )
 
 
 def thirds(n: int) -> list[np.ndarray]:
@@ -101,7 +112,9 @@ class Sparse:
         ward = rng.choice(4, size=self.n, p=[0.4, 0.5 - self.share, 0.1, self.share])
         site = np.arange(self.n) % 4
         base = -1.0 + 0.02 * (age - 50.0)
-        group = site == 3 if self.line.startswith("(") else ward == (0 if self.line == "ward: b" else 3)
+        group = (
+            site == 3 if self.line.startswith("(") else ward == (0 if self.line == "ward: b" else 3)
+        )
         shift = -math.inf
         if self.rarer > 0.0:
             shift = _shift(base[group] if self.positive else -base[group], self.rarer)
@@ -152,14 +165,22 @@ def judged(case: Sparse, epsilon: float, sets: int, draws: int) -> dict[str, Any
             if line.low is None and line.high is None:
                 refused += 1
                 continue
-            low, high = (-math.inf if line.low is None else line.low), (math.inf if line.high is None else line.high)
+            low, high = (
+                (-math.inf if line.low is None else line.low),
+                (math.inf if line.high is None else line.high),
+            )
             (one if line.one_sided else two).append(low <= truth <= high)
     every = len(two) + len(one) + refused
     return {
-        "case": case.name, "epsilon": epsilon, "draws": every, "two": len(two) / every, "one": len(one) / every,
-        "cover two": np.mean(two) if two else math.nan, "cover one": np.mean(one) if one else math.nan,
+        "case": case.name,
+        "epsilon": epsilon,
+        "draws": every,
+        "two": len(two) / every,
+        "one": len(one) / every,
+        "cover two": np.mean(two) if two else math.nan,
+        "cover one": np.mean(one) if one else math.nan,
         "no maximum": case.rarer == 0,
-    }  # fmt: skip
+    }
 
 
 # References with few rows
@@ -176,7 +197,9 @@ class Rare:
     n: int = 20_000
 
     def draw(self, seed: int, best: bool) -> tuple[Case, dict[str, float], float]:
-        """Rows with the rare reference or the best one, and the contrast of two frequent levels with its truth."""
+        """Rows with the rare reference or the best one, and the contrast of two frequent levels
+        with its truth.
+        """
         rng = np.random.default_rng(seed)
         rest = 1.0 - self.share
         level = rng.choice(4, size=self.n, p=[self.share, 0.5 * rest, 0.3 * rest, 0.2 * rest])
@@ -192,7 +215,11 @@ class Rare:
         sites, parts = (), thirds(self.n)
         if self.kind == "bins":
             column: Any = level + 0.5
-            block: dict[str, Any] = {"kind": "bins", "edges": [0, 1, 2, 3, 4], "base": 1 if best else 0}
+            block: dict[str, Any] = {
+                "kind": "bins",
+                "edges": [0, 1, 2, 3, 4],
+                "base": 1 if best else 0,
+            }
             weights = {}
         elif self.kind == "site":
             column, block = level, {}
@@ -203,18 +230,32 @@ class Rare:
             block = {"kind": "category", "values": list("abcd"), "base": "b" if best else "a"}
         schema = {"age": AGE} | ({"x": block} if block else {})
         columns = {"age": age} | ({"x": column} if block else {})
-        return Case(columns, schema, outcome, parts, sites), weights, truth * (3.0 if self.numbers else 1.0)
+        return (
+            Case(columns, schema, outcome, parts, sites),
+            weights,
+            truth * (3.0 if self.numbers else 1.0),
+        )
 
 
 RARE = tuple(
     Rare(f"{kind}, {share:.1%}{', numbers' if numbers else ''}", kind, share, numbers)
     for numbers in (False, True)
-    for kind, share in (("category", 0.0), ("category", 0.005), ("category", 0.02), ("bins", 0.005), ("site", 0.005))
+    for kind, share in (
+        ("category", 0.0),
+        ("category", 0.005),
+        ("category", 0.02),
+        ("bins", 0.005),
+        ("site", 0.005),
+    )
 )
 
 
-def spans(made: Coefficients, case: Case, weights: dict[str, float], truth: float) -> tuple[float, float, bool]:
-    """Widths of the contrast and of a prediction for a row of the second most frequent level; whether it covers."""
+def spans(
+    made: Coefficients, case: Case, weights: dict[str, float], truth: float
+) -> tuple[float, float, bool]:
+    """Widths of the contrast and of a prediction for a row of the second most frequent level;
+    whether it covers.
+    """
     names = [line.term.text for line in made.lines]
     if not weights:
         c, d = [k for k, line in enumerate(made.lines) if line.term.name == "x"][-2:]
@@ -222,9 +263,13 @@ def spans(made: Coefficients, case: Case, weights: dict[str, float], truth: floa
     every = np.zeros((2, len(names)))
     for name, weight in weights.items():
         every[0, names.index(name)] = weight
-    row = {name: column[case.parts[-1][:1]] for name, column in case.columns.items()} | {"age": np.array([40.0])}
+    row = {name: column[case.parts[-1][:1]] for name, column in case.columns.items()} | {
+        "age": np.array([40.0])
+    }
     if "x" in row:
-        row["x"] = np.array(["c"], dtype=object) if isinstance(row["x"][0], str) else np.array([2.5])
+        row["x"] = (
+            np.array(["c"], dtype=object) if isinstance(row["x"][0], str) else np.array([2.5])
+        )
     naming = case.naming
     X = naming.encoded(row, case.sites.index("c") if case.sites else None)
     every[1] = np.linalg.solve(naming.into_units.T, X[0])
@@ -242,16 +287,25 @@ def compared(rare: Rare, epsilon: float, sets: int, draws: int) -> dict[str, Any
             case, weights, truth = rare.draw(seed, best)
             if best and rare.kind == "site":  # without the tiny site
                 case = case._replace(parts=case.parts[1:], sites=case.sites[1:])
-            found[best] += [spans(made, case, weights, truth) for made in tables(case, epsilon, 2000 + seed, draws)]
-    middle = {best: np.median(np.array(every, dtype=float), axis=0) for best, every in found.items()}
+            found[best] += [
+                spans(made, case, weights, truth)
+                for made in tables(case, epsilon, 2000 + seed, draws)
+            ]
+    middle = {
+        best: np.median(np.array(every, dtype=float), axis=0) for best, every in found.items()
+    }
     covered = [one[2] for one in found[False] if math.isfinite(one[0])]
     with np.errstate(invalid="ignore"):
         ratio = middle[False] / middle[True]
     return {
-        "case": rare.name, "epsilon": epsilon, "draws": len(found[False]), "contrast": ratio[0],
-        "prediction": ratio[1], "cover": np.mean(covered) if covered else math.nan,
+        "case": rare.name,
+        "epsilon": epsilon,
+        "draws": len(found[False]),
+        "contrast": ratio[0],
+        "prediction": ratio[1],
+        "cover": np.mean(covered) if covered else math.nan,
         "printed": len(covered) / len(found[False]),
-    }  # fmt: skip
+    }
 
 
 def show(lines: Iterator[dict[str, Any]]) -> None:
@@ -265,9 +319,13 @@ def show(lines: Iterator[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="few draws")
-    parser.add_argument("--draws", type=int, default=40, help="of the noise, for each of ten data sets")
+    parser.add_argument(
+        "--draws", type=int, default=40, help="of the noise, for each of ten data sets"
+    )
     parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
     parser.add_argument("--only", default="sparse,rare", help="tables to compute")
     asked = parser.parse_args()
@@ -277,7 +335,11 @@ def main() -> None:
         show(judged(case, epsilon, sets, draws) for case in SPARSE for epsilon in epsilons)
         print()
     if "rare" in asked.only:
-        show(compared(rare, epsilon, max(1, sets // 3), max(3, draws // 2)) for rare in RARE for epsilon in epsilons)
+        show(
+            compared(rare, epsilon, max(1, sets // 3), max(3, draws // 2))
+            for rare in RARE
+            for epsilon in epsilons
+        )
 
 
 if __name__ == "__main__":

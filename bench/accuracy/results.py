@@ -1,10 +1,13 @@
-"""Every private method on three data sets, sites alike and label-skewed: writes docs/measured/results.md.
+"""Every private method on three data sets, sites alike and label-skewed: writes
+docs/measured/results.md.
 
-``python bench/accuracy/results.py [--quick] [--only METHOD,METHOD] [--json] [--out docs/measured/results.md]``
+``python bench/accuracy/results.py [--quick] [--only METHOD,METHOD] [--json] [--out
+docs/measured/results.md]``
 
-5 nodes on a ring, 10 rounds, 10 replicates of the noise, every other parameter at its default.  Test rows are public;
-seeds are 0.  Takes about 20 minutes on 2 cores; ``--quick`` leaves out MNIST and takes two.  ``--only`` measures some
-rows and keeps the others as the page has them: `bench/digests.py` tells whether any of those has changed.
+5 nodes on a ring, 10 rounds, 10 replicates of the noise, every other parameter at its default.
+Test rows are public; seeds are 0.  Takes about 20 minutes on 2 cores; ``--quick`` leaves out MNIST
+and takes two.  ``--only`` measures some rows and keeps the others as the page has them:
+`bench/digests.py` tells whether any of those has changed.
 """
 
 from __future__ import annotations
@@ -40,7 +43,12 @@ sums](../explanation/sums.md). Written by `python bench/accuracy/results.py`.
 def score(method: str, data: str, partition: str, epsilon: float) -> dict[str, object]:
     name, _, trust = method.partition(" --trust ")
     run = RunConfig(
-        method=name, epsilon=epsilon, delta=DELTA, rounds=ROUNDS, replicates=REPLICATES, trust=trust or "nobody"
+        method=name,
+        epsilon=epsilon,
+        delta=DELTA,
+        rounds=ROUNDS,
+        replicates=REPLICATES,
+        trust=trust or "nobody",
     )
     report = train(TrainConfig(run, data=data, partition=partition))
     spent = report.result.privacy["epsilon"]
@@ -48,11 +56,18 @@ def score(method: str, data: str, partition: str, epsilon: float) -> dict[str, o
         raise SystemExit(f"{method} on {data}: spent {spent} of {epsilon}")
     errors = report.test_errors
     return {
-        "method": run.method, "asked": method, "data": data, "partition": partition, "epsilon": epsilon, "spent": spent,
-        "accuracy": 100 * (1 - float(errors.mean())), "sd": 100 * float(errors.std(ddof=1)),
+        "method": run.method,
+        "asked": method,
+        "data": data,
+        "partition": partition,
+        "epsilon": epsilon,
+        "spent": spent,
+        "accuracy": 100 * (1 - float(errors.mean())),
+        "sd": 100 * float(errors.std(ddof=1)),
         "nonprivate": 100 * (1 - float(report.nonprivate_test_error or 0)),
-        "majority": 100 * (1 - float(report.baseline_test_errors["majority"] or 0)), "replicates": REPLICATES,
-    }  # fmt: skip
+        "majority": 100 * (1 - float(report.baseline_test_errors["majority"] or 0)),
+        "replicates": REPLICATES,
+    }
 
 
 def page(rows: list[dict[str, object]], kept: dict[tuple[str, str], str]) -> str:
@@ -61,7 +76,10 @@ def page(rows: list[dict[str, object]], kept: dict[tuple[str, str], str]) -> str
     for data in dict.fromkeys(row["data"] for row in rows):
         mine = [row for row in rows if row["data"] == data]
         columns = list(dict.fromkeys((row["epsilon"], row["partition"]) for row in mine))
-        text += f"## {data}\n\nWithout privacy {mine[0]['nonprivate']:.2f}, majority {mine[0]['majority']:.2f}.\n\n"
+        text += (
+            f"## {data}\n\nWithout privacy {mine[0]['nonprivate']:.2f}, majority "
+            f"{mine[0]['majority']:.2f}.\n\n"
+        )
         text += "| method | " + " | ".join(f"{p}, epsilon {e:g}" for e, p in columns) + " |\n"
         text += "|---|" + "---|" * len(columns) + "\n"
         measured = {row["asked"] for row in mine}
@@ -76,12 +94,19 @@ def page(rows: list[dict[str, object]], kept: dict[tuple[str, str], str]) -> str
                 for r in mine
                 if r["asked"] == method
             }
-            text += f"| `{method}`{trusted} | " + " | ".join(cells.get(c, "") for c in columns) + " |\n"
+            text += (
+                f"| `{method}`{trusted} | " + " | ".join(cells.get(c, "") for c in columns) + " |\n"
+            )
         text += "\n"
     return text
 
 
-METHODS = ["auto", "auto --trust sum", "auto --trust curator", *(name for name, cls in REGISTRY.items() if cls.private)]
+METHODS = [
+    "auto",
+    "auto --trust sum",
+    "auto --trust curator",
+    *(name for name, cls in REGISTRY.items() if cls.private),
+]
 
 
 def lines_of(text: str) -> dict[tuple[str, str], str]:
@@ -96,7 +121,9 @@ def lines_of(text: str) -> dict[tuple[str, str], str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="leave out MNIST")
     parser.add_argument("--only", help="methods to measure; the others stay as the page has them")
     parser.add_argument("--json", action="store_true", help="print one JSON list")

@@ -1,11 +1,14 @@
-"""Do 95% intervals cover where effects are strong?  The recipe of ``--inference`` beside maximum likelihood.
+"""Do 95% intervals cover where effects are strong?  The recipe of ``--inference`` beside maximum
+likelihood.
 
-``scripts/bench strong [--quick] [--cells NAME;...] [--sets N] [--out FILE [--minutes M]] [--json FILE]``
+``scripts/bench strong [--quick] [--cells NAME;...] [--sets N] [--out FILE [--minutes M]] [--json
+FILE]``
 
-As ``scripts/bench coverage``, with designs in which columns tell nearly all of the outcome, though maximum likelihood
-is unremarkable.  *off* is, at the 99th percentile of printed lines, how far a coefficient is from the weighted maximum
-likelihood of the same rows, in its standard errors: without noise it is what the steps have left, with noise also
-noise.  *width* is over that maximum likelihood's.
+As ``scripts/bench coverage``, with designs in which columns tell nearly all of the outcome, though
+maximum likelihood is unremarkable.  *off* is, at the 99th percentile of printed lines, how far a
+coefficient is from the weighted maximum likelihood of the same rows, in its standard errors:
+without noise it is what the steps have left, with noise also noise.  *width* is over that maximum
+likelihood's.
 """
 
 from __future__ import annotations
@@ -33,20 +36,26 @@ SETS = SETS  # as many as there, unless --sets says less
 FILES = (*coverage.FILES, "answers/normal_rows.py")
 
 
-def of_numbers(X: np.ndarray, rng: np.random.Generator, slopes: np.ndarray, constant: float, norm: float) -> Drawn:
+def of_numbers(
+    X: np.ndarray, rng: np.random.Generator, slopes: np.ndarray, constant: float, norm: float
+) -> Drawn:
     """Labels of a logistic model of the columns X."""
     y = np.where(rng.random(len(X)) < expit(X @ slopes + constant), 1.0, -1.0)
     naming = of_columns([f"x{j}" for j in range(X.shape[1])], norm)
     return Drawn(naming, [(X[p], y[p]) for p in split(len(X))], np.append(slopes, constant), X)
 
 
-def normal(n: int, rng: np.random.Generator, times: float = 1.0, constant: float = 0.0, rho: float = 0.0) -> Drawn:
+def normal(
+    n: int, rng: np.random.Generator, times: float = 1.0, constant: float = 0.0, rho: float = 0.0
+) -> Drawn:
     X = np.sqrt(1.0 - rho) * rng.normal(size=(n, 4)) + np.sqrt(rho) * rng.normal(size=(n, 1))
     return of_numbers(X, rng, times * SLOPES, constant, 1.35 * 2.0)
 
 
 def skewed(n: int, rng: np.random.Generator, times: float = 1.0) -> Drawn:
-    """Lognormal columns, standardised: the third moment is 3.7, and a tenth of the rows or so are long."""
+    """Lognormal columns, standardised: the third moment is 3.7, and a tenth of the rows or so
+    are long.
+    """
     X = np.exp(0.7 * rng.normal(size=(n, 4)))
     mean, deviation = np.exp(0.245), np.sqrt((np.exp(0.49) - 1.0) * np.exp(0.49))
     return of_numbers((X - mean) / deviation, rng, times * SLOPES, 0.0, 1.35 * 2.0)
@@ -54,7 +63,9 @@ def skewed(n: int, rng: np.random.Generator, times: float = 1.0) -> Drawn:
 
 def binary(n: int, rng: np.random.Generator, times: float = 1.0) -> Drawn:
     """Four columns that are 0 or 1, of 50, 30, 20 and 10% ones, as columns of a schema."""
-    schema = Schema.from_dict({"columns": {f"x{j}": {"kind": "category", "values": ["no", "yes"]} for j in range(4)}})
+    schema = Schema.from_dict(
+        {"columns": {f"x{j}": {"kind": "category", "values": ["no", "yes"]} for j in range(4)}}
+    )
     X = (rng.random((n, 4)) < (0.5, 0.3, 0.2, 0.1)).astype(float)
     slopes, constant = times * np.array([3.0, -2.0, 0.0, 1.0]), -1.0 * times
     y = np.where(rng.random(n) < expit(X @ slopes + constant), 1.0, -1.0)
@@ -71,7 +82,9 @@ def strong_levels(n: int, rng: np.random.Generator) -> Drawn:
     schema = Schema.from_dict({"columns": columns, "intercept": True})
     codes = rng.choice(5, p=(0.4, 0.25, 0.2, 0.1, 0.05), size=(n, 2))
     age = np.clip(rng.normal(size=n), -3.0, 3.0)
-    marks = np.concatenate([codes[:, j : j + 1] == np.arange(1, 5) for j in range(2)], axis=1).astype(float)
+    marks = np.concatenate(
+        [codes[:, j : j + 1] == np.arange(1, 5) for j in range(2)], axis=1
+    ).astype(float)
     X = np.column_stack([marks, age])
     ratio = np.log(50.0)
     truth = np.array([ratio, -0.4, 0.8, -ratio, 0.5, -0.4, ratio, 0.3, 1.0, -0.5])
@@ -89,7 +102,9 @@ def two_groups(n: int, rng: np.random.Generator) -> Drawn:
 
 
 def heavy(n: int, rng: np.random.Generator) -> Drawn:
-    """Student's law with 4 degrees of freedom in all columns at once; a third of the rows are long."""
+    """Student's law with 4 degrees of freedom in all columns at once; a third of the rows are
+    long.
+    """
     X = rng.normal(size=(n, 4)) / np.sqrt(rng.chisquare(4, size=(n, 1)) / 4.0)
     return of_numbers(X, rng, SLOPES, 0.0, 1.35 * 2.0)
 
@@ -118,11 +133,15 @@ DESIGNS: dict[str, Callable[[int, np.random.Generator], Drawn]] = {
 }
 
 
-CELLS = tuple(Setting(design, 20_000, epsilon) for design in DESIGNS for epsilon in (np.inf, 10.0, 3.0, 1.0))
+CELLS = tuple(
+    Setting(design, 20_000, epsilon) for design in DESIGNS for epsilon in (np.inf, 10.0, 3.0, 1.0)
+)
 
 
 def likeliest(naming: Naming, rows: Drawn) -> tuple[np.ndarray, np.ndarray]:
-    """The weighted maximum likelihood of the rows, and its sandwich standard errors, in the user's units."""
+    """The weighted maximum likelihood of the rows, and its sandwich standard errors, in the
+    user's units.
+    """
     E = np.concatenate([naming.encoded(part[0]) for part in rows.parts])
     positive = np.concatenate([part[1] for part in rows.parts]) > 0.0
     weight, w = 1.0 / np.maximum(1.0, np.sum(E**2, axis=1)), np.zeros(E.shape[1])
@@ -141,7 +160,9 @@ def one(cell: Setting, seed: int) -> dict[str, Any]:
     found = DESIGNS[cell.design](cell.n, np.random.default_rng([seed, cell.n, noise]))
     loss = Weighted(Logistic()) if found.naming.long else Logistic()
     config = RunConfig(method="auto", trust="sum", epsilon=cell.epsilon, delta=1e-5, seed=seed)
-    result = simulate(config, found.naming.rows(found.parts), method=newton_of(found.naming), loss=loss)
+    result = simulate(
+        config, found.naming.rows(found.parts), method=newton_of(found.naming), loss=loss
+    )
     lines = table(result.outcome, found.naming, delta=1e-5).lines
     best, errors = likeliest(found.naming, found)
     inside, width, off = [], [], []
@@ -154,11 +175,16 @@ def one(cell: Setting, seed: int) -> dict[str, Any]:
 
 
 def summary(cell: Setting, sets: list[dict[str, Any]]) -> dict[str, Any]:
-    """As :func:`coverage.summary`, with how far estimates are from maximum likelihood, and causes of refusals."""
+    """As :func:`coverage.summary`, with how far estimates are from maximum likelihood, and
+    causes of refusals.
+    """
     off = [x for one in sets for x in one["off"] if x is not None]
     causes = [cause for one in sets for cause in one["causes"] if cause is not None]
     counted = {cause: causes.count(cause) for cause in sorted(set(causes))}
-    return coverage.summary(cell, sets) | {"off": float(np.quantile(off, 0.99)) if off else None, "causes": counted}
+    return coverage.summary(cell, sets) | {
+        "off": float(np.quantile(off, 0.99)) if off else None,
+        "causes": counted,
+    }
 
 
 def show(done: list[dict[str, Any]]) -> None:

@@ -2,11 +2,12 @@
 
 ``python bench/accuracy/sums.py [--quick] [--json] [--rows 6000] [--jobs 2] [--out docs/measured]``
 
-Rows of Adult, drawn once (seed 0) and dealt to 2, 3, 5, 10, 20, 50, 100 and 200 sites of equal size, alike and, for
-20 sites, with unlike labels.  At each number of sites `auto` chooses under local trust (``--trust nobody``), under sums
-with one colluder (``--trust sum``) and for a trusted curator; nothing is chosen on test rows.  Delta 1e-5, replace-one,
-10 replicates of the noise; the 8,842 test rows of Adult are public.  Two sites with one colluder gain nothing by sums:
-that cell is local trust's.  Writes ``sums.svg`` and ``sums.json``.
+Rows of Adult, drawn once (seed 0) and dealt to 2, 3, 5, 10, 20, 50, 100 and 200 sites of equal
+size, alike and, for 20 sites, with unlike labels.  At each number of sites `auto` chooses under
+local trust (``--trust nobody``), under sums with one colluder (``--trust sum``) and for a trusted
+curator; nothing is chosen on test rows.  Delta 1e-5, replace-one, 10 replicates of the noise; the
+8,842 test rows of Adult are public.  Two sites with one colluder gain nothing by sums: that cell is
+local trust's.  Writes ``sums.svg`` and ``sums.json``.
 """
 
 from __future__ import annotations
@@ -49,20 +50,31 @@ def cell(rows: int, sites: int, kind: str, trust: str, epsilon: float) -> dict[s
     held = Rows.build([(X[part], y[part]) for part in parts])
     if trust == "sum" and sites == 2:
         trust = "nobody"
-    config = RunConfig(method="auto", epsilon=epsilon, delta=DELTA, replicates=REPLICATES, trust=trust)
+    config = RunConfig(
+        method="auto", epsilon=epsilon, delta=DELTA, replicates=REPLICATES, trust=trust
+    )
     assert table.schema is not None
     alike = "iid" if kind == "iid" else "label"
-    choice = choose(config, held.n[:, 0], held.d, heterogeneity=alike, expected=expected_rows(table.schema))
+    choice = choose(
+        config, held.n[:, 0], held.d, heterogeneity=alike, expected=expected_rows(table.schema)
+    )
     result = simulate(choice.config, held)
     if not 0.999 * epsilon <= result.statement.epsilon <= epsilon:
         raise SystemExit(f"{choice.config.method}: spent {result.statement.epsilon} of {epsilon}")
     errors = table.task.model_errors(table.X_test, table.y_test, result.consensus)
     return {
-        "rows": rows, "sites": sites, "partition": kind, "trust": trust, "epsilon": epsilon,
-        "method": choice.config.method, "rounds": choice.config.rounds, "cap": choice.config.gradient_cap,
-        "accuracy": 100 * (1 - float(errors.mean())), "sd": 100 * float(errors.std(ddof=1)),
+        "rows": rows,
+        "sites": sites,
+        "partition": kind,
+        "trust": trust,
+        "epsilon": epsilon,
+        "method": choice.config.method,
+        "rounds": choice.config.rounds,
+        "cap": choice.config.gradient_cap,
+        "accuracy": 100 * (1 - float(errors.mean())),
+        "sd": 100 * float(errors.std(ddof=1)),
         "alone": result.statement.alone,
-    }  # fmt: skip
+    }
 
 
 def draw(cells: list[dict[str, Any]]) -> bytes:
@@ -75,20 +87,32 @@ def draw(cells: list[dict[str, Any]]) -> bytes:
         for panel, epsilon in zip(panels, epsilons, strict=True):
             for k, (trust, name) in enumerate(TRUSTS.items()):
                 mine = [
-                    one for one in cells
+                    one
+                    for one in cells
                     if (one["asked"], one["epsilon"], one["partition"]) == (trust, epsilon, "iid")
-                ]  # fmt: skip
+                ]
                 at = np.array([one["sites"] for one in mine]) * 1.03 ** (k - 1)  # side by side
                 panel.errorbar(
-                    at, [one["accuracy"] for one in mine], [one["sd"] for one in mine], color=COLOURS[k],
-                    marker=MARKERS[k], ls=LINES[k], ms=4.5, lw=1.6, elinewidth=0.9, capsize=2, label=name,
-                )  # fmt: skip
+                    at,
+                    [one["accuracy"] for one in mine],
+                    [one["sd"] for one in mine],
+                    color=COLOURS[k],
+                    marker=MARKERS[k],
+                    ls=LINES[k],
+                    ms=4.5,
+                    lw=1.6,
+                    elinewidth=0.9,
+                    capsize=2,
+                    label=name,
+                )
             panel.set_xscale("log")
             ticks = sorted({one["sites"] for one in cells})
             panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=9)
             panel.set_xticks([], minor=True)
             panel.set_xlabel("sites")
-            panel.set_title(f"Adult, {cells[0]['rows']:,} rows in all, epsilon {epsilon:g}", loc="left")
+            panel.set_title(
+                f"Adult, {cells[0]['rows']:,} rows in all, epsilon {epsilon:g}", loc="left"
+            )
         panels[0].set_ylabel("test accuracy, %")
         canvas.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
         sink = io.BytesIO()
@@ -98,14 +122,22 @@ def draw(cells: list[dict[str, Any]]) -> bytes:
 
 def said(cells: list[dict[str, Any]]) -> str:
     """The picture and a table of the cells, for the methods' page."""
-    columns = [(trust, epsilon) for epsilon in sorted({c["epsilon"] for c in cells}) for trust in TRUSTS]
+    columns = [
+        (trust, epsilon) for epsilon in sorted({c["epsilon"] for c in cells}) for trust in TRUSTS
+    ]
     lines = [
-        "![Accuracy against the number of sites](sums.svg)", "",
-        f"Test accuracy of what `auto` chooses, in percent, with {cells[0]['rows']:,} rows of Adult in all, delta "
-        f"{DELTA:g}, mean ± standard deviation of {REPLICATES} replicates (`bench/accuracy/sums.py`):", "",
-        "| sites | " + " | ".join(f"{TRUSTS[trust]}, {epsilon:g}" for trust, epsilon in columns) + " |",
+        "![Accuracy against the number of sites](sums.svg)",
+        "",
+        f"Test accuracy of what `auto` chooses, in percent, with {cells[0]['rows']:,} rows of "
+        "Adult in all, delta "
+        f"{DELTA:g}, mean ± standard deviation of {REPLICATES} replicates "
+        "(`bench/accuracy/sums.py`):",
+        "",
+        "| sites | "
+        + " | ".join(f"{TRUSTS[trust]}, {epsilon:g}" for trust, epsilon in columns)
+        + " |",
         "|---|" + "---|" * len(columns),
-    ]  # fmt: skip
+    ]
     for kind, sites in dict.fromkeys((c["partition"], c["sites"]) for c in cells):
         found = {
             (c["asked"], c["epsilon"]): f"{c['accuracy']:.2f} ± {c['sd']:.2f}"
@@ -118,7 +150,9 @@ def said(cells: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="three numbers of sites, one budget")
     parser.add_argument("--json", action="store_true", help="print the cells")
     parser.add_argument("--rows", type=int, default=6_000, help="of all sites together")
@@ -135,12 +169,16 @@ def main() -> None:
     ]
     cells = []
     for asked, found in zip(
-        wanted, Parallel(n_jobs=given.jobs, return_as="generator")(delayed(cell)(*one) for one in wanted), strict=True
+        wanted,
+        Parallel(n_jobs=given.jobs, return_as="generator")(delayed(cell)(*one) for one in wanted),
+        strict=True,
     ):
         cells.append(found | {"asked": asked[3]})
         print(
-            f"{found['sites']:>4} sites {found['partition']:<6} {TRUSTS[asked[3]]:<20} epsilon {found['epsilon']:g}: "
-            f"{found['accuracy']:.2f} ± {found['sd']:.2f}  ({found['method']}, {found['rounds']} rounds)",
+            f"{found['sites']:>4} sites {found['partition']:<6} {TRUSTS[asked[3]]:<20} epsilon "
+            f"{found['epsilon']:g}: "
+            f"{found['accuracy']:.2f} ± {found['sd']:.2f}  ({found['method']}, {found['rounds']} "
+            "rounds)",
             file=sys.stderr,
         )
     given.out.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,9 @@
 """Survival without noise beside lifelines, on five public trials and three kinds of censoring.
 
-For each trial, as it is and with uniform, early and late censoring: the largest difference at an edge between the curve
-of people without columns and lifelines' Kaplan-Meier estimate, and between log hazards and the maximum of the grouped
-likelihood, found here by plain Newton steps.  The exit status is 1 if a line misses .005 or .01.
+For each trial, as it is and with uniform, early and late censoring: the largest difference at an
+edge between the curve of people without columns and lifelines' Kaplan-Meier estimate, and between
+log hazards and the maximum of the grouped likelihood, found here by plain Newton steps.  The exit
+status is 1 if a line misses .005 or .01.
 
     scripts/bench survival
 
@@ -43,17 +44,26 @@ def trials(datasets: Any) -> Iterator[Trial]:
     gbsg2["treated"] = gbsg2["horTh"] == "yes"
     yield trial("gbsg2", gbsg2, ["treated", "age", "tsize", "pnodes"], "time", gbsg2["cens"] == 1)
     lung = datasets.load_lung().dropna(subset=["age", "sex", "ph.ecog"])
-    yield trial("lung", lung, ["age", "sex", "ph.ecog"], "time", lung["status"] == lung["status"].max())
+    yield trial(
+        "lung", lung, ["age", "sex", "ph.ecog"], "time", lung["status"] == lung["status"].max()
+    )
     kidney = datasets.load_kidney_transplant()
     columns = ["age", "black_male", "white_male", "black_female"]
     yield trial("kidney", kidney, columns, "time", kidney["death"] == 1)
     larynx = datasets.load_larynx()
-    yield trial("larynx", larynx, ["age", "Stage_II", "Stage_III", "Stage_IV"], "time", larynx["death"] == 1)
+    yield trial(
+        "larynx", larynx, ["age", "Stage_II", "Stage_III", "Stage_IV"], "time", larynx["death"] == 1
+    )
 
 
 def trial(name: str, frame: Any, columns: list[str], time: str, event: Any) -> Trial:
     X = frame[columns].to_numpy(float)
-    return Trial(name, (X - X.mean(axis=0)) / (3.0 * X.std(axis=0)), frame[time].to_numpy(float), event.to_numpy())
+    return Trial(
+        name,
+        (X - X.mean(axis=0)) / (3.0 * X.std(axis=0)),
+        frame[time].to_numpy(float),
+        event.to_numpy(),
+    )
 
 
 def censored(one: Trial, how: str) -> Trial:
@@ -67,7 +77,9 @@ def censored(one: Trial, how: str) -> Trial:
 
 
 def grouped_maximum(one: Trial, edges: Array) -> Array:
-    """Slopes and then constants at the maximum of the grouped likelihood; an interval without the event by its part."""
+    """Slopes and then constants at the maximum of the grouped likelihood; an interval without
+    the event by its part.
+    """
     m = len(edges) - 1
     blocks, labels, weights = [], [], []
     for j in range(m):
@@ -93,9 +105,14 @@ def main() -> int:
         import lifelines
         from lifelines import datasets
     except ImportError:
-        print("this comparison is with lifelines, which is not installed: pip install lifelines", file=sys.stderr)
+        print(
+            "this comparison is with lifelines, which is not installed: pip install lifelines",
+            file=sys.stderr,
+        )
         return 2
-    print(f"{'trial':8} {'censoring':10} {'people':>6} {'events':>6} {'curve':>8} {'log hazards':>12}")
+    print(
+        f"{'trial':8} {'censoring':10} {'people':>6} {'events':>6} {'curve':>8} {'log hazards':>12}"
+    )
     missed = False
     for whole in trials(datasets):
         for how in CENSORING:
@@ -105,9 +122,13 @@ def main() -> int:
             terms: dict[str, Any] = {"epsilon": np.inf, "trust": "sum", "random_state": 0}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                curve = ConsensusSurvival(edges, **terms).fit(np.zeros((len(one.X), 1)), one.time, one.event)
+                curve = ConsensusSurvival(edges, **terms).fit(
+                    np.zeros((len(one.X), 1)), one.time, one.event
+                )
                 norm = float(np.linalg.norm(one.X, axis=1).max()) * 1.001
-                model = ConsensusSurvival(edges, data_norm=norm, **terms).fit(one.X, one.time, one.event)
+                model = ConsensusSurvival(edges, data_norm=norm, **terms).fit(
+                    one.X, one.time, one.event
+                )
                 fitted = lifelines.KaplanMeierFitter().fit(one.time, one.event)
             known = fitted.survival_function_at_times(edges[1:]).to_numpy()
             off = float(np.abs(curve.predict_survival([[0.0]])[0] - known).max())
@@ -116,7 +137,10 @@ def main() -> int:
             apart = float(np.abs(found - best).max())
             bad = not (off <= CURVE and apart <= LOG_HAZARDS and model.converged_)
             missed |= bad
-            line = f"{one.name:8} {how:10} {len(one.X):6} {int(one.event.sum()):6} {off:8.5f} {apart:12.2e}"
+            line = (
+                f"{one.name:8} {how:10} {len(one.X):6} {int(one.event.sum()):6} {off:8.5f} "
+                f"{apart:12.2e}"
+            )
             print(line + ("  MISSED" if bad else ""))
     return int(missed)
 

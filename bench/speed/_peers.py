@@ -1,11 +1,13 @@
-"""One noise-free solve beside the libraries that one would use for it, each to a gradient norm of 1e-8.
+"""One noise-free solve beside the libraries that one would use for it, each to a gradient norm of
+1e-8.
 
-The problem is scikit-learn's by default, without an intercept: mean logistic loss plus ``||w||^2 / (2 n)``, all rows at
-one site.  `ours` starts from the arrays, as the others do, so that signing, merging and copying rows count; `solve` is
-ours without making its rows, which a run does once for all of its rounds.  A peer gets the loosest tolerance of its
-own, in powers of ten, with which it reaches the norm; one that never does has no ratio.  Processor seconds on one
-thread, all in turn; a first run of each is not counted, as skglm compiles in it.
-glum and skglm are no dependencies of this project: ``pip install glum skglm``.
+The problem is scikit-learn's by default, without an intercept: mean logistic loss plus ``||w||^2 /
+(2 n)``, all rows at one site.  `ours` starts from the arrays, as the others do, so that signing,
+merging and copying rows count; `solve` is ours without making its rows, which a run does once for
+all of its rounds.  A peer gets the loosest tolerance of its own, in powers of ten, with which it
+reaches the norm; one that never does has no ratio.  Processor seconds on one thread, all in turn; a
+first run of each is not counted, as skglm compiles in it. glum and skglm are no dependencies of
+this project: ``pip install glum skglm``.
 """
 
 from __future__ import annotations
@@ -44,13 +46,17 @@ def problems(quick: bool) -> dict[str, tuple[Any, Any]]:
     of_dense = np.where(dense[:, 0] + 0.1 * rng.standard_normal(n) > 0, 1.0, -1.0)
     n, d, ones = (200, 50, 5) if quick else (16_000, 20_000, 30)
     at = rng.integers(d, size=(n, ones))
-    sparse = sp.csr_array((np.full(at.size, 0.99 / np.sqrt(ones)), (np.repeat(np.arange(n), ones), at.ravel())), (n, d))
+    sparse = sp.csr_array(
+        (np.full(at.size, 0.99 / np.sqrt(ones)), (np.repeat(np.arange(n), ones), at.ravel())),
+        (n, d),
+    )
     sparse.sum_duplicates()
     sparse.data = np.minimum(sparse.data, 0.99 / np.sqrt(ones))
     return {
-        "Adult": (dataset.X_train, dataset.y_train), "dense": (dense, of_dense),
+        "Adult": (dataset.X_train, dataset.y_train),
+        "dense": (dense, of_dense),
         "sparse": (sparse, np.where(at[:, 0] < d // 3, 1.0, -1.0)),
-    }  # fmt: skip
+    }
 
 
 def norm(X: Any, y: Any, w: Any) -> float:
@@ -72,7 +78,9 @@ def scikit(solver: str) -> Fit:
     def fit(X: Any, y: Any, tolerance: float) -> Any:
         from sklearn.linear_model import LogisticRegression
 
-        model = LogisticRegression(solver=solver, fit_intercept=False, tol=tolerance, max_iter=10_000)
+        model = LogisticRegression(
+            solver=solver, fit_intercept=False, tol=tolerance, max_iter=10_000
+        )
         return model.fit(X, y).coef_[0]
 
     return fit
@@ -82,9 +90,14 @@ def glum(X: Any, y: Any, tolerance: float) -> Any:
     from glum import GeneralizedLinearRegressor
 
     model = GeneralizedLinearRegressor(
-        family="binomial", alpha=1.0 / len(y), l1_ratio=0.0, fit_intercept=False, gradient_tol=tolerance, max_iter=1000,
+        family="binomial",
+        alpha=1.0 / len(y),
+        l1_ratio=0.0,
+        fit_intercept=False,
+        gradient_tol=tolerance,
+        max_iter=1000,
         solver="lbfgs" if sp.issparse(X) else "irls-ls",
-    )  # fmt: skip
+    )
     rows = sp.csc_matrix(X) if sp.issparse(X) else X
     return model.fit(rows, (y > 0).astype(float)).coef_
 
@@ -99,9 +112,12 @@ def skglm(X: Any, y: Any, tolerance: float) -> Any:
 
 
 PEERS: dict[str, tuple[Fit, str]] = {
-    "lbfgs": (scikit("lbfgs"), "sklearn"), "newton-cholesky": (scikit("newton-cholesky"), "sklearn"),
-    "newton-cg": (scikit("newton-cg"), "sklearn"), "glum": (glum, "glum"), "skglm": (skglm, "skglm"),
-}  # fmt: skip
+    "lbfgs": (scikit("lbfgs"), "sklearn"),
+    "newton-cholesky": (scikit("newton-cholesky"), "sklearn"),
+    "newton-cg": (scikit("newton-cg"), "sklearn"),
+    "glum": (glum, "glum"),
+    "skglm": (skglm, "skglm"),
+}
 
 
 def reached(fit: Fit, X: Any, y: Any) -> float | None:
@@ -126,7 +142,9 @@ def peers(quick: bool, repeats: int) -> dict[str, Any]:
             if find_spec(library) is None:
                 answer[f"peer_{name}_{peer}"] = f"skipped: {library} is not installed"
             elif wide and peer == "newton-cholesky":
-                answer[f"peer_{name}_{peer}"] = "skipped: it would store a Hessian of that many columns"
+                answer[f"peer_{name}_{peer}"] = (
+                    "skipped: it would store a Hessian of that many columns"
+                )
             else:
                 with threadpool_limits(1):
                     tolerance = reached(fit, X, y)
@@ -148,7 +166,9 @@ def peers(quick: bool, repeats: int) -> dict[str, Any]:
                     assert norm(X, y, w) <= GOAL, "ours misses its certificate"
         answer |= {f"seconds_{name}_{peer}": median(all_) for peer, all_ in took.items()}
         answer |= {
-            f"ratio_{name}_{peer}{'_solve' if own == 'solve' else ''}": float(median(np.divide(all_, took[own])))
+            f"ratio_{name}_{peer}{'_solve' if own == 'solve' else ''}": float(
+                median(np.divide(all_, took[own]))
+            )
             for own in OURS
             for peer, all_ in took.items()
             if peer not in OURS

@@ -1,4 +1,6 @@
-"""What one would use instead of ours: four local solvers, and 002's R-ADMM as a plain loop around any of them."""
+"""What one would use instead of ours: four local solvers, and 002's R-ADMM as a plain loop
+around any of them.
+"""
 
 from __future__ import annotations
 
@@ -23,28 +25,37 @@ Solve = Callable[[Array, float, float, Array, float, Array, float], Array]
 """``solve(a, C, n, linear, q, start, goal) -> w`` with a gradient norm of at most `goal`."""
 
 
-def value_and_gradient(a: Array, C: float, n: float, linear: Array, q: float, w: Array) -> tuple[float, Array]:
+def value_and_gradient(
+    a: Array, C: float, n: float, linear: Array, q: float, w: Array
+) -> tuple[float, Array]:
     """Of the local objective at w."""
     z = a @ w
     value = C / n * float(LOSS.value(z).sum()) + float(linear @ w) + q / 2 * float(w @ w)
     return value, C / n * (LOSS.derivative(z) @ a) + linear + q * w
 
 
-def lbfgs(a: Array, C: float, n: float, linear: Array, q: float, start: Array, goal: float) -> Array:
+def lbfgs(
+    a: Array, C: float, n: float, linear: Array, q: float, start: Array, goal: float
+) -> Array:
     """scipy's L-BFGS-B."""
     x = start
     for _ in range(20):  # its stopping rule bounds the largest entry; ask until the norm is reached
         answer = minimize(
-            lambda w: value_and_gradient(a, C, n, linear, q, w), x, jac=True, method="L-BFGS-B",
+            lambda w: value_and_gradient(a, C, n, linear, q, w),
+            x,
+            jac=True,
+            method="L-BFGS-B",
             options={"gtol": goal / math.sqrt(len(x)), "ftol": 0.0, "maxiter": 1000, "maxls": 50},
-        )  # fmt: skip
+        )
         x = answer.x
         if np.linalg.norm(answer.jac) <= goal:
             return x
     raise RuntimeError("L-BFGS-B missed its certificate")
 
 
-def newton(a: Array, C: float, n: float, linear: Array, q: float, start: Array, goal: float) -> Array:
+def newton(
+    a: Array, C: float, n: float, linear: Array, q: float, start: Array, goal: float
+) -> Array:
     """Newton's method with the full Hessian, Cholesky, and halving until the value falls."""
     w = start
     value, g = value_and_gradient(a, C, n, linear, q, w)
@@ -65,7 +76,9 @@ def newton(a: Array, C: float, n: float, linear: Array, q: float, start: Array, 
 
 
 def newton_cholesky(a: Array, C: float, n: float, q: float, goal: float) -> Array:
-    """scikit-learn, without the linear term: min (C/n) sum loss + q/2 ||w||^2 = q (weight sum loss + ||w||^2 / 2)."""
+    """scikit-learn, without the linear term: min (C/n) sum loss + q/2 ||w||^2 = q (weight sum
+    loss + ||w||^2 / 2).
+    """
     from sklearn.linear_model import LogisticRegression
 
     # A row times -1 with its label flipped is the same row, and scikit-learn needs two classes.
@@ -73,7 +86,11 @@ def newton_cholesky(a: Array, C: float, n: float, q: float, goal: float) -> Arra
     weight = C / (n * q)
     # Its gradient is ours over C (data as a mean); it bounds the largest entry.
     model = LogisticRegression(
-        C=weight, fit_intercept=False, solver="newton-cholesky", tol=goal / C / math.sqrt(a.shape[1]), max_iter=1000
+        C=weight,
+        fit_intercept=False,
+        solver="newton-cholesky",
+        tol=goal / C / math.sqrt(a.shape[1]),
+        max_iter=1000,
     )
     return np.asarray(model.fit(a * y[:, None], y).coef_[0])
 
@@ -101,14 +118,18 @@ class Loop:
         self.noise = KeyedNoise(0, [0], range(NODES))  # replicate 0
         self.worst = 0.0
 
-    def problem(self, k: int, i: int, linear: Array, b: Array) -> tuple[Array, float, float, Array, float]:
+    def problem(
+        self, k: int, i: int, linear: Array, b: Array
+    ) -> tuple[Array, float, float, Array, float]:
         """Node i's local problem of release k."""
         n, event = float(self.rows.n[i, 0]), self.run.ledger[k - 1]
         q = RHO / NODES + 2 * ETA * self.graph.degree[i, 0]
         return self.signed[i], C, n, linear[i] + C / n * b[i] / event["beta"][i], q
 
     def __call__(self, solve: Solve, rounds: int) -> Array:
-        """Models (N, d) after so many rounds; `worst` is the largest gradient norm after a single one."""
+        """Models (N, d) after so many rounds; `worst` is the largest gradient norm after a
+        single one.
+        """
         d, degree, adjacency = self.rows.d, self.graph.degree, self.graph.adjacency
         f, lam, g = np.zeros((NODES, d)), np.zeros((NODES, d)), np.zeros((NODES, d))
         S, goal = adjacency @ f, C * TOL
@@ -122,7 +143,10 @@ class Loop:
                     problem = self.problem(release, i, public, b)
                     answer[i] = solve(*problem, f[i], goal)
                     if rounds == 1:  # not while a whole run is timed
-                        self.worst = max(self.worst, float(np.linalg.norm(value_and_gradient(*problem, answer[i])[1])))
+                        self.worst = max(
+                            self.worst,
+                            float(np.linalg.norm(value_and_gradient(*problem, answer[i])[1])),
+                        )
                 rate = np.array(self.run.ledger[release - 1]["beta_release"])[:, None]
                 f = self.noise.add_pure(answer[None], rate, np.zeros(1), release)[0]
                 g = -public - (q - RHO / NODES) * f

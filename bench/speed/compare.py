@@ -1,17 +1,20 @@
-"""R-ADMM on Adult beside what one would use instead: same noise, same recurrence, same certificate, in one run.
+"""R-ADMM on Adult beside what one would use instead: same noise, same recurrence, same certificate,
+in one run.
 
     python bench/speed/compare.py [--json] [--quick] [--repeats 5]
 
-The task: Adult in 002's encoding, 5 nodes on a ring, 30 rounds of private R-ADMM with 002's C, rho, gamma and eta = 1,
-alpha = 1.  Rivals run 002's recurrence as a plain loop over rounds and nodes, for replicate 0 and the noise that it
-drew, with a local solver of their own: scipy's L-BFGS-B, a Newton method by hand, and, on one local problem each,
-CVXPY, and scikit-learn's newton-cholesky without the linear term, which it cannot express.  All but CVXPY reach a
-gradient norm of 1e-8 C in every solve; `difference` is the largest between final models.
+The task: Adult in 002's encoding, 5 nodes on a ring, 30 rounds of private R-ADMM with 002's C, rho,
+gamma and eta = 1, alpha = 1.  Rivals run 002's recurrence as a plain loop over rounds and nodes,
+for replicate 0 and the noise that it drew, with a local solver of their own: scipy's L-BFGS-B, a
+Newton method by hand, and, on one local problem each, CVXPY, and scikit-learn's newton-cholesky
+without the linear term, which it cannot express.  All but CVXPY reach a gradient norm of 1e-8 C in
+every solve; `difference` is the largest between final models.
 
-Every repetition runs ours and then the rivals, and ratios are medians over repetitions of the rival's time over ours.
-`ratio_*` divides by a replicate's share of 50 run together, `*_single` by a run of one replicate; `ratio_floor` divides
-our time by the floor of roofline.py, measured in the same repetition.  We use all threads; in every repetition
-a rival gets the better of one thread and the library's default, unless a trial shows one of them to be far slower.
+Every repetition runs ours and then the rivals, and ratios are medians over repetitions of the
+rival's time over ours. `ratio_*` divides by a replicate's share of 50 run together, `*_single` by a
+run of one replicate; `ratio_floor` divides our time by the floor of roofline.py, measured in the
+same repetition.  We use all threads; in every repetition a rival gets the better of one thread and
+the library's default, unless a trial shows one of them to be far slower.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ from _rivals import (
     newton,
     newton_cholesky,
     value_and_gradient,
-)  # fmt: skip
+)
 from joblib import parallel_config
 from rich.console import Console
 from rich.table import Table
@@ -87,13 +90,22 @@ class Sizes:
 
 def processor() -> float:
     """Seconds of processor time that this process and the children that it waited for have used."""
-    own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own, others = (
+        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
 
 
 def config(**changes: Any) -> RunConfig:
     """002's R-ADMM; noise is given, so that nothing but `changes` differs between runs."""
-    common: dict[str, Any] = {"C": C, "rho": RHO, "eta": ETA, "gamma": GAMMA, "tol": TOL, "epsilon": math.inf}
+    common: dict[str, Any] = {
+        "C": C,
+        "rho": RHO,
+        "eta": ETA,
+        "gamma": GAMMA,
+        "tol": TOL,
+        "epsilon": math.inf,
+    }
     return RunConfig.from_dict(common | {"method": "r_admm", "noise": ALPHA} | changes)
 
 
@@ -117,7 +129,9 @@ def limited(threads: int | None) -> Any:
 
 
 def choices(task: Callable[[], Any]) -> list[int | None]:
-    """One thread, the default, or both: those within 15 percent of the better, each tried twice, in turn."""
+    """One thread, the default, or both: those within 15 percent of the better, each tried twice,
+    in turn.
+    """
     seconds: dict[int | None, float] = {}
     for threads in (1, None, 1, None):
         with limited(threads):
@@ -159,12 +173,24 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
     for name, solve in rivals.items():
         loop(solve, 1)
         certificates[name] = loop.worst / C
-    load = roofline.Workload("", NODES, int(rows.n.max()), rows.d, sizes.replicates, (sizes.rounds + 1) // 2)
+    load = roofline.Workload(
+        "", NODES, int(rows.n.max()), rows.d, sizes.replicates, (sizes.rounds + 1) // 2
+    )
     start = np.zeros(rows.d)
     local = loop.problem(1, 0, np.zeros((NODES, rows.d)), loop.noise.spherical(rows.d, 1)[0])
     a, _, n, _, q = local
     threads["sklearn"] = choices(lambda: newton_cholesky(a, C, n, q, C * TOL))
-    keys = ("ours", "single", "matched", "matched_single", "scipy", "newton", "sklearn", "floor", "floor_single")
+    keys = (
+        "ours",
+        "single",
+        "matched",
+        "matched_single",
+        "scipy",
+        "newton",
+        "sklearn",
+        "floor",
+        "floor_single",
+    )
     seconds: dict[str, list[float]] = {key: [] for key in keys}
     models = {}
     for _ in range(sizes.repeats):
@@ -180,13 +206,16 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
         for name, solve in rivals.items():
             took, models[name] = better(lambda s=solve: loop(s, sizes.rounds), threads[name])
             seconds[name].append(took)
-        seconds["sklearn"].append(better(lambda: newton_cholesky(a, C, n, q, C * TOL), threads["sklearn"])[0])
+        seconds["sklearn"].append(
+            better(lambda: newton_cholesky(a, C, n, q, C * TOL), threads["sklearn"])[0]
+        )
     times = {name: np.array(values) for name, values in seconds.items()}
     share, solves = times["ours"] / sizes.replicates, NODES * load.solves
     w = newton_cholesky(a, C, n, q, C * TOL)
     exact = lbfgs(a, C, n, np.zeros(rows.d), q, start, C * TOL)
     answer = {
-        f"seconds_{name}": float(np.median(t)) * (solves if name == "sklearn" else 1) for name, t in times.items()
+        f"seconds_{name}": float(np.median(t)) * (solves if name == "sklearn" else 1)
+        for name, t in times.items()
     } | {
         "seconds_share": float(np.median(share)),
         "ratio_scipy": float(np.median(times["scipy"] / share)),
@@ -197,7 +226,8 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
         "ratio_matched": float(np.median(times["ours"] / times["matched"])),
         "ratio_matched_single": float(np.median(times["single"] / times["matched_single"])),
         "difference_matched": float(np.abs(ours.models[0] - loose.models[0]).max()),
-        "accuracy": right(ours.models, dataset), "accuracy_matched": right(loose.models, dataset),
+        "accuracy": right(ours.models, dataset),
+        "accuracy_matched": right(loose.models, dataset),
         "epsilon_matched": loose.privacy["epsilon"],
         "ratio_floor": float(np.median(times["ours"] / times["floor"])),
         "ratio_floor_least": float(times["ours"].min() / times["floor"].min()),
@@ -207,15 +237,28 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
         "difference_batch": float(np.abs(ours.models[0] - batch.models[0]).max()),
         "difference_sklearn_local": float(np.abs(w - exact).max()),
         "largest_weight": float(np.abs(ours.models[0]).max()),
-        "certificate": TOL, "certificate_scipy": certificates["scipy"], "certificate_newton": certificates["newton"],
-        "epsilon": ours.privacy["epsilon"], "threads_ours": cores(),
-        "threads_rivals": {name: [t or "default" for t in among] for name, among in threads.items()},
-        "rounds": sizes.rounds, "replicates": sizes.replicates, "repeats": sizes.repeats, "local_solves": solves,
-    }  # fmt: skip
+        "certificate": TOL,
+        "certificate_scipy": certificates["scipy"],
+        "certificate_newton": certificates["newton"],
+        "epsilon": ours.privacy["epsilon"],
+        "threads_ours": cores(),
+        "threads_rivals": {
+            name: [t or "default" for t in among] for name, among in threads.items()
+        },
+        "rounds": sizes.rounds,
+        "replicates": sizes.replicates,
+        "repeats": sizes.repeats,
+        "local_solves": solves,
+    }
     answer |= {
-        "memory_mib_ours": memory(lambda: simulate(config(rounds=1, replicates=sizes.replicates), rows)),
+        "memory_mib_ours": memory(
+            lambda: simulate(config(rounds=1, replicates=sizes.replicates), rows)
+        ),
         "memory_mib_single": memory(lambda: simulate(config(rounds=1), rows)),
-        **{f"memory_mib_{name}": memory(lambda s=solve: loop(s, 1)) for name, solve in rivals.items()},
+        **{
+            f"memory_mib_{name}": memory(lambda s=solve: loop(s, 1))
+            for name, solve in rivals.items()
+        },
         "memory_mib_sklearn": memory(lambda: newton_cholesky(a, C, n, q, C * TOL)),
         "memory_mib_rows": rows.signed.nbytes / 2**20,
     }
@@ -224,22 +267,38 @@ def adult_run(sizes: Sizes) -> dict[str, Any]:
 
 def right(models: Array, dataset: data.Dataset) -> float:
     """Percent of the test rows that the sites' mean model gets right."""
-    return 100.0 * float(np.mean(np.sign(dataset.X_test @ models[0].mean(axis=0)) == dataset.y_test))
+    return 100.0 * float(
+        np.mean(np.sign(dataset.X_test @ models[0].mean(axis=0)) == dataset.y_test)
+    )
 
 
 def schema(sizes: Sizes) -> dict[str, Any]:
-    """Adult by its shipped schema, merged rows beside rows as they come, for one run and for many; and auto."""
+    """Adult by its shipped schema, merged rows beside rows as they come, for one run and for
+    many; and auto.
+    """
     dataset = data.load("synthetic:n=1000,d=8" if sizes.quick else "adult")
     parts = data.partition("iid", dataset.y_train, NODES, 0)
     rows = Rows.build([(dataset.X_train[p], dataset.y_train[p]) for p in parts])
-    distinct = [len(np.unique(own[: int(n)], axis=0)) for own, n in zip(rows.signed, rows.n[:, 0], strict=True)]
+    distinct = [
+        len(np.unique(own[: int(n)], axis=0))
+        for own, n in zip(rows.signed, rows.n[:, 0], strict=True)
+    ]
     load = replace(
-        roofline.SCHEMA, n=int(rows.n.max()), d=rows.d, distinct=max(distinct), solves=(sizes.rounds + 1) // 2
+        roofline.SCHEMA,
+        n=int(rows.n.max()),
+        d=rows.d,
+        distinct=max(distinct),
+        solves=(sizes.rounds + 1) // 2,
     )
     load = replace(load, ones=float(np.mean(np.count_nonzero(dataset.X_train, axis=1))))
     answer: dict[str, Any] = {"rows_distinct": distinct, "rows_given": rows.n[:, 0].tolist()}
     for name, replicates in (("single", 1), ("many", sizes.replicates)):
-        run, ratios, processors, floors = config(rounds=sizes.rounds, replicates=replicates), [], [], []
+        run, ratios, processors, floors = (
+            config(rounds=sizes.rounds, replicates=replicates),
+            [],
+            [],
+            [],
+        )
         for _ in range(sizes.repeats):
             busy = [processor()]
             merged, _ = timed(lambda r=run: simulate(r, rows))
@@ -249,7 +308,9 @@ def schema(sizes: Sizes) -> dict[str, Any]:
             busy.append(processor())
             ratios.append(given / merged)
             processors.append((busy[2] - busy[1]) / (busy[1] - busy[0]))
-            floors.append(merged / roofline.floor(replace(load, replicates=replicates), 0.02)["seconds"])
+            floors.append(
+                merged / roofline.floor(replace(load, replicates=replicates), 0.02)["seconds"]
+            )
         answer |= {
             f"ratio_merged_{name}": float(np.median(ratios)),
             f"ratio_merged_{name}_processor": float(np.median(processors)),
@@ -300,23 +361,30 @@ def cvxpy_solve(sizes: Sizes) -> dict[str, Any]:
     grown = peak_so_far() - before
     exact = lbfgs(*local, zero[0], C * TOL)
     return {
-        "seconds_cvxpy_one_solve": took, "memory_mib_cvxpy": grown,
+        "seconds_cvxpy_one_solve": took,
+        "memory_mib_cvxpy": grown,
         "certificate_cvxpy": float(np.linalg.norm(value_and_gradient(*local, w)[1])) / C,
         "difference_cvxpy_local": float(np.abs(w - exact).max()),
-    }  # fmt: skip
+    }
 
 
 def one_site(sizes: Sizes) -> dict[str, Any]:
-    """diffprivlib's LogisticRegression beside PrivateClassifier: all rows at one site, epsilon 1, same regulariser."""
+    """diffprivlib's LogisticRegression beside PrivateClassifier: all rows at one site, epsilon
+    1, same regulariser.
+    """
     if find_spec("diffprivlib") is None:
         return {"diffprivlib": "not installed"}
     import sklearn.tree._tree as tree
 
-    for name, kind in (("DOUBLE", np.float64), ("DTYPE", np.float32)):  # its forests import what scikit-learn dropped
+    for name, kind in (
+        ("DOUBLE", np.float64),
+        ("DTYPE", np.float32),
+    ):  # its forests import what scikit-learn dropped
         if not hasattr(tree, name):
             setattr(tree, name, kind)
     try:
-        # The class passes an argument that newer versions of scikit-learn refuse; this is what its fit calls.
+        # The class passes an argument that newer versions of scikit-learn refuse; this is what its
+        # fit calls.
         from diffprivlib.models.logistic_regression import _logistic_regression_path as fit
     except ImportError as error:
         return {"diffprivlib": f"does not import here: {error}"}
@@ -329,23 +397,42 @@ def one_site(sizes: Sizes) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found, _, _ = fit(
-                X, y, epsilon=1.0, data_norm=1.0, pos_class=1.0, Cs=[weight], fit_intercept=False, max_iter=1000,
-                tol=TOL, random_state=state, check_input=False,
-            )  # fmt: skip
+                X,
+                y,
+                epsilon=1.0,
+                data_norm=1.0,
+                pos_class=1.0,
+                Cs=[weight],
+                fit_intercept=False,
+                max_iter=1000,
+                tol=TOL,
+                random_state=state,
+                check_input=False,
+            )
         return found[0]
 
     def ours(seed: int) -> Array:
-        settings = {"epsilon": 1.0, "delta": None, "fit_intercept": False, "knobs": {"rho": rho, "tol": TOL}}
+        settings = {
+            "epsilon": 1.0,
+            "delta": None,
+            "fit_intercept": False,
+            "knobs": {"rho": rho, "tol": TOL},
+        }
         return PrivateClassifier("objective", random_state=seed, **settings).fit(X, y).coef_[0]
 
     threads = choices(lambda: theirs(0))
     took: dict[str, list[float]] = {"diffprivlib": [], "private_classifier": []}
     score: dict[str, list[float]] = {"diffprivlib": [], "private_classifier": []}
     for seed in range(sizes.repeats):
-        for name, method, among in (("private_classifier", ours, [None]), ("diffprivlib", theirs, threads)):
+        for name, method, among in (
+            ("private_classifier", ours, [None]),
+            ("diffprivlib", theirs, threads),
+        ):
             t, w = better(lambda m=method, s=seed: m(s), among)
             took[name].append(t)
-            score[name].append(100 * float(np.mean(np.sign(dataset.X_test @ w.ravel()) == dataset.y_test)))
+            score[name].append(
+                100 * float(np.mean(np.sign(dataset.X_test @ w.ravel()) == dataset.y_test))
+            )
     ratios = np.divide(took["diffprivlib"], took["private_classifier"])
     return (
         {f"seconds_{name}": float(np.median(t)) for name, t in took.items()}
@@ -355,7 +442,9 @@ def one_site(sizes: Sizes) -> dict[str, Any]:
 
 
 def growth(sizes: Sizes) -> dict[str, Any]:
-    """Exponents of time in rows, replicates and rounds: least squares in logarithms over a factor of 16."""
+    """Exponents of time in rows, replicates and rounds: least squares in logarithms over a
+    factor of 16.
+    """
     factors, base = ((1, 2) if sizes.quick else (1, 2, 4, 8, 16)), sizes.base
     least, rounds = (40, 4) if sizes.quick else (2000, 12)
 
@@ -366,8 +455,13 @@ def growth(sizes: Sizes) -> dict[str, Any]:
 
     middle = rows_of(least)
     runs = {
-        "rows": [(config(rounds=rounds // 4, replicates=4 * base), rows_of(2 * least * k)) for k in factors],
-        "replicates": [(config(rounds=rounds // 2, replicates=8 * base * k), middle) for k in factors],
+        "rows": [
+            (config(rounds=rounds // 4, replicates=4 * base), rows_of(2 * least * k))
+            for k in factors
+        ],
+        "replicates": [
+            (config(rounds=rounds // 2, replicates=8 * base * k), middle) for k in factors
+        ],
         "rounds": [(config(rounds=rounds * k, replicates=4 * base), middle) for k in factors],
     }
     answer: dict[str, Any] = {}
@@ -386,19 +480,27 @@ def thousand(sizes: Sizes) -> dict[str, Any]:
     """Many small nodes, in a process of its own for its peak of memory."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((sizes.nodes, 200, 50))
-    X /= np.linalg.norm(X, axis=2, keepdims=True) * (1 + 1e-12)  # rounding keeps rows inside the unit ball
+    # rounding keeps rows inside the unit ball
+    X /= np.linalg.norm(X, axis=2, keepdims=True) * (1 + 1e-12)
     y = np.where(X @ rng.standard_normal(50) > 0, 1.0, -1.0)
     rows = Rows.build(list(zip(X, y, strict=True)))
-    run = RunConfig(method="r_admm", epsilon=math.inf, noise=ALPHA, rounds=sizes.study_rounds, tol=TOL)
+    run = RunConfig(
+        method="r_admm", epsilon=math.inf, noise=ALPHA, rounds=sizes.study_rounds, tol=TOL
+    )
     took, _ = timed(lambda: simulate(run, rows))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     load = roofline.Workload("", sizes.nodes, 200, 50, 1, (sizes.study_rounds + 1) // 2)
     floor = roofline.floor(load, 0.02)["seconds"]
-    return {"seconds_1000_nodes": took, "memory_mib_1000_nodes": peak, "ratio_floor_1000_nodes": took / floor}
+    return {
+        "seconds_1000_nodes": took,
+        "memory_mib_1000_nodes": peak,
+        "ratio_floor_1000_nodes": took / floor,
+    }
 
 
 def study(sizes: Sizes) -> dict[str, Any]:
-    """002's Fig. 5: R-ADMM at alpha = 1, 2 and 3, the other private methods at the same total, and plain ADMM once.
+    """002's Fig. 5: R-ADMM at alpha = 1, 2 and 3, the other private methods at the same total, and
+    plain ADMM once.
 
     Runs are shared out to one process a core, as ``sottovoce study --jobs`` does.
     """
@@ -409,7 +511,10 @@ def study(sizes: Sizes) -> dict[str, Any]:
     for alpha in (1.0, 2.0, 3.0):
         ready = prepare(config(noise=alpha, rounds=T), rows.n, rows.d)
         totals.append(
-            plan(ready.algorithm, RunSetting(ready.facts, ready.graph, T, ready.ledger.accountant, 0.0)).total()
+            plan(
+                ready.algorithm,
+                RunSetting(ready.facts, ready.graph, T, ready.ledger.accountant, 0.0),
+            ).total()
         )
     runs = [
         config(
@@ -424,7 +529,9 @@ def study(sizes: Sizes) -> dict[str, Any]:
         for total in totals
     ]
     with parallel_config("loky", inner_max_num_threads=1):
-        found = simulate_many([*runs, config(method="admm", noise=None, rounds=T)], rows, n_jobs=cores())
+        found = simulate_many(
+            [*runs, config(method="admm", noise=None, rounds=T)], rows, n_jobs=cores()
+        )
     seconds = time.perf_counter() - started
     took: dict[str, float] = {}
     for result in found:
@@ -435,11 +542,17 @@ def study(sizes: Sizes) -> dict[str, Any]:
         roofline.Workload("", NODES, n, rows.d, R, 3 * (2 * T + 2 * ((T + 1) // 2))),
     )
     floor = sum(roofline.floor(load, 0.02)["seconds"] for load in loads)
-    return {"seconds_study": seconds, "seconds_study_by_method": took, "ratio_floor_study": seconds / floor}
+    return {
+        "seconds_study": seconds,
+        "seconds_study_by_method": took,
+        "ratio_floor_study": seconds / floor,
+    }
 
 
 def streamed(sizes: Sizes) -> dict[str, Any]:
-    """A pass over rows in files beside one over rows in memory, and one whose files were dropped from the cache."""
+    """A pass over rows in files beside one over rows in memory, and one whose files were dropped
+    from the cache.
+    """
     n, d, R = (200, 8, 2) if sizes.quick else (100_000, 50, 10)
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -451,7 +564,9 @@ def streamed(sizes: Sizes) -> dict[str, Any]:
 
         mapped = write_rows(Path(folder) / "rows", (block(site) for site in range(NODES)))
         files, w = mapped.sweep(), rng.standard_normal((NODES, R, d))
-        memory = Rows.build([(X, np.ones(n)) for X in (mapped.arrays()[i][:n] for i in range(NODES))]).sweep()
+        memory = Rows.build(
+            [(X, np.ones(n)) for X in (mapped.arrays()[i][:n] for i in range(NODES))]
+        ).sweep()
         pairs = {"double": (files, memory), "single": (files.single(), memory.single())}
         answer: dict[str, Any] = {"rows_streamed_per_node": n}
         with one_thread_a_product():
@@ -472,7 +587,9 @@ def streamed(sizes: Sizes) -> dict[str, Any]:
 
 
 def forget(folder: Path) -> bool:
-    """Ask the system to drop the files of a folder from its cache; False where it cannot be asked."""
+    """Ask the system to drop the files of a folder from its cache; False where it cannot be
+    asked.
+    """
     if not hasattr(os, "posix_fadvise"):
         return False
     for path in folder.rglob("site-*"):
@@ -483,10 +600,16 @@ def forget(folder: Path) -> bool:
 
 
 PARTS: dict[str, Callable[[Sizes], dict[str, Any]]] = {
-    "adult": adult_run, "peers": lambda sizes: peers(sizes.quick, sizes.repeats), "schema": schema,
-    "cvxpy": cvxpy_solve, "one_site": one_site,
-    "growth": growth, "streamed": streamed, "thousand": thousand, "study": study,
-}  # fmt: skip
+    "adult": adult_run,
+    "peers": lambda sizes: peers(sizes.quick, sizes.repeats),
+    "schema": schema,
+    "cvxpy": cvxpy_solve,
+    "one_site": one_site,
+    "growth": growth,
+    "streamed": streamed,
+    "thousand": thousand,
+    "study": study,
+}
 
 
 APART = ("cvxpy", "thousand")
@@ -505,11 +628,16 @@ def apart(part: str, arguments: list[str]) -> dict[str, Any]:
 
 
 NOTES = (
-    "Every local solve of ours, scipy and Newton has a gradient norm of at most 1e-8 C; same noise, same recurrence.",
-    "Rivals run one replicate, with the better of one thread and the library's default; ours uses all threads.",
-    "scikit-learn: one noise-free local problem without its linear term, from zero, times the number of solves.",
-    "CVXPY: one local solve, times the number of solves; its certificate is what its default solver reached.",
-    "diffprivlib: the proof (Chaudhuri et al. 2011) holds for exact minimisers, and it releases what L-BFGS found, "
+    "Every local solve of ours, scipy and Newton has a gradient norm of at most 1e-8 C; same "
+    "noise, same recurrence.",
+    "Rivals run one replicate, with the better of one thread and the library's default; ours "
+    "uses all threads.",
+    "scikit-learn: one noise-free local problem without its linear term, from zero, times the "
+    "number of solves.",
+    "CVXPY: one local solve, times the number of solves; its certificate is what its default "
+    "solver reached.",
+    "diffprivlib: the proof (Chaudhuri et al. 2011) holds for exact minimisers, and it releases "
+    "what L-BFGS found, "
     "with noise of floating point; ours pays for the solver's error inside epsilon.",
 )
 
@@ -518,32 +646,60 @@ def show(answer: dict[str, Any]) -> None:
     """Tables and notes."""
     console = Console(width=120)
     labels = {
-        "ours": "sottovoce, all replicates", "single": "sottovoce, one replicate", "scipy": "scipy L-BFGS-B",
-        "newton": "Newton by hand", "sklearn": "scikit-learn newton-cholesky", "cvxpy": "CVXPY",
-    }  # fmt: skip
+        "ours": "sottovoce, all replicates",
+        "single": "sottovoce, one replicate",
+        "scipy": "scipy L-BFGS-B",
+        "newton": "Newton by hand",
+        "sklearn": "scikit-learn newton-cholesky",
+        "cvxpy": "CVXPY",
+    }
     table = Table(title="Private R-ADMM on Adult, a replicate", title_justify="left", box=None)
-    for name in ("solver", "seconds", "over ours in a batch", "over ours alone", "MiB", "certificate", "difference"):
+    for name in (
+        "solver",
+        "seconds",
+        "over ours in a batch",
+        "over ours alone",
+        "MiB",
+        "certificate",
+        "difference",
+    ):
         table.add_column(name, justify="left" if name == "solver" else "right")
-    cells = {name: answer.get(f"seconds_{name}") for name in labels} | {"ours": answer["seconds_share"]}
+    cells = {name: answer.get(f"seconds_{name}") for name in labels} | {
+        "ours": answer["seconds_share"]
+    }
     ratios = {
-        "single": answer["seconds_single"] / answer["seconds_share"], "scipy": answer["ratio_scipy"],
-        "newton": answer["ratio_newton"], "sklearn": answer["ratio_sklearn_no_linear_term"],
-        "cvxpy": answer.get("ratio_cvxpy_extrapolated"), "ours": 1.0,
-    }  # fmt: skip
-    single = {"scipy": answer["ratio_scipy_single"], "newton": answer["ratio_newton_single"], "single": 1.0}
+        "single": answer["seconds_single"] / answer["seconds_share"],
+        "scipy": answer["ratio_scipy"],
+        "newton": answer["ratio_newton"],
+        "sklearn": answer["ratio_sklearn_no_linear_term"],
+        "cvxpy": answer.get("ratio_cvxpy_extrapolated"),
+        "ours": 1.0,
+    }
+    single = {
+        "scipy": answer["ratio_scipy_single"],
+        "newton": answer["ratio_newton_single"],
+        "single": 1.0,
+    }
     apart_from = {
-        "scipy": "difference", "newton": "difference_newton", "ours": "difference_batch",
-        "sklearn": "difference_sklearn_local", "cvxpy": "difference_cvxpy_local",
-    }  # fmt: skip
+        "scipy": "difference",
+        "newton": "difference_newton",
+        "ours": "difference_batch",
+        "sklearn": "difference_sklearn_local",
+        "cvxpy": "difference_cvxpy_local",
+    }
     for name, label in labels.items():
         if cells[name] is None:
             table.add_row(label, str(answer.get(name, "not run")))
             continue
         certificate = answer.get(f"certificate_{name}", TOL)
         row = (
-            cells[name], ratios[name], single.get(name), answer[f"memory_mib_{name}"], certificate,
+            cells[name],
+            ratios[name],
+            single.get(name),
+            answer[f"memory_mib_{name}"],
+            certificate,
             answer.get(apart_from.get(name, "")),
-        )  # fmt: skip
+        )
         table.add_row(label, *("" if x is None else f"{x:.3g}" for x in row))
     console.print(table)
     rest = Table(title="All figures", title_justify="left", box=None)
@@ -551,9 +707,17 @@ def show(answer: dict[str, Any]) -> None:
     rest.add_column("value", justify="right")
     for key, value in answer.items():
         plain = [f"{x:.3g}" for x in value] if isinstance(value, list) else value
-        text = f"{value:.4g}" if isinstance(value, float) else ", ".join(plain) if isinstance(value, list) else plain
+        text = (
+            f"{value:.4g}"
+            if isinstance(value, float)
+            else ", ".join(plain)
+            if isinstance(value, list)
+            else plain
+        )
         if isinstance(value, dict):
-            text = ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in value.items())
+            text = ", ".join(
+                f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in value.items()
+            )
         rest.add_row(key.replace("_", " "), str(text))
     console.print(rest)
     for note in NOTES:
@@ -561,16 +725,27 @@ def show(answer: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, measures nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes: shows that it runs, measures nothing"
+    )
     parser.add_argument("--repeats", type=int, default=5, help="paired runs; medians are reported")
     parser.add_argument("--part", choices=PARTS, help="one part alone")
     arguments = parser.parse_args()
     sizes = Sizes(repeats=arguments.repeats)
     if arguments.quick:
         sizes = Sizes(
-            rounds=4, replicates=2, repeats=1, nodes=10, study_rounds=4, study_replicates=2, base=1, quick=True
+            rounds=4,
+            replicates=2,
+            repeats=1,
+            nodes=10,
+            study_rounds=4,
+            study_replicates=2,
+            base=1,
+            quick=True,
         )
     started = time.perf_counter()
     if arguments.part:
@@ -582,7 +757,9 @@ def main() -> None:
             answer |= apart(name, quick) if name in APART and here(name) else part(sizes)
             if "seconds_cvxpy_one_solve" in answer:
                 answer["seconds_cvxpy"] = answer["seconds_cvxpy_one_solve"] * answer["local_solves"]
-                answer["ratio_cvxpy_extrapolated"] = answer["seconds_cvxpy"] / answer["seconds_share"]
+                answer["ratio_cvxpy_extrapolated"] = (
+                    answer["seconds_cvxpy"] / answer["seconds_share"]
+                )
             print(f"{name}: done after {time.perf_counter() - started:.0f} s", file=sys.stderr)
     answer["seconds_in_all"] = time.perf_counter() - started
     if arguments.json:

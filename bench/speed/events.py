@@ -2,11 +2,11 @@
 
     python bench/speed/events.py [--times 5] [--json] [--quick]
 
-rounds: `momentum` at epsilon 2, delta 1e-5, on 5 sites of 100 rows with 4 columns, planned and run, at more and more
-rounds; the exponent is that of the processor seconds between the first point and the last.  ledger: a file of equal
-releases charged one by one, opened and added up.  Its rows are written in one transaction, as a release otherwise waits
-for the disk; the file is the same.  counted: the same releases charged at once, as one row.  Processor seconds, medians
-of several.
+rounds: `momentum` at epsilon 2, delta 1e-5, on 5 sites of 100 rows with 4 columns, planned and run,
+at more and more rounds; the exponent is that of the processor seconds between the first point and
+the last.  ledger: a file of equal releases charged one by one, opened and added up.  Its rows are
+written in one transaction, as a release otherwise waits for the disk; the file is the same.
+counted: the same releases charged at once, as one row.  Processor seconds, medians of several.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def momentum(rounds: int) -> None:
 
 
 def filled(path: Path, releases: int, counted: bool) -> None:
-    """A ledger of that many equal releases, each of them a record of its own, or all of them one."""
+    """A ledger of that many equal releases, each of them a record of its own, or all of them
+    one.
+    """
     one = np.ones(1)
     event = GaussianMechanism("benchmark", "replace-one", 1e4 * one, one, 4)
     with DurableLedger.create(path, epsilon=8.0, delta=1e-5, accountant="rdp") as ledger:
@@ -74,7 +76,9 @@ def read(path: Path, times: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true")
@@ -84,17 +88,26 @@ def main() -> None:
     momentum(2)  # imports
     spent = {many: seconds(lambda many=many: momentum(many), times) for many in rounds}  # type: ignore[misc]
     with tempfile.TemporaryDirectory() as folder:
-        kinds = {"one_by_one": Path(folder) / "many.ledger", "counted": Path(folder) / "counted.ledger"}
+        kinds = {
+            "one_by_one": Path(folder) / "many.ledger",
+            "counted": Path(folder) / "counted.ledger",
+        }
         for kind, path in kinds.items():
             filled(path, releases, kind == "counted")
         read_in = {kind: read(path, times) for kind, path in kinds.items()}
     first, last = rounds
     found = {
-        "seconds_of_rounds": spent, "exponent": math.log(spent[last] / spent[first]) / math.log(last / first),
-        "releases": releases, "seconds_to_open": {kind: opened for kind, (opened, _) in read_in.items()},
+        "seconds_of_rounds": spent,
+        "exponent": math.log(spent[last] / spent[first]) / math.log(last / first),
+        "releases": releases,
+        "seconds_to_open": {kind: opened for kind, (opened, _) in read_in.items()},
         "seconds_of_total": {kind: total for kind, (_, total) in read_in.items()},
-    }  # fmt: skip
-    print(json.dumps(found) if options.json else "\n".join(f"{name}: {value}" for name, value in found.items()))
+    }
+    print(
+        json.dumps(found)
+        if options.json
+        else "\n".join(f"{name}: {value}" for name, value in found.items())
+    )
 
 
 if __name__ == "__main__":

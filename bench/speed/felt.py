@@ -1,12 +1,13 @@
-"""What people wait for: processor seconds of commands and fits as they are typed, from start to end.
+"""What people wait for: processor seconds of commands and fits as they are typed, from start to
+end.
 
     python bench/speed/felt.py [--times 5] [--quick] [--json] [--only WORD] [--against SRC]
 
-Every case is a process of its own with one thread, and its time is what the system counts for it, user and system
-together.  Of a fit in Python the seconds of `fit` alone are told too: the rest is the interpreter, imports and the
-making of rows.  `--against` names the `src` of another checkout: both take turns, and the ratio is the median of the
-other's seconds over these.  The first run of each is not counted: it writes the bytecode.  `line` is what each is meant
-to take.
+Every case is a process of its own with one thread, and its time is what the system counts for it,
+user and system together.  Of a fit in Python the seconds of `fit` alone are told too: the rest is
+the interpreter, imports and the making of rows.  `--against` names the `src` of another checkout:
+both take turns, and the ratio is the median of the other's seconds over these.  The first run of
+each is not counted: it writes the bytecode.  `line` is what each is meant to take.
 """
 
 from __future__ import annotations
@@ -79,15 +80,21 @@ CASES = {
     "digits, one against rest": Case(
         fit(DIGITS, "ConsensusClassifier", 'loss="logistic"'), 7.0, True, quick=()
     ),
-    "sparse 16,000 x 20,000": Case(fit(SPARSE.format(n=16_000, d=20_000), "ConsensusClassifier"), quick=()),
+    "sparse 16,000 x 20,000": Case(
+        fit(SPARSE.format(n=16_000, d=20_000), "ConsensusClassifier"), quick=()
+    ),
     "PrivateClassifier, 40,000 x 100": Case(
-        fit(DENSE.format(n=40_000), "PrivateClassifier"), 0.6, True,
+        fit(DENSE.format(n=40_000), "PrivateClassifier"),
+        0.6,
+        True,
         quick=fit(DENSE.format(n=500), "PrivateClassifier", '"output"'),
     ),
-}  # fmt: skip
+}
 
 
-def seconds(arguments: tuple[str, ...], env: dict[str, str], folder: Path) -> tuple[float, float | None]:
+def seconds(
+    arguments: tuple[str, ...], env: dict[str, str], folder: Path
+) -> tuple[float, float | None]:
     """Of the process, and of `fit` if it says so."""
     whole, text = run(arguments, env, folder)
     own = [float(line.partition(":")[2]) for line in text.splitlines() if line.startswith("fit:")]
@@ -101,7 +108,11 @@ def measure(times: int, only: str, against: str | None, quick: bool) -> dict[str
         alone = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
         sources = {"here": environment(folder / "here") | alone}
         if against:
-            sources["other"] = environment(folder / "other") | alone | {"PYTHONPATH": str(Path(against).absolute())}
+            sources["other"] = (
+                environment(folder / "other")
+                | alone
+                | {"PYTHONPATH": str(Path(against).absolute())}
+            )
         for name, case in CASES.items():
             arguments = case.quick if quick and case.quick is not None else case.arguments
             if only not in name or not arguments:
@@ -112,7 +123,10 @@ def measure(times: int, only: str, against: str | None, quick: bool) -> dict[str
                     one = seconds(arguments, env, folder)
                     if k >= 0:
                         found[which].append(one)
-            entry: dict[str, Any] = {"line": case.line, "line_of": "fit" if case.fitted else "process"}
+            entry: dict[str, Any] = {
+                "line": case.line,
+                "line_of": "fit" if case.fitted else "process",
+            }
             for which, pairs in found.items():
                 entry[which] = median(pair[0] for pair in pairs)
                 own = [pair[1] for pair in pairs if pair[1] is not None]
@@ -126,23 +140,43 @@ def measure(times: int, only: str, against: str | None, quick: bool) -> dict[str
 
 
 def show(answer: dict[str, Any]) -> None:
-    print(f"{'processor seconds':34}{'process':>9}{'fit':>7}{'line':>7}{'before':>9}{'fit':>7}{'ratio':>7}")
+    print(
+        f"{'processor seconds':34}{'process':>9}{'fit':>7}{'line':>7}{'before':>9}{'fit':>7}{'ratio':>7}"
+    )
     for name, one in answer.items():
         ratio = one.get("ratio_fit") if one["line_of"] == "fit" else one.get("ratio")
-        numbers = [one["here"], one["here_fit"], one["line"], one.get("other"), one.get("other_fit"), ratio]
+        numbers = [
+            one["here"],
+            one["here_fit"],
+            one["line"],
+            one.get("other"),
+            one.get("other_fit"),
+            ratio,
+        ]
         cells = zip(numbers, (9, 7, 7, 9, 7, 7), strict=True)
-        print(f"{name:34}" + "".join(f"{'' if x is None else f'{x:.2f}':>{width}}" for x, width in cells))
+        print(
+            f"{name:34}"
+            + "".join(f"{'' if x is None else f'{x:.2f}':>{width}}" for x, width in cells)
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=5, help="runs of each that are counted; medians are told")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--times", type=int, default=5, help="runs of each that are counted; medians are told"
+    )
     parser.add_argument("--only", default="", help="cases whose name has this word")
     parser.add_argument("--against", metavar="SRC", help="src of another checkout, in turn")
-    parser.add_argument("--quick", action="store_true", help="two small cases, once: shows that it runs")
+    parser.add_argument(
+        "--quick", action="store_true", help="two small cases, once: shows that it runs"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
-    answer = measure(1 if given.quick else max(1, given.times), given.only, given.against, given.quick)
+    answer = measure(
+        1 if given.quick else max(1, given.times), given.only, given.against, given.quick
+    )
     if given.json:
         print(json.dumps(answer))
     else:

@@ -2,13 +2,14 @@
 
     python bench/speed/lasting.py [KIND:SITES:ROUNDS ...] [--json]
 
-By default graph:3:10000 graph:100:100 sums:3:1000 sums:100:100 masks:100:10 masks:100:10000.  A hub alone in a process
-of its own gets every message in the order of the rounds, checks it, stores it, and hands it out.  The plan is that of
-`sites.py` (momentum, 10 columns).  graph: messages of zeros, well signed.  sums: a whole run, once, of sites with 40
-rows and ledgers on disk in threads of one process; what they sent is given to the hub again.  MB: resident memory of
-the hub after a tenth of the rounds, and at the end.  log: bytes of hub.log at the end, and those of the messages in it.
-ms: processor time of the hub a round.  masks:SITES:WORDS: a site's processor time for the masks of one attempt, with
-all other sites, and with two.
+By default graph:3:10000 graph:100:100 sums:3:1000 sums:100:100 masks:100:10 masks:100:10000.  A hub
+alone in a process of its own gets every message in the order of the rounds, checks it, stores it,
+and hands it out.  The plan is that of `sites.py` (momentum, 10 columns).  graph: messages of zeros,
+well signed.  sums: a whole run, once, of sites with 40 rows and ledgers on disk in threads of one
+process; what they sent is given to the hub again.  MB: resident memory of the hub after a tenth of
+the rounds, and at the end.  log: bytes of hub.log at the end, and those of the messages in it. ms:
+processor time of the hub a round.  masks:SITES:WORDS: a site's processor time for the masks of one
+attempt, with all other sites, and with two.
 """
 
 from __future__ import annotations
@@ -39,7 +40,14 @@ from sottovoce.deploy.plan_file import read_plan, write_plan
 from sottovoce.deploy.session import SiteSession
 from sottovoce.deploy.sums.masks import Bound, RunKey, seal
 
-CASES = ("graph:3:10000", "graph:100:100", "sums:3:1000", "sums:100:100", "masks:100:10", "masks:100:10000")
+CASES = (
+    "graph:3:10000",
+    "graph:100:100",
+    "sums:3:1000",
+    "sums:100:100",
+    "masks:100:10",
+    "masks:100:10000",
+)
 
 
 def record(kind: str, many: int, rounds: int, folder: Path) -> None:
@@ -92,7 +100,9 @@ def replay(folder: Path) -> dict[str, Any]:
         (last,) = sent.execute("SELECT max(round) FROM message").fetchone()
         started = time.process_time()
         for round in range(last + 1):
-            messages = dict(sent.execute("SELECT site, bytes FROM message WHERE round = ?", (round,)))
+            messages = dict(
+                sent.execute("SELECT site, bytes FROM message WHERE round = ?", (round,))
+            )
             for name, message in messages.items():
                 size += len(message)
                 hub.exchange(name, round, message, 0.0)
@@ -105,11 +115,19 @@ def replay(folder: Path) -> dict[str, Any]:
     sent.close()
     stored = sum(path.stat().st_size for path in folder.glob("hub.log*"))
     tenth, end = told[last // 10], told[last]
-    return {"tenth_mb": tenth, "end_mb": end, "log": stored, "messages": size, "ms": 1e3 * seconds / (last + 1)}
+    return {
+        "tenth_mb": tenth,
+        "end_mb": end,
+        "log": stored,
+        "messages": size,
+        "ms": 1e3 * seconds / (last + 1),
+    }
 
 
 def masked(many: int, words: int, folder: Path, repeats: int = 20) -> dict[str, float]:
-    """Median processor ms of a site's masks of one attempt: with all others, and with two of them."""
+    """Median processor ms of a site's masks of one attempt: with all others, and with two of
+    them.
+    """
     keys = {f"site-{i:03}": RunKey.make(folder / f"{i}.masks") for i in range(many)}
     public, name = {site: key.public for site, key in keys.items()}, "site-000"
     share, spent = np.zeros(words, dtype=np.int64), dict[str, float]()
@@ -117,14 +135,23 @@ def masked(many: int, words: int, folder: Path, repeats: int = 20) -> dict[str, 
         times = []
         for attempt in range(repeats + 1):  # the first also makes the exchanges, once a run
             started = time.process_time()
-            seal(share, keys[name], name, members, public, Bound(*[bytes(32)] * 2, attempt, *[bytes(32)] * 2))
+            seal(
+                share,
+                keys[name],
+                name,
+                members,
+                public,
+                Bound(*[bytes(32)] * 2, attempt, *[bytes(32)] * 2),
+            )
             times.append(1e3 * (time.process_time() - started))
         spent |= {kind: median(times[1:]), f"{kind}_first": times[0]}
     return spent
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", nargs="*", default=CASES)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--replay", type=Path, help=argparse.SUPPRESS)
@@ -140,20 +167,32 @@ def main() -> None:
                 spent = masked(int(many), int(rounds), Path(place))
             found.append({"kind": kind, "sites": int(many), "words": int(rounds)} | spent)
             if not given.json:
-                print(f"{case}: {spent['all']:.2f} ms a site and attempt with all others, {spent['two']:.2f} with two; "
-                      f"the first {spent['all_first']:.1f} and {spent['two_first']:.1f}", flush=True)  # fmt: skip
+                print(
+                    f"{case}: {spent['all']:.2f} ms a site and attempt with all others, "
+                    f"{spent['two']:.2f} with two; "
+                    f"the first {spent['all_first']:.1f} and {spent['two_first']:.1f}",
+                    flush=True,
+                )
             continue
         with tempfile.TemporaryDirectory() as place:
             record(kind, int(many), int(rounds), Path(place))
             told = subprocess.run(
-                [sys.executable, __file__, "--replay", place], check=True, capture_output=True, text=True
-            ).stdout  # fmt: skip
+                [sys.executable, __file__, "--replay", place],
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
         one = {"kind": kind, "sites": int(many), "rounds": int(rounds)} | json.loads(told)
         found.append(one)
         if not given.json:
-            print(f"{case}: {one['tenth_mb']:.0f} MB after a tenth, {one['end_mb']:.0f} MB at the end; log "
-                  f"{one['log'] / 1e6:.1f} MB, messages {one['messages'] / 1e6:.1f} MB; {one['ms']:.1f} ms a round of "
-                  "the hub", flush=True)  # fmt: skip
+            print(
+                f"{case}: {one['tenth_mb']:.0f} MB after a tenth, {one['end_mb']:.0f} MB at the "
+                "end; log "
+                f"{one['log'] / 1e6:.1f} MB, messages {one['messages'] / 1e6:.1f} MB; "
+                f"{one['ms']:.1f} ms a round of "
+                "the hub",
+                flush=True,
+            )
     if given.json:
         print(json.dumps(found, indent=1))
 

@@ -1,11 +1,13 @@
-"""What exact noise costs: microseconds a coordinate, and a whole release against the simulation of the same run.
+"""What exact noise costs: microseconds a coordinate, and a whole release against the simulation of
+the same run.
 
     python bench/speed/release.py [--json] [--quick] [--repeats 5]
 
-A release draws its noise from the operating system, exactly on a grid; a simulation draws it from a seed, in double
-precision.  A run is 10 rounds of momentum at two sites of 2,000 rows each, with Gaussian noise or, without a delta,
-with spherical noise; there are so few rows that noise is a large part of a round.  Release and simulation take turns;
-medians of processor seconds.  Last, what a new process takes until its first number, after its imports.
+A release draws its noise from the operating system, exactly on a grid; a simulation draws it from a
+seed, in double precision.  A run is 10 rounds of momentum at two sites of 2,000 rows each, with
+Gaussian noise or, without a delta, with spherical noise; there are so few rows that noise is a
+large part of a round.  Release and simulation take turns; medians of processor seconds.  Last, what
+a new process takes until its first number, after its imports.
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ def coordinates(law: str, d: int, repeats: int) -> float:
     add, scale = (noise.add_gaussian, 1e-3) if law == "gaussian" else (noise.add_pure, 1e3)
     times = max(1, 1000 // d)
     return 1e6 * median(
-        processor(lambda: [add(w, np.array([scale]), np.array([1e-10]), k) for k in range(times)]) / (times * d)
+        processor(lambda: [add(w, np.array([scale]), np.array([1e-10]), k) for k in range(times)])
+        / (times * d)
         for _ in range(repeats)
     )
 
@@ -86,25 +89,45 @@ def measure(repeats: int, quick: bool) -> list[dict[str, Any]]:
                 seconds: dict[str, list[float]] = {"release": [], "simulation": []}
                 for _ in range(repeats + 1):  # the first warms caches
                     for name, seed in (("release", None), ("simulation", 0)):
-                        run = RunConfig(method="momentum", epsilon=1.0, delta=delta, rounds=10, tol=None, seed=seed)
+                        run = RunConfig(
+                            method="momentum",
+                            epsilon=1.0,
+                            delta=delta,
+                            rounds=10,
+                            tol=None,
+                            seed=seed,
+                        )
                         seconds[name].append(processor(partial(simulate, run, own)))
                 each = {name: median(values[1:]) for name, values in seconds.items()}
                 found.append(
-                    {"rows": kind, "columns": d, "law": law, "microseconds": coordinates(law, d, repeats)}
-                    | each | {"ratio": each["release"] / each["simulation"]}
-                )  # fmt: skip
+                    {
+                        "rows": kind,
+                        "columns": d,
+                        "law": law,
+                        "microseconds": coordinates(law, d, repeats),
+                    }
+                    | each
+                    | {"ratio": each["release"] / each["simulation"]}
+                )
     return found
 
 
 def first(repeats: int) -> float:
     """Processor seconds of a new process until its first number."""
-    runs = (subprocess.run([sys.executable, "-c", FIRST], check=True, capture_output=True) for _ in range(repeats))
+    runs = (
+        subprocess.run([sys.executable, "-c", FIRST], check=True, capture_output=True)
+        for _ in range(repeats)
+    )
     return median(float(run.stdout) for run in runs)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5, help="pairs of runs; medians are reported")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="pairs of runs; medians are reported"
+    )
     parser.add_argument("--quick", action="store_true", help="few columns, one pair")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
@@ -114,7 +137,10 @@ def main() -> None:
     if given.json:
         print(json.dumps({"runs": answer, "first": start}))
         return
-    print(f"{'rows':8}{'columns':>9}  {'law':10}{'us a number':>12}{'release, s':>12}{'simulation, s':>15}{'ratio':>7}")
+    print(
+        f"{'rows':8}{'columns':>9}  "
+        f"{'law':10}{'us a number':>12}{'release, s':>12}{'simulation, s':>15}{'ratio':>7}"
+    )
     for one in answer:
         print(
             f"{one['rows']:8}{one['columns']:>9,}  {one['law']:10}{one['microseconds']:12.3f}"

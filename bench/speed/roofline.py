@@ -2,15 +2,17 @@
 
     python bench/speed/roofline.py [--json] [--quick]
 
-Rates are the best of several runs on all threads that the process may use (OMP_NUM_THREADS, 2 if it is not set): matrix
-products at each workload's own shapes, whole and cut into blocks of several sizes, by the library's threads and by
-threads of our own, in both layouts, in both precisions; exponentials; a stream of memory; normal variates.
+Rates are the best of several runs on all threads that the process may use (OMP_NUM_THREADS, 2 if it
+is not set): matrix products at each workload's own shapes, whole and cut into blocks of several
+sizes, by the library's threads and by threads of our own, in both layouts, in both precisions;
+exponentials; a stream of memory; normal variates.
 
-The floor of a local solve is what it takes to prove the answer, and to have come from elsewhere: the gradient once in
-double precision at the answer (the certificate), and once in single precision at another point.  A gradient is two
-products of the node's rows with one vector a replicate, and one exponential a margin.  Noise adds its variates.
-Nothing else counts: no direction, no line search, no Python.  Products include reading the rows, so a floor is the
-larger of that sum and of the rows' bytes over the stream's rate.
+The floor of a local solve is what it takes to prove the answer, and to have come from elsewhere:
+the gradient once in double precision at the answer (the certificate), and once in single precision
+at another point.  A gradient is two products of the node's rows with one vector a replicate, and
+one exponential a margin.  Noise adds its variates. Nothing else counts: no direction, no line
+search, no Python.  Products include reading the rows, so a floor is the larger of that sum and of
+the rows' bytes over the stream's rate.
 """
 
 from __future__ import annotations
@@ -37,18 +39,25 @@ from sottovoce.data.sweep import cores
 from sottovoce.util.typing import Any
 
 ASSUMPTIONS = (
-    "each local solve evaluates its gradient once in double precision (the certificate) and once in single",
-    "a gradient is two products with the rows, 4 n d operations a replicate, and n exponentials; nothing else counts",
-    "a release draws 2 d normal variates and 2 gamma variates a node and replicate (in the objective, on the answer)",
-    "every rate is the best seen on this machine, at the workload's own shapes; rows are read once an evaluation",
+    "each local solve evaluates its gradient once in double precision (the certificate) and once "
+    "in single",
+    "a gradient is two products with the rows, 4 n d operations a replicate, and n exponentials; "
+    "nothing else counts",
+    "a release draws 2 d normal variates and 2 gamma variates a node and replicate (in the "
+    "objective, on the answer)",
+    "every rate is the best seen on this machine, at the workload's own shapes; rows are read "
+    "once an evaluation",
     "of rows that repeat, the distinct ones are multiplied, with their counts",
-    "one-hot rows (a floor of its own): entries that are not zero only, at the rate of dense products, two bytes each",
+    "one-hot rows (a floor of its own): entries that are not zero only, at the rate of dense "
+    "products, two bytes each",
 )
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Local solves with n rows of d features at each of N nodes, R replicates of each, `solves` in a row."""
+    """Local solves with n rows of d features at each of N nodes, R replicates of each, `solves`
+    in a row.
+    """
 
     name: str
     nodes: int
@@ -68,12 +77,12 @@ ADULT = Workload("Adult x 50", 5, 8000, 105, 50, 15)
 ADULT_ONE = Workload("Adult x 1", 5, 8000, 105, 1, 15)
 # 100 rounds of R-ADMM.
 MANY = Workload("1,000 nodes", 1000, 200, 50, 1, 50)
-# 002's Fig. 5, 100 rounds: four private methods at 3 levels, 10 replicates, two of which release in every round;
-# admm draws no noise, so it runs once.
+# 002's Fig. 5, 100 rounds: four private methods at 3 levels, 10 replicates, two of which release in
+# every round; admm draws no noise, so it runs once.
 STUDY_ADMM = Workload("study, admm", 5, 8000, 105, 1, 100, noisy=False)
 STUDY = Workload("study, others", 5, 8000, 105, 10, 3 * (100 + 100 + 50 + 50))
-# The shipped schema of bins and categories: of a node's 8,000 rows about 2,680 are distinct, and 6.1 of 36 entries are
-# not zero.
+# The shipped schema of bins and categories: of a node's 8,000 rows about 2,680 are distinct, and
+# 6.1 of 36 entries are not zero.
 SCHEMA = Workload("schema x 50", 5, 8000, 36, 50, 15, distinct=2680, ones=6.1)
 SCHEMA_ONE = Workload("schema x 1", 5, 8000, 36, 1, 15, distinct=2680, ones=6.1)
 WORKLOADS = (ADULT, ADULT_ONE, SCHEMA, SCHEMA_ONE, MANY, STUDY_ADMM, STUDY)
@@ -110,7 +119,10 @@ def products(load: Workload, dtype: type, budget: float) -> tuple[float, float]:
     tall_w, tall_z = (np.ascontiguousarray(x.transpose(0, 2, 1)) for x in (w, z))
     forward, backward = [], []
 
-    def try_all(one: Callable[[Callable[[int], Any], int], Callable[[], Any]], cut: list[tuple[slice, slice]]) -> None:
+    def try_all(
+        one: Callable[[Callable[[int], Any], int], Callable[[], Any]],
+        cut: list[tuple[slice, slice]],
+    ) -> None:
         margins = (
             lambda k: np.matmul(w[cut[k][0]], a[cut[k]].transpose(0, 2, 1)),
             lambda k: np.matmul(a[cut[k]], tall_w[cut[k][0]]),
@@ -136,7 +148,9 @@ def products(load: Workload, dtype: type, budget: float) -> tuple[float, float]:
 def _cut(load: Workload, nodes: int, rows: int) -> list[tuple[slice, slice]]:
     starts = range(0, load.nodes, nodes)
     edges = np.linspace(0, load.n, max(1, round(load.n / rows)) + 1).astype(int).tolist()
-    return [(slice(i, i + nodes), slice(first, last)) for i in starts for first, last in pairwise(edges)]
+    return [
+        (slice(i, i + nodes), slice(first, last)) for i in starts for first, last in pairwise(edges)
+    ]
 
 
 @cache
@@ -180,9 +194,10 @@ def floor(load: Workload, budget: float = 0.05) -> dict[str, Any]:
         forward, backward = products(load, dtype, budget)
         rate = exponentials(dtype, budget)
         rates |= {
-            f"margins_{name}_gflops": one / forward / 1e9, f"sums_{name}_gflops": one / backward / 1e9,
+            f"margins_{name}_gflops": one / forward / 1e9,
+            f"sums_{name}_gflops": one / backward / 1e9,
             f"exponentials_{name}_per_ns": rate / 1e9,
-        }  # fmt: skip
+        }
         parts[f"products_{name}"] = load.solves * (forward + backward)
         parts[f"exponentials_{name}"] = load.solves * margins / rate
     drawn = load.solves * load.nodes * load.replicates * 2 * (load.d + 1) if load.noisy else 0
@@ -190,21 +205,33 @@ def floor(load: Workload, budget: float = 0.05) -> dict[str, Any]:
     parts["noise"] = drawn / variates(budget)
     read = load.solves * load.nodes * load.n * load.d * (4 + 8)
     touched = 1.0 if load.ones is None else load.ones / load.d
-    sparse = sum(seconds * (touched if name.startswith("products") else 1.0) for name, seconds in parts.items())
+    sparse = sum(
+        seconds * (touched if name.startswith("products") else 1.0)
+        for name, seconds in parts.items()
+    )
     few = read if load.ones is None else 2.0 * 2 * load.solves * load.nodes * load.n * load.ones
     return {
-        "name": load.name, "operations": 4.0 * one * load.solves, "exponentials": 2.0 * margins * load.solves,
-        "bytes": float(read), "variates": drawn, "seconds_bytes": read / stream(budget), "parts": parts,
-        "seconds": max(sum(parts.values()), read / stream(budget)), "rates": rates,
-        "seconds_one_hot": max(sparse, few / stream(budget)), "operations_one_hot": touched * 4.0 * one * load.solves,
-    }  # fmt: skip
+        "name": load.name,
+        "operations": 4.0 * one * load.solves,
+        "exponentials": 2.0 * margins * load.solves,
+        "bytes": float(read),
+        "variates": drawn,
+        "seconds_bytes": read / stream(budget),
+        "parts": parts,
+        "seconds": max(sum(parts.values()), read / stream(budget)),
+        "rates": rates,
+        "seconds_one_hot": max(sparse, few / stream(budget)),
+        "operations_one_hot": touched * 4.0 * one * load.solves,
+    }
 
 
 def small(load: Workload) -> Workload:
     """The same in little, for tests."""
     fewer = None if load.distinct is None else 20
     ones = None if load.ones is None else 2.0
-    return Workload(load.name, min(load.nodes, 5), 60, 4, min(load.replicates, 2), 1, load.noisy, fewer, ones)
+    return Workload(
+        load.name, min(load.nodes, 5), 60, 4, min(load.replicates, 2), 1, load.noisy, fewer, ones
+    )
 
 
 def measure(quick: bool) -> dict[str, Any]:
@@ -214,22 +241,39 @@ def measure(quick: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="tiny workloads: shows that it runs, measures nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny workloads: shows that it runs, measures nothing"
+    )
     arguments = parser.parse_args()
     answer = measure(arguments.quick)
     if arguments.json:
         print(json.dumps(answer))
         return
     console = Console(width=120)
-    console.print(f"{answer['threads']} threads.  " + ".  ".join(ASSUMPTIONS) + ".", highlight=False)
+    console.print(
+        f"{answer['threads']} threads.  " + ".  ".join(ASSUMPTIONS) + ".", highlight=False
+    )
     table = Table(title="Floors", title_justify="left", box=None)
-    names = ("operations", "exponentials", "bytes", "seconds", "of which products", "exponentials", "one-hot")
+    names = (
+        "operations",
+        "exponentials",
+        "bytes",
+        "seconds",
+        "of which products",
+        "exponentials",
+        "one-hot",
+    )
     for name in ("workload", *names):
         table.add_column(name, justify="left" if name == "workload" else "right")
     for load in answer["workloads"]:
-        shares = [sum(v for k, v in load["parts"].items() if k.startswith(x)) for x in ("products", "exponentials")]
+        shares = [
+            sum(v for k, v in load["parts"].items() if k.startswith(x))
+            for x in ("products", "exponentials")
+        ]
         whole = (load["operations"], load["exponentials"], load["bytes"], load["seconds"])
         numbers = (*whole, *shares, load["seconds_one_hot"])
         table.add_row(load["name"], *(f"{x:.3g}" for x in numbers))
@@ -239,7 +283,9 @@ def main() -> None:
     for k in range(len(answer["workloads"])):
         rates.add_column(f"workload {k + 1}", justify="right")
     for name in answer["workloads"][0]["rates"]:
-        rates.add_row(name.replace("_", " "), *(f"{load['rates'][name]:.3g}" for load in answer["workloads"]))
+        rates.add_row(
+            name.replace("_", " "), *(f"{load['rates'][name]:.3g}" for load in answer["workloads"])
+        )
     console.print(rates)
 
 

@@ -1,13 +1,16 @@
-"""What a round costs between sites: milliseconds of a site and of the hub, in a graph and in sums; and a site's start.
+"""What a round costs between sites: milliseconds of a site and of the hub, in a graph and in sums;
+and a site's start.
 
     python bench/speed/sites.py [--sites 5 50 100] [--rounds 8] [--repeats 5] [--json] [--quick]
 
-Sites of 40 rows with 10 columns run momentum at epsilon 2, delta 1e-5, each with its ledger on disk, in threads of one
-process, with a hub beside them: all that a deployment does but TLS.  graph: releases go to all sites, which everybody
-checks and adds up; sums: masked shares.  What a site does between two of its rounds, and what the hub does for one
-site, is processor time of the site's thread; medians over rounds and sites.  A round takes one site's time, since sites
-work side by side, and the hub's for all sites, one after another.  start: processor seconds of a new process until a
-site could ask its hub: `sottovoce site check` of a site with 40 rows; the first is not counted, it writes the bytecode.
+Sites of 40 rows with 10 columns run momentum at epsilon 2, delta 1e-5, each with its ledger on
+disk, in threads of one process, with a hub beside them: all that a deployment does but TLS.  graph:
+releases go to all sites, which everybody checks and adds up; sums: masked shares.  What a site does
+between two of its rounds, and what the hub does for one site, is processor time of the site's
+thread; medians over rounds and sites.  A round takes one site's time, since sites work side by
+side, and the hub's for all sites, one after another.  start: processor seconds of a new process
+until a site could ask its hub: `sottovoce site check` of a site with 40 rows; the first is not
+counted, it writes the bytecode.
 """
 
 from __future__ import annotations
@@ -64,7 +67,14 @@ def agreed(kind: str, many: int, rounds: int) -> tuple[Plan, list[SigningKey], R
     keys = [SigningKey.make() for _ in range(many)]
     members = [Member(f"site-{i + 1}", ROWS, key.public) for i, key in enumerate(keys)]
     config = RunConfig.from_dict(
-        {"method": "momentum", "rounds": rounds, "epsilon": 2.0, "delta": 1e-5, "seed": None, **KINDS[kind]}
+        {
+            "method": "momentum",
+            "rounds": rounds,
+            "epsilon": 2.0,
+            "delta": 1e-5,
+            "seed": None,
+            **KINDS[kind],
+        }
     )
     return make_plan(Proposal("bench", config, members, COLUMNS)), keys, rows
 
@@ -118,14 +128,22 @@ def started(folder: Path, times: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sites", type=int, nargs="+", default=[5, 50, 100])
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--repeats", type=int, default=5, help="of the start; a run's medians are over its rounds")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="of the start; a run's medians are over its rounds"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="few sites and rounds: shows that it runs")
+    parser.add_argument(
+        "--quick", action="store_true", help="few sites and rounds: shows that it runs"
+    )
     given = parser.parse_args()
-    sites, rounds, repeats = ([4], 3, 1) if given.quick else (given.sites, given.rounds, given.repeats)
+    sites, rounds, repeats = (
+        ([4], 3, 1) if given.quick else (given.sites, given.rounds, given.repeats)
+    )
     found = []
     for kind in KINDS:
         for many in sites:
@@ -142,7 +160,9 @@ def main() -> None:
         return
     print(f"{'':8}{'sites':>6}{'a site, ms':>12}{'the hub, ms':>13}{'a round, ms':>13}")
     for one in found:
-        print(f"{one['kind']:8}{one['sites']:6}{one['site']:12.1f}{one['hub']:13.1f}{one['round']:13.1f}")
+        print(
+            f"{one['kind']:8}{one['sites']:6}{one['site']:12.1f}{one['hub']:13.1f}{one['round']:13.1f}"
+        )
     print(f"start of a site: {start:.2f} s")
 
 

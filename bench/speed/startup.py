@@ -1,12 +1,14 @@
-"""What a command costs before it does anything: processor time, and which libraries it loads, and for whom.
+"""What a command costs before it does anything: processor time, and which libraries it loads, and
+for whom.
 
 ``python bench/speed/startup.py [--times 7] [--quick] [--json]``
 
-Every command is a process of its own.  Its time is what the system counts for it, user and system together, so that
-other work of the machine disturbs it little; the least and the median of several are told, and beside them those of a
-bare interpreter and of one that imports NumPy.  The first run of each is not counted: it writes the bytecode, into a
-folder of this benchmark's own.  Libraries come from one more run, under ``-X importtime``, which itself takes time: its
-seconds say what is large, not how long the command takes.  A library belongs to the line of this package that was the
+Every command is a process of its own.  Its time is what the system counts for it, user and system
+together, so that other work of the machine disturbs it little; the least and the median of several
+are told, and beside them those of a bare interpreter and of one that imports NumPy.  The first run
+of each is not counted: it writes the bytecode, into a folder of this benchmark's own.  Libraries
+come from one more run, under ``-X importtime``, which itself takes time: its seconds say what is
+large, not how long the command takes.  A library belongs to the line of this package that was the
 first to want it, itself or through another library.
 """
 
@@ -39,7 +41,8 @@ LINE = re.compile(r"import time: +(\d+) \| +\d+ \| +(\S+)")
 SHOWN = 0.003  # seconds of a library from which on it is listed on a screen
 ASKED = re.compile(r"asked: (\S+) by (\S+)")
 INTERPRETER = "the interpreter"
-# Runs a module as `python -m` does, and tells of every library which line of this package was the first to want it.
+# Runs a module as `python -m` does, and tells of every library which line of this package was the
+# first to want it.
 PROBE = f"""
 import atexit, runpy, sys
 
@@ -73,7 +76,8 @@ def loaded(report: str) -> list[Loaded]:
 
 
 def libraries(modules: Iterable[Loaded], asked: dict[str, str]) -> list[dict[str, Any]]:
-    """What each library took, the slowest first, and which line of this package was the first to want it.
+    """What each library took, the slowest first, and which line of this package was the first to
+    want it.
 
     What the interpreter loads before it runs anything, up to ``site``, counts as its own.
     """
@@ -83,7 +87,9 @@ def libraries(modules: Iterable[Loaded], asked: dict[str, str]) -> list[dict[str
         name = module.name.partition(".")[0] if running else INTERPRETER
         running = running or module.name == "site"
         because = asked.get(name, "") if name != PACKAGE else ""
-        entry = found.setdefault(name, {"library": name, "seconds": 0.0, "modules": 0, "because": because})
+        entry = found.setdefault(
+            name, {"library": name, "seconds": 0.0, "modules": 0, "because": because}
+        )
         entry["seconds"] += module.seconds
         entry["modules"] += 1
     return sorted(found.values(), key=lambda entry: -float(entry["seconds"]))
@@ -93,7 +99,11 @@ def run(arguments: Iterable[str], env: dict[str, str], folder: Path) -> tuple[fl
     """Processor seconds of one process, and what it wrote to standard error."""
     with (folder / "said").open("w+") as said:
         process = subprocess.Popen(
-            [sys.executable, *arguments], cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=said
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
         )
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -105,10 +115,14 @@ def run(arguments: Iterable[str], env: dict[str, str], folder: Path) -> tuple[fl
 
 
 def environment(bytecode: Path) -> dict[str, str]:
-    """For processes in another folder, which write their bytecode into a folder of the benchmark's own."""
+    """For processes in another folder, which write their bytecode into a folder of the
+    benchmark's own.
+    """
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     if "PYTHONPATH" in env:
-        env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, env["PYTHONPATH"].split(os.pathsep)))
+        env["PYTHONPATH"] = os.pathsep.join(
+            map(os.path.abspath, env["PYTHONPATH"].split(os.pathsep))
+        )
     return env | {"PYTHONPYCACHEPREFIX": str(bytecode), "COLUMNS": "100"}
 
 
@@ -129,11 +143,19 @@ def measure(times: int) -> dict[str, Any]:
                 "modules": len(modules),
                 "libraries": libraries(modules, dict(ASKED.findall(report))),
             }
-    return {"python": sys.version.split()[0], "cores": os.cpu_count(), "times": times, "commands": answer}
+    return {
+        "python": sys.version.split()[0],
+        "cores": os.cpu_count(),
+        "times": times,
+        "commands": answer,
+    }
 
 
 def show(answer: dict[str, Any]) -> None:
-    print(f"processor seconds of {answer['times']} runs; Python {answer['python']}, {answer['cores']} cores")
+    print(
+        f"processor seconds of {answer['times']} runs; Python {answer['python']}, "
+        f"{answer['cores']} cores"
+    )
     print(f"{'':28}{'least':>7}{'median':>8}{'modules':>9}")
     for name, entry in answer["commands"].items():
         print(f"{name:28}{entry['least']:7.2f}{entry['median']:8.2f}{entry['modules']:9}")
@@ -141,12 +163,19 @@ def show(answer: dict[str, Any]) -> None:
         print(f"\n{name}: seconds under -X importtime, modules, and who wanted it first")
         for library in entry["libraries"]:
             if library["seconds"] >= SHOWN:
-                print(f"  {library['library']:22}{library['seconds']:7.3f}{library['modules']:6}  {library['because']}")
+                print(
+                    f"  {library['library']:22}{library['seconds']:7.3f}{library['modules']:6}  "
+                    f"{library['because']}"
+                )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=7, help="runs of each command that are counted")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--times", type=int, default=7, help="runs of each command that are counted"
+    )
     parser.add_argument("--quick", action="store_true", help="one run of each")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()

@@ -29,7 +29,9 @@ schema = {
 }
 
 # 3. Coefficients with intervals: only sums over the four hospitals are seen by anybody.
-model = ConsensusClassifier(schema=schema, epsilon=2.0, trust="sum", inference=True, random_state=0).fit(stays)
+model = ConsensusClassifier(
+    schema=schema, epsilon=2.0, trust="sum", inference=True, random_state=0
+).fit(stays)
 print(model.coefficients_)
 print()
 print(model.privacy_spent_["says"])
@@ -39,13 +41,17 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
 plt.rcParams |= dict.fromkeys(inks, "#7f868e")
-lines = [line for line in model.coefficients_ if line["odds_ratio_low"] and line["name"] != "(constant)"]
+lines = [
+    line for line in model.coefficients_ if line["odds_ratio_low"] and line["name"] != "(constant)"
+]
 figure, axes = plt.subplots(figsize=(5.2, 2.6), layout="constrained")
 for row, line in enumerate(lines):
     axes.plot([line["odds_ratio_low"], line["odds_ratio_high"]], [row, row], color="#3a8fd0", lw=2)
     axes.plot(line["odds_ratio"], row, "o", color="#3a8fd0")
 axes.axvline(1.0, color="#7f868e", lw=1)
-axes.set_yticks(range(len(lines)), [": ".join(filter(None, (line["name"], line["level"]))) for line in lines])
+axes.set_yticks(
+    range(len(lines)), [": ".join(filter(None, (line["name"], line["level"]))) for line in lines]
+)
 axes.invert_yaxis()
 axes.set(xscale="log", xlabel="odds ratio, per unit, with 95% interval")
 axes.set_xticks([0.5, 0.7, 1.0, 1.5], ["0.5", "0.7", "1", "1.5"])

@@ -1,4 +1,6 @@
-"""Made-up patients as a hospital has them, with gaps.  ``python patients.py`` writes patients.csv."""
+"""Made-up patients as a hospital has them, with gaps.  ``python patients.py`` writes
+patients.csv.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,13 @@ def patients(n: int = 4000, seed: int = 0) -> list[dict[str, object]]:
         odds = 0.07 * (age - 62) + 1.5 * (ward == "icu") + 0.8 * smoker + 0.9 * (lactate - 2) - 0.3
         row: dict[str, object] = {
             "hospital": rng.choice(("north", "south", "east", "west", "harbour")),
-            "age": round(age), "ward": ward, "smoker": smoker, "lactate": round(lactate, 1),
+            "age": round(age),
+            "ward": ward,
+            "smoker": smoker,
+            "lactate": round(lactate, 1),
             "admitted": date(2023, 1, 1) + timedelta(days=rng.randrange(730)),
             "outcome": "died" if rng.random() < 1 / (1 + exp(-odds)) else "lived",
-        }  # fmt: skip
+        }
         for name, share in (("ward", 0.05), ("lactate", 0.2), ("admitted", 0.03)):
             if rng.random() < share:
                 row[name] = None

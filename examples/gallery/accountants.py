@@ -1,8 +1,9 @@
 """How releases add up
 
-The same releases, each with Gaussian noise eight times its sensitivity, added by four rules. The sum of their
-epsilons is true and wasteful; zCDP and Rényi divergences grow with the root; loss distributions are exact for these
-releases, and nothing smaller can be proved. The delta is 10⁻⁵ in all.
+The same releases, each with Gaussian noise eight times its sensitivity, added by four rules. The
+sum of their epsilons is true and wasteful; zCDP and Rényi divergences grow with the root; loss
+distributions are exact for these releases, and nothing smaller can be proved. The delta is 10⁻⁵ in
+all.
 """
 
 import numpy as np
@@ -12,15 +13,26 @@ from sottovoce.privacy.accountants import make_accountant
 from sottovoce.privacy.events import GaussianMechanism
 
 release = GaussianMechanism(
-    source="gallery", relation="replace-one", sigma=np.array([8.0]), sensitivity=np.array([1.0]), dimension=1
+    source="gallery",
+    relation="replace-one",
+    sigma=np.array([8.0]),
+    sensitivity=np.array([1.0]),
+    dimension=1,
 )
 counts = [1, 2, 5, 10, 20, 50, 100]
 figure, axes = plt.subplots()
 for name, label in (("zcdp", "zCDP"), ("rdp", "Rényi"), ("pld", "loss distributions")):
     rule = make_accountant(name)
-    axes.plot(counts, [float(np.max(rule.total([release] * count, 1e-5))) for count in counts], "o-", label=label)
+    axes.plot(
+        counts,
+        [float(np.max(rule.total([release] * count, 1e-5))) for count in counts],
+        "o-",
+        label=label,
+    )
 one = float(np.max(make_accountant("pld").total([release], 1e-7)))
-axes.plot(counts, [one * count for count in counts], ":", color=INK, label="one by one, delta 10⁻⁷ each")
+axes.plot(
+    counts, [one * count for count in counts], ":", color=INK, label="one by one, delta 10⁻⁷ each"
+)
 axes.set(xscale="log", yscale="log", xlabel="releases", ylabel="epsilon, in total")
 axes.set_xticks(counts, map(str, counts))
 axes.set_yticks([0.3, 1, 3, 10, 30], ["0.3", "1", "3", "10", "30"])

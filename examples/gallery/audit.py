@@ -1,8 +1,8 @@
 """An audit
 
-Claims are attacked, not believed. Each point is the best attack we know against one method at a claimed epsilon of 1:
-a lower bound on the true epsilon, at 95% confidence. Corrected forms stay left of their claim; a printed form of a
-paper that is right of it is refuted.
+Claims are attacked, not believed. Each point is the best attack we know against one method at a
+claimed epsilon of 1: a lower bound on the true epsilon, at 95% confidence. Corrected forms stay
+left of their claim; a printed form of a paper that is right of it is refuted.
 """
 
 import numpy as np
@@ -11,13 +11,22 @@ from style import BLUE, INK, ORANGE, plt, save
 from sottovoce.audit import attack
 
 forms = [
-    ("output", "corrected"), ("objective", "corrected"), ("prox_average", "corrected"), ("r_admm", "corrected"),
-    ("momentum", "corrected"), ("generalised", "printed"), ("dvp", "printed"),
-]  # fmt: skip
+    ("output", "corrected"),
+    ("objective", "corrected"),
+    ("prox_average", "corrected"),
+    ("r_admm", "corrected"),
+    ("momentum", "corrected"),
+    ("generalised", "printed"),
+    ("dvp", "printed"),
+]
 figure, axes = plt.subplots()
 for row, (method, form) in enumerate(forms):
     found = attack(method, form, replicates=4000)
-    best = found.lower_bound if found.exact_epsilon is None else max(found.lower_bound, found.exact_epsilon)
+    best = (
+        found.lower_bound
+        if found.exact_epsilon is None
+        else max(found.lower_bound, found.exact_epsilon)
+    )
     share = best / found.claimed_epsilon
     axes.barh(row, share, 0.6, color=ORANGE if share > 1.0 else BLUE)
 axes.axvline(1.0, color=INK, lw=1.2)

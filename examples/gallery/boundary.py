@@ -1,8 +1,8 @@
 """Hub, sites and the boundary
 
-What crosses the line around a site, and what does not. Rows, keys and the ledger stay inside; a vector leaves only
-after its row in the ledger is on disk and its noise is drawn. The hub carries signed messages, and everybody who
-listens may keep them for ever: epsilon counts on it.
+What crosses the line around a site, and what does not. Rows, keys and the ledger stay inside; a
+vector leaves only after its row in the ledger is on disk and its noise is drawn. The hub carries
+signed messages, and everybody who listens may keep them for ever: epsilon counts on it.
 """
 
 from matplotlib.patches import FancyBboxPatch
@@ -11,10 +11,16 @@ from style import BLUE, GREEN, INK, ORANGE, plt, save
 figure, axes = plt.subplots(figsize=(5.2, 4.4))
 
 
-def box(x: float, y: float, wide: float, high: float, text: str, colour: str, **look: object) -> None:
-    shape = FancyBboxPatch((x, y), wide, high, boxstyle="round,pad=0.08", fc="none", ec=colour, lw=1.5, **look)
+def box(
+    x: float, y: float, wide: float, high: float, text: str, colour: str, **look: object
+) -> None:
+    shape = FancyBboxPatch(
+        (x, y), wide, high, boxstyle="round,pad=0.08", fc="none", ec=colour, lw=1.5, **look
+    )
     axes.add_patch(shape)
-    axes.text(x + wide / 2, y + high / 2, text, ha="center", va="center", fontsize=9.5, color=colour)
+    axes.text(
+        x + wide / 2, y + high / 2, text, ha="center", va="center", fontsize=9.5, color=colour
+    )
 
 
 for place, name in enumerate(("north", "east", "south")):
@@ -26,7 +32,12 @@ for place, name in enumerate(("north", "east", "south")):
     box(x + 0.3, 2.4, 2.2, 0.6, "2. noise", ORANGE)
     axes.annotate("", (x + 1.4, 1.2), (x + 1.4, 0.9), arrowprops={"arrowstyle": "->", "color": INK})
     axes.annotate("", (x + 1.4, 2.3), (x + 1.4, 2.0), arrowprops={"arrowstyle": "->", "color": INK})
-    axes.annotate("", (4.8 + 0.8 * (place - 1), 5.2), (x + 1.4, 3.05), arrowprops={"arrowstyle": "<->", "color": BLUE})
+    axes.annotate(
+        "",
+        (4.8 + 0.8 * (place - 1), 5.2),
+        (x + 1.4, 3.05),
+        arrowprops={"arrowstyle": "<->", "color": BLUE},
+    )
 box(3.2, 5.3, 3.2, 0.7, "hub: signed vectors", BLUE)
 axes.text(0.1, 4.55, "3. leaves the site", color=BLUE, fontsize=9.5)
 axes.text(9.7, 5.5, "a listener\nsees all of it", ha="right", color=INK, fontsize=9.5)

@@ -1,8 +1,9 @@
 """Centring
 
-Rows far from zero look alike: what they have in common fills the ball that the noise is scaled to. Asking for their
-mean first costs a hundredth of the budget, and moves every row by it. Here all numbers are moved away from zero by
-ever more, at epsilon 0.3: centred rows stay as easy to tell apart as before.
+Rows far from zero look alike: what they have in common fills the ball that the noise is scaled to.
+Asking for their mean first costs a hundredth of the budget, and moves every row by it. Here all
+numbers are moved away from zero by ever more, at epsilon 0.3: centred rows stay as easy to tell
+apart as before.
 """
 
 import numpy as np
@@ -20,13 +21,20 @@ for centre, label in ((False, "rows as they are"), (True, "centred")):
         for seed in range(3):
             X, y = made_up(4000, seed, sharp=3.0)
             model = ConsensusClassifier(
-                "momentum", rounds=40, epsilon=0.3, trust="sum", data_norm=3.0 + 2 * far, random_state=seed,
+                "momentum",
+                rounds=40,
+                epsilon=0.3,
+                trust="sum",
+                data_norm=3.0 + 2 * far,
+                random_state=seed,
                 knobs={"max_grad_norm": 0.3, "centre": centre},
-            )  # fmt: skip
+            )
             draws.append(100 - 100 * model.fit(X + far, y).score(X + far, y))
         errors.append(draws)
     axes.plot(moved, np.mean(errors, axis=1), "o-", label=label)
     axes.fill_between(moved, np.min(errors, axis=1), np.max(errors, axis=1), alpha=0.2, lw=0)
-axes.set(xlabel="how far all numbers are from zero", ylabel="error, %: mean, least and most of three")
+axes.set(
+    xlabel="how far all numbers are from zero", ylabel="error, %: mean, least and most of three"
+)
 axes.legend()
 save(figure, __file__)

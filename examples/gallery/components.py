@@ -1,8 +1,8 @@
 """Principal components
 
-Directions of most variance, from noisy sums at five sites. The dashed line is about what the noise alone could make.
-The estimator says which directions are clear (filled), and which are as likely noise (hollow): more budget clears
-more of them.
+Directions of most variance, from noisy sums at five sites. The dashed line is about what the noise
+alone could make. The estimator says which directions are clear (filled), and which are as likely
+noise (hollow): more budget clears more of them.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Coverage
 
-Forty private studies of the same question, each with new rows and new noise, and the interval that each prints for
-one coefficient. About one in twenty must miss the truth: that is what 95% means, with privacy or without. Those that
-miss are orange.
+Forty private studies of the same question, each with new rows and new noise, and the interval that
+each prints for one coefficient. About one in twenty must miss the truth: that is what 95% means,
+with privacy or without. Those that miss are orange.
 """
 
 from rows import TRUTH, made_up
@@ -15,7 +15,12 @@ missed = 0
 for study in range(40):
     X, y = made_up(4000, seed=study)
     model = ConsensusClassifier(
-        epsilon=4.0, data_norm=4.0, trust="sum", inference=True, classes=["no", "yes"], random_state=study
+        epsilon=4.0,
+        data_norm=4.0,
+        trust="sum",
+        inference=True,
+        classes=["no", "yes"],
+        random_state=study,
     )
     line = model.fit(X, y).coefficients_[0]
     misses = not line["low"] <= TRUTH[0] <= line["high"]
@@ -23,5 +28,9 @@ for study in range(40):
     axes.plot([line["low"], line["high"]], [study, study], color=ORANGE if misses else BLUE, lw=1.6)
     axes.plot(line["estimate"], study, "o", color=ORANGE if misses else BLUE, ms=3)
 axes.axvline(TRUTH[0], color=INK, lw=1)
-axes.set(xlabel="coefficient of x0, with its 95% interval", ylabel="study", title=f"{missed} of 40 miss the truth")
+axes.set(
+    xlabel="coefficient of x0, with its 95% interval",
+    ylabel="study",
+    title=f"{missed} of 40 miss the truth",
+)
 save(figure, __file__)

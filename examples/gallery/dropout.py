@@ -1,8 +1,8 @@
 """A dropout
 
-Twenty sites agree on a run of sums, and some are gone on the day. Those that are left take over their shares of the
-noise, so the promise stays. What is lost is rows: the same noise falls on fewer of them, and each coefficient has
-more of it.
+Twenty sites agree on a run of sums, and some are gone on the day. Those that are left take over
+their shares of the noise, so the promise stays. What is lost is rows: the same noise falls on fewer
+of them, and each coefficient has more of it.
 """
 
 import numpy as np
@@ -31,10 +31,14 @@ for left in gone:
         for seed in range(6)
     ]
     errors.append([100 - 100 * model.score(X_new, y_new) for model in models])
-    spread.append(np.std([model.coef_[0] / np.linalg.norm(model.coef_) for model in models], axis=0).mean())
+    spread.append(
+        np.std([model.coef_[0] / np.linalg.norm(model.coef_) for model in models], axis=0).mean()
+    )
 figure, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(5.2, 4.4))
 above.plot(gone, np.mean(errors, axis=1), "o-", color=BLUE)
-above.fill_between(gone, np.min(errors, axis=1), np.max(errors, axis=1), color=BLUE, alpha=0.25, lw=0)
+above.fill_between(
+    gone, np.min(errors, axis=1), np.max(errors, axis=1), color=BLUE, alpha=0.25, lw=0
+)
 above.set_ylabel("error, %")
 below.plot(gone, spread, "o-", color=ORANGE)
 below.set(xlabel="sites gone, of 20", ylabel="noise of a\ncoefficient", ylim=(0, None))

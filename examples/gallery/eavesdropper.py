@@ -1,8 +1,8 @@
 """An eavesdropper's view
 
-Somebody hears every message, knows all rows but one, and wonders whether that row is Ada's or Bo's. Each curve is
-what the release looks like over 3,000 fits, with one row and with the other. At epsilon 0.5 the two can hardly be
-told apart; at 8 they can.
+Somebody hears every message, knows all rows but one, and wonders whether that row is Ada's or Bo's.
+Each curve is what the release looks like over 3,000 fits, with one row and with the other. At
+epsilon 0.5 the two can hardly be told apart; at 8 they can.
 """
 
 import numpy as np
@@ -18,7 +18,14 @@ for axes, epsilon in zip(panels, (0.5, 8.0), strict=True):
     scores = attacks(case, seen)[0].scores
     cells = np.linspace(*np.quantile(np.concatenate(scores), [0.005, 0.995]), 40)
     for score, name, colour in zip(scores, ("Ada's row", "Bo's row"), ("C0", "C1"), strict=True):
-        axes.stairs(np.histogram(score, cells, density=True)[0], cells, fill=True, color=colour, alpha=0.45, label=name)
+        axes.stairs(
+            np.histogram(score, cells, density=True)[0],
+            cells,
+            fill=True,
+            color=colour,
+            alpha=0.45,
+            label=name,
+        )
     axes.set(ylabel="density", title=f"epsilon {epsilon:g}")
 panels[1].set_xlabel("how much more likely with Bo's row (log of the ratio)")
 panels[0].legend()

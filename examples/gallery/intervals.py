@@ -1,7 +1,8 @@
 """Intervals
 
-Coefficients with 95% intervals at three budgets and without privacy, from the same 12,000 made-up rows at four sites.
-The thin strokes are the truth. Noise widens an interval; the interval says so, and still holds the truth as often.
+Coefficients with 95% intervals at three budgets and without privacy, from the same 12,000 made-up
+rows at four sites. The thin strokes are the truth. Noise widens an interval; the interval says so,
+and still holds the truth as often.
 """
 
 import numpy as np
@@ -14,7 +15,13 @@ X, y = made_up(12000)
 figure, axes = plt.subplots()
 for place, epsilon in enumerate((float("inf"), 4.0, 2.0, 1.0)):
     model = ConsensusClassifier(
-        epsilon=epsilon, data_norm=4.0, trust="sum", n_sites=4, inference=True, classes=["no", "yes"], random_state=1
+        epsilon=epsilon,
+        data_norm=4.0,
+        trust="sum",
+        n_sites=4,
+        inference=True,
+        classes=["no", "yes"],
+        random_state=1,
     ).fit(X, y)
     lines = [line for line in model.coefficients_ if line["name"] != "(constant)"]
     at = np.arange(len(lines)) + 0.18 * place - 0.27

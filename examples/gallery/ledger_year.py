@@ -1,9 +1,9 @@
 """A year of a ledger
 
-One site's ledger over a year: a new model every month from the same rows, each with an epsilon of 0.3 of its own.
-Added one by one (dotted) the promise would be worth little by December. The ledger adds them by what is proved of all
-together, so the first costs more than alone and the later ones less, and it refuses the fit that would cross the
-budget before any noise is drawn.
+One site's ledger over a year: a new model every month from the same rows, each with an epsilon of
+0.3 of its own. Added one by one (dotted) the promise would be worth little by December. The ledger
+adds them by what is proved of all together, so the first costs more than alone and the later ones
+less, and it refuses the fit that would cross the budget before any noise is drawn.
 """
 
 from rows import made_up
@@ -16,7 +16,12 @@ ledger = Ledger("zcdp", epsilon=1.2, delta=1e-5)
 spent, refused = [0.0], []
 for month in range(1, 13):
     model = PrivateClassifier(
-        "output", epsilon=0.3, data_norm=3.0, classes=["no", "yes"], ledger=ledger, random_state=month
+        "output",
+        epsilon=0.3,
+        data_norm=3.0,
+        classes=["no", "yes"],
+        ledger=ledger,
+        random_state=month,
     )
     try:
         spent.append(model.fit(X, y).privacy_spent_["ledger"]["spent"])
@@ -29,7 +34,9 @@ axes.step(range(13), spent, where="post", color=BLUE, label="the ledger")
 axes.plot(range(13), [0.3 * month for month in range(13)], ":", color=INK, label="one by one")
 axes.plot(refused, [spent[-1]] * len(refused), "x", color=ORANGE, ms=8, mew=2, label="refused")
 axes.axhline(ledger.epsilon, color=INK, lw=1)
-axes.annotate("budget for life", (0.1, ledger.epsilon), (0, 4), textcoords="offset points", fontsize=10)
+axes.annotate(
+    "budget for life", (0.1, ledger.epsilon), (0, 4), textcoords="offset points", fontsize=10
+)
 axes.set(xlabel="month", ylabel="epsilon spent, at delta 10⁻⁵", xticks=range(13), ylim=(0, 3.7))
 axes.legend()
 save(figure, __file__)

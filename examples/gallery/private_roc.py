@@ -1,8 +1,8 @@
 """A private ROC curve
 
-How good is a model on held-out rows, when even that may tell of a row? The curve and the area with its interval come
-from noisy counts of scores, at an epsilon of the held-out rows' own. The thin grey line is the exact curve, which
-only their holder may see.
+How good is a model on held-out rows, when even that may tell of a row? The curve and the area with
+its interval come from noisy counts of scores, at an epsilon of the held-out rows' own. The thin
+grey line is the exact curve, which only their holder may see.
 """
 
 from sklearn.metrics import roc_curve

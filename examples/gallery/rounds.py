@@ -1,7 +1,8 @@
 """Rounds
 
-More rounds come nearer to the best model, and share the budget among more releases. At epsilon 2 their number hardly
-matters here; at 0.3 each method has a valley of its own, which is why `auto` chooses rounds together with the method.
+More rounds come nearer to the best model, and share the budget among more releases. At epsilon 2
+their number hardly matters here; at 0.3 each method has a valley of its own, which is why `auto`
+chooses rounds together with the method.
 """
 
 import numpy as np
@@ -28,7 +29,9 @@ for method, style in (("prox_admm", "-"), ("momentum", "--")):
             )
             report = train(TrainConfig(run, data="synthetic:n=6000,d=10"))
             errors.append(100 * np.mean(report.test_errors))
-        axes.plot(rounds, errors, "o", ls=style, color=colour, label=f"{method}, epsilon {epsilon:g}")
+        axes.plot(
+            rounds, errors, "o", ls=style, color=colour, label=f"{method}, epsilon {epsilon:g}"
+        )
 axes.axhline(100 * report.nonprivate_test_error, color=INK, lw=1, label="without privacy")
 axes.set(xscale="log", xlabel="rounds", ylabel="test error, %, mean of five")
 axes.set_xticks(rounds, map(str, rounds))

@@ -1,8 +1,8 @@
 """How many rows
 
-What a coefficient's noise costs in rows. The standard error of one coefficient against the rows of four sites, at
-three budgets and without privacy: noise falls with the rows themselves, sampling with their root, so with enough rows
-privacy is nearly free.
+What a coefficient's noise costs in rows. The standard error of one coefficient against the rows of
+four sites, at three budgets and without privacy: noise falls with the rows themselves, sampling
+with their root, so with enough rows privacy is nearly free.
 """
 
 import numpy as np
@@ -29,9 +29,18 @@ for epsilon in (0.5, 1.0, 3.0, float("inf")):
     private = np.isfinite(epsilon)
     label = f"epsilon {epsilon:g}" if private else "no privacy"
     axes.plot(
-        sizes, np.array(errors, dtype=float), "o-" if private else "--", color=None if private else INK, label=label
+        sizes,
+        np.array(errors, dtype=float),
+        "o-" if private else "--",
+        color=None if private else INK,
+        label=label,
     )
-axes.set(xscale="log", yscale="log", xlabel="rows, of four sites", ylabel="standard error of a coefficient")
+axes.set(
+    xscale="log",
+    yscale="log",
+    xlabel="rows, of four sites",
+    ylabel="standard error of a coefficient",
+)
 axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
 axes.set_yticks([0.01, 0.03, 0.1, 0.3], ["0.01", "0.03", "0.1", "0.3"])
 axes.minorticks_off()

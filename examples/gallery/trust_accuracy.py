@@ -1,8 +1,8 @@
 """Trust against accuracy
 
-The same budget under three kinds of trust: nobody; that only sums over all sites are seen; a curator who holds all
-rows. 6,000 rows of the census data are dealt to ever more sites. Where nobody is trusted each site hides its few rows
-by itself, and accuracy falls; sums stay beside the curator.
+The same budget under three kinds of trust: nobody; that only sums over all sites are seen; a
+curator who holds all rows. 6,000 rows of the census data are dealt to ever more sites. Where nobody
+is trusted each site hides its few rows by itself, and accuracy falls; sums stay beside the curator.
 """
 
 import numpy as np
@@ -20,9 +20,15 @@ for trust in ("curator", "sum", "nobody"):
         draws = []
         for seed in range(3):
             model = ConsensusClassifier(
-                "momentum", data_norm=1.0, fit_intercept=False, n_sites=count, rounds=50, trust=trust,
-                knobs={"max_grad_norm": 0.3}, random_state=seed,
-            )  # fmt: skip
+                "momentum",
+                data_norm=1.0,
+                fit_intercept=False,
+                n_sites=count,
+                rounds=50,
+                trust=trust,
+                knobs={"max_grad_norm": 0.3},
+                random_state=seed,
+            )
             model.fit(adult.X_train[:6000], adult.y_train[:6000])
             draws.append(100 - 100 * model.score(adult.X_test, adult.y_test))
         errors.append(np.mean(draws))

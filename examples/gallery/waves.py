@@ -1,8 +1,8 @@
 """Curved columns
 
-Two crescents that cross, which no line tells apart. The schema declares 50 waves of two numbers, made row by row from
-public constants, so the price is that of a straight model. Lines are where a private model with and without them
-changes its mind, at epsilon 1 over five sites.
+Two crescents that cross, which no line tells apart. The schema declares 50 waves of two numbers,
+made row by row from public constants, so the price is that of a straight model. Lines are where a
+private model with and without them changes its mind, at epsilon 1 over five sites.
 """
 
 import numpy as np
@@ -20,12 +20,26 @@ curved = straight | {"columns": straight["columns"] | {"waves": bent}}
 
 across, up = np.meshgrid(np.linspace(-3, 3, 90), np.linspace(-1.8, 1.8, 60))
 figure, axes = plt.subplots()
-axes.scatter(frame["across"][:700], height[:700], s=5, c=np.where(side[:700] > 0, BLUE, ORANGE), alpha=0.7, lw=0)
+axes.scatter(
+    frame["across"][:700],
+    height[:700],
+    s=5,
+    c=np.where(side[:700] > 0, BLUE, ORANGE),
+    alpha=0.7,
+    lw=0,
+)
 for schema, style in ((straight, ":"), (curved, "-")):
     model = ConsensusClassifier(
-        "momentum", schema=schema, classes=["left", "right"], rounds=100, knobs={"max_grad_norm": 0.3}, random_state=0
+        "momentum",
+        schema=schema,
+        classes=["left", "right"],
+        rounds=100,
+        knobs={"max_grad_norm": 0.3},
+        random_state=0,
     ).fit(frame, np.where(side > 0, "right", "left"))
-    score = model.decision_function({"across": across.ravel(), "height": up.ravel()}).reshape(across.shape)
+    score = model.decision_function({"across": across.ravel(), "height": up.ravel()}).reshape(
+        across.shape
+    )
     axes.contour(across, up, score, levels=[0.0], colors=INK, linestyles=style, linewidths=2)
 axes.plot([], [], ":", color=INK, label="straight")
 axes.plot([], [], "-", color=INK, label="with 50 waves")

@@ -1,4 +1,6 @@
-"""Train linear models across sites that may not share their rows, with a privacy guarantee that is proved."""
+"""Train linear models across sites that may not share their rows, with a privacy guarantee that
+is proved.
+"""
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
@@ -41,7 +43,8 @@ __all__ = [
     "train",
 ]
 
-# A name is imported when it is first asked for: a command of the command line loads what it uses, and no more.
+# A name is imported when it is first asked for: a command of the command line loads what it uses,
+# and no more.
 _HOMES = {
     "ConsensusClassifier": "estimators.classifiers",
     "ConsensusPCA": "estimators.components",

@@ -15,19 +15,20 @@
     │   ├── LedgerMismatch               of another data set, or another plan
     │   └── LedgerVersion                written with another schema
     ├── CheckpointError                  a saved run does not belong to this configuration
-    ├── NotWritten (also OSError)        a file could not be written; what stood there before still does
-    ├── Refused                          a message, plan or site breaks the agreement; nothing was released for it
+    ├── NotWritten (also OSError)        a file could not be written; the one before still stands
+    ├── Refused                          a message, plan or site breaks the agreement
     ├── Unreachable                      the hub did not answer, or not as itself
-    ├── Busy                             another process uses the same ledger, or serves the same hub
+    ├── Busy                             another process uses the ledger, or serves the hub
     ├── AttemptLost                      a sum over sites was charged but could not be opened
-    ├── EndedEarly                       a run across sites ended before its last round, by another's decision
+    ├── EndedEarly                       another party ended a run before its last round
     ├── FinishedWithout                  a run across sites is finished, without some of them
     └── NetClosed                        a neighbour left before the round was over
         └── TransportClosed              the run ended at the hub
 
-A message is one line of bounded length without control characters.  It never holds a data value, only fields, declared
-parameters, counts of sites and rules.  What only the holder of the rows should know is a warning, :class:`HolderNote`;
-what follows from public facts alone is another, :class:`PublicNote`.
+A message is one line of bounded length without control characters.  It never holds a data value,
+only fields, declared parameters, counts of sites and rules.  What only the data owner should know
+is a warning, :class:`HolderNote`; what follows from public facts alone is another,
+:class:`PublicNote`.  Nothing was released for a message that is :class:`Refused`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def printable(text: str, longest: int | None = None) -> str:
     """
     text = text if longest is None else text[: longest + 1]
     if not text.isprintable():
-        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+        text = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+        )
     return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -71,7 +74,9 @@ def _scalar(value: object) -> object:
 
 def _plain(value: object) -> str:
     """The text of a number, a text of one line, a path, or a few numbers; empty for all else."""
-    if isinstance(value, int) and value.bit_length() > 4 * LONGEST:  # Python refuses to write the longest ones
+    if (
+        isinstance(value, int) and value.bit_length() > 4 * LONGEST
+    ):  # Python refuses to write the longest ones
         return ""
     if isinstance(value, Number) or value is None:
         return repr(getattr(value, "item", lambda: value)())  # NumPy's scalars as Python's
@@ -80,7 +85,11 @@ def _plain(value: object) -> str:
     if isinstance(value, PathLike):
         text = str(value)
         return repr(text if len(text) < LONGEST - 2 else "…" + text[-(LONGEST - 4) :])
-    if isinstance(value, tuple | list) and len(value) <= _ENTRIES and all(isinstance(v, Number) for v in value):
+    if (
+        isinstance(value, tuple | list)
+        and len(value) <= _ENTRIES
+        and all(isinstance(v, Number) for v in value)
+    ):
         return _plain_numbers(value)
     return ""
 
@@ -117,8 +126,8 @@ class InvalidInput(SottovoceError, ValueError):
     field : str
         Name of the parameter as the user wrote it.
     value : object
-        The offending value if it is *declared*; ``None`` for data, which is never shown.  Message and attribute keep
-        only what :func:`shown` shows.
+        The offending value if it is *declared*; ``None`` for data, which is never shown.  Message
+        and attribute keep only what :func:`shown` shows.
     rule : str
         What must hold.
     remedy : str
@@ -128,10 +137,15 @@ class InvalidInput(SottovoceError, ValueError):
     nodes: object = None
     """Mask of the nodes concerned, if known and not all."""
     others: tuple[InvalidInput, ...] = ()
-    """What else is wrong, where everything was checked at once (:func:`raise_all`); the message names it too."""
+    """What else is wrong, where everything was checked at once (:func:`raise_all`); the message
+    names it too.
+    """
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
-        self.field, self.rule = printable(str(field), LONGEST), printable(str(rule), _LONGEST_SENTENCE)
+        self.field, self.rule = (
+            printable(str(field), LONGEST),
+            printable(str(rule), _LONGEST_SENTENCE),
+        )
         self.remedy = printable(str(remedy), _LONGEST_SENTENCE)
         self.value = _scalar(value)  # an error that is kept or sent keeps no rows
         text = "" if value is None else f"={shown(value)}"
@@ -157,7 +171,9 @@ def raise_all(errors: Sequence[InvalidInput]) -> None:
 
 
 class InvalidKind(InvalidInput, TypeError):
-    """Data of a kind that no number or label can be read from; also a TypeError, as in scikit-learn."""
+    """Data of a kind that no number or label can be read from; also a TypeError, as in
+    scikit-learn.
+    """
 
 
 class SchemaError(InvalidInput):
@@ -181,15 +197,21 @@ class SolverError(SottovoceError):
 
 
 class LedgerError(SottovoceError):
-    """A durable ledger cannot be read or written, or is asked for something that its rows do not allow."""
+    """A durable ledger cannot be read or written, or is asked for something that its rows do not
+    allow.
+    """
 
 
 class LedgerCorrupt(LedgerError):
-    """A ledger's file is damaged, was edited, or is older than a head or checkpoint that was made from it."""
+    """A ledger's file is damaged, was edited, or is older than a head or checkpoint that was
+    made from it.
+    """
 
 
 class LedgerMismatch(LedgerError):
-    """A ledger is used with another data set, or a run with another plan, than the one that was recorded."""
+    """A ledger is used with another data set, or a run with another plan, than the one that was
+    recorded.
+    """
 
 
 class LedgerVersion(LedgerError):
@@ -205,11 +227,15 @@ class NetClosed(SottovoceError):
 
 
 class AttemptLost(SottovoceError):
-    """A sum over sites could not be opened, because a site sent no share.  It is charged; the next attempt goes on."""
+    """A sum over sites could not be opened, because a site sent no share.  It is charged; the
+    next attempt goes on.
+    """
 
 
 class TransportClosed(NetClosed):
-    """A run across sites has ended for a site: the others go on without `site`, or the hub ended it (None)."""
+    """A run across sites has ended for a site: the others go on without `site`, or the hub ended
+    it (None).
+    """
 
     def __init__(self, why: str, site: str | None = None) -> None:
         super().__init__(why)
@@ -217,7 +243,9 @@ class TransportClosed(NetClosed):
 
 
 class EndedEarly(SottovoceError):
-    """A run across sites ended before its last round, because another site left it or the hub ended it."""
+    """A run across sites ended before its last round, because another site left it or the hub
+    ended it.
+    """
 
 
 class FinishedWithout(SottovoceError):
@@ -225,17 +253,25 @@ class FinishedWithout(SottovoceError):
 
 
 def check_whole(where: str, lost: Mapping[str, str]) -> None:
-    """Raise :class:`FinishedWithout` if a finished run went on without sites; `lost` says why of each."""
+    """Raise :class:`FinishedWithout` if a finished run went on without sites; `lost` says why of
+    each.
+    """
     if lost:
         who = ", ".join(f"{name!r} (it {why})" for name, why in sorted(lost.items()))
-        raise FinishedWithout(f"{where}: finished without {who}; results are those of the sites that are left")
+        raise FinishedWithout(
+            f"{where}: finished without {who}; results are those of the sites that are left"
+        )
 
 
 class NotWritten(SottovoceError, OSError):
-    """A file could not be written, for example because the disk is full.  An earlier file in its place is unchanged."""
+    """A file could not be written, for example because the disk is full.  An earlier file in its
+    place is unchanged.
+    """
 
     released = False
-    """Whether noise was drawn before, and may have been paid for: the exit code must not say that nothing was spent."""
+    """Whether noise was drawn before, and may have been paid for: the exit code must not say
+    that nothing was spent.
+    """
 
     def after_release(self) -> Self:
         """The same error, of a command that had released something."""
@@ -260,17 +296,23 @@ class HolderNote(UserWarning):
 
 
 class PublicNote(UserWarning):
-    """A note from public facts alone, such as declarations and made-up rows: it may be told to anybody."""
+    """A note from public facts alone, such as declarations and made-up rows: it may be told to
+    anybody.
+    """
 
 
 class NotCalibrated(UserWarning):
-    """Probabilities of a model that was trained with capped gradients, and so does not estimate them."""
+    """Probabilities of a model that was trained with capped gradients, and so does not estimate
+    them.
+    """
 
 
 EXITS = {
     0: "done",
-    1: "something failed: the same command may be tried again, and what a ledger paid for costs nothing more",
-    2: "bad input, or a ledger that cannot be used: nothing was spent for it beyond what the ledger shows",
+    1: "something failed: the same command may be tried again, and what a ledger paid for costs "
+    "nothing more",
+    2: "bad input, or a ledger that cannot be used: nothing was spent for it beyond what the "
+    "ledger shows",
     3: "refused: a person must look before it is tried again",
     4: "a run across sites ended early, by another's decision",
     5: "a run across sites is finished, without some of them",
@@ -279,7 +321,9 @@ EXITS = {
 }
 """Exit codes of the commands."""
 
-EXIT_CODES = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
+EXIT_CODES = (
+    "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXITS.items()) + "."
+)
 """:data:`EXITS` as the end of a help text."""
 
 
@@ -287,7 +331,10 @@ def exit_code(error: SottovoceError) -> int:
     """The exit code in :data:`EXITS` of a command that ends with `error`."""
     if isinstance(error, NotWritten) and error.released:
         return 1
-    if isinstance(error, InvalidInput | CheckpointError | BudgetExceeded | LedgerError | UnknownEvent | NotWritten):
+    if isinstance(
+        error,
+        InvalidInput | CheckpointError | BudgetExceeded | LedgerError | UnknownEvent | NotWritten,
+    ):
         return 2
     codes = {Refused: 3, EndedEarly: 4, FinishedWithout: 5}
     return next((code for kind, code in codes.items() if isinstance(error, kind)), 1)

@@ -1,11 +1,14 @@
-"""The aggregation methods of 003: sites release one model each, and an aggregator makes one model of them.
+"""The aggregation methods of 003: sites release one model each, and an aggregator makes one model
+of them.
 
-A party is a site, or an aggregator with rows of its own.  It releases once: its row guard charges the price to a
-ledger whose budget is the party's target, and only then draws noise.  All else is post-processing.
-A party of n rows minimises ``(1/n) sum_k loss + (Lambda/2) ||w||^2`` (003, eq. 3.1): :class:`Facts` with C = 1.
+A party is a site, or an aggregator with rows of its own.  It releases once: its row guard charges
+the price to a ledger whose budget is the party's target, and only then draws noise.  All else is
+post-processing. A party of n rows minimises ``(1/n) sum_k loss + (Lambda/2) ||w||^2`` (003, eq.
+3.1): :class:`Facts` with C = 1.
 
-The feature method maps the aggregator's rows to ``x' = M x / ||M||_op``, where ``M = [w_1 .. w_N]`` are the released
-models (003 does not divide by the norm), learns weights v of them, and releases ``M' v / ||M||_op``.
+The feature method maps the aggregator's rows to ``x' = M x / ||M||_op``, where ``M = [w_1 .. w_N]``
+are the released models (003 does not divide by the norm), learns weights v of them, and releases
+``M' v / ||M||_op``.
 """
 
 from __future__ import annotations
@@ -56,16 +59,18 @@ from .average import NoisyAverage
 SETTINGS = ("non-private", "public-private", "private")
 SIZES = "that a party takes part and how many rows it has"
 _SAFE = 1.0 + 1e-12  # factor on operator norms that covers their rounding and that of products
-Tree = list[Any]  # [rows of an aggregator, child, child, ...]; a child is the rows of one site, or another such list
+# [rows of an aggregator, child, child, ...]; a child is the rows of one site, or another such list
+Tree = list[Any]
 
 
 @dataclass(frozen=True)
 class Terms:
     """What all parties agree on before any row is read.
 
-    Every party has the total `epsilon` (``inf`` draws no noise): pure without a `delta`, else the smallest that any
-    accountant gives.  `Lambda` weighs ``||w||^2 / 2`` beside the mean loss; `seed` keys the noise of a simulation with
-    `replicates` repetitions; the other fields are as in :class:`sottovoce.problem.facts.Facts`.
+    Every party has the total `epsilon` (``inf`` draws no noise): pure without a `delta`, else the
+    smallest that any accountant gives.  `Lambda` weighs ``||w||^2 / 2`` beside the mean loss;
+    `seed` keys the noise of a simulation with `replicates` repetitions; the other fields are as in
+    :class:`sottovoce.problem.facts.Facts`.
     """
 
     epsilon: float = 1.0
@@ -82,7 +87,9 @@ class Terms:
         if not (math.isfinite(self.Lambda) and self.Lambda > 0):
             raise InvalidInput("Lambda", self.Lambda, "must be finite and > 0", "use Lambda=0.01")
         if self.replicates < 1 or self.seed < 0:
-            raise InvalidInput("replicates", self.replicates, "at least 1, with a seed >= 0", "use replicates=10")
+            raise InvalidInput(
+                "replicates", self.replicates, "at least 1, with a seed >= 0", "use replicates=10"
+            )
 
     @property
     def accountant(self) -> str:
@@ -91,7 +98,9 @@ class Terms:
     def facts(self, n: Array, d: int) -> Facts:
         """Public facts of parties with `n` rows, shape (N, 1)."""
         loss, N = make_loss(self.loss), len(n)
-        return Facts(loss, n, d, 1.0, self.Lambda * N, N, self.relation, self.tol, pure=self.delta is None)
+        return Facts(
+            loss, n, d, 1.0, self.Lambda * N, N, self.relation, self.tol, pure=self.delta is None
+        )
 
     def noise(self, parties: range, lead: tuple[int, ...] | None = None) -> KeyedNoise:
         """Noise of shape (replicates, parties, d), or ``(*lead, d)``."""
@@ -100,7 +109,9 @@ class Terms:
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted models, (R, d) or (R, N, d) for the local method, with the site-level and aggregator-level guarantees."""
+    """Fitted models, (R, d) or (R, N, d) for the local method, with the site-level and
+    aggregator-level guarantees.
+    """
 
     models: Array
     sites: Statement
@@ -108,13 +119,16 @@ class Fit:
 
 
 def curvature_for(epsilon: float, facts: Facts) -> Array:
-    """Extra curvature, (N, 1), at which the determinant's price ``ln(1 + c1/K)`` is at most `epsilon` / 2."""
+    """Extra curvature, (N, 1), at which the determinant's price ``ln(1 + c1/K)`` is at most
+    `epsilon` / 2.
+    """
     least = facts.loss.curvature_bound / math.expm1(min(epsilon, 100.0) / 2.0)
     return np.maximum(0.0, least * facts.C / facts.n - facts.mu)
 
 
 def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms) -> Array:
-    """The noise rate, (N, 1), at which ``build(rate, facts)`` costs each party `terms.epsilon`, never above it.
+    """The noise rate, (N, 1), at which ``build(rate, facts)`` costs each party `terms.epsilon`,
+    never above it.
 
     Searched once for each size of party; refused if no rate is low enough.
     """
@@ -129,7 +143,9 @@ def rate_for(build: Callable[[Array, Facts], Query], facts: Facts, terms: Terms)
     found = calibrate(price, target, tolerance=tolerance_for(accountant))
     if not found.met.all():
         rule = "the curvature of the loss alone costs more, whatever the noise"
-        raise InvalidInput("epsilon", terms.epsilon, rule, "raise epsilon or Lambda, or give the parties more rows")
+        raise InvalidInput(
+            "epsilon", terms.epsilon, rule, "raise epsilon or Lambda, or give the parties more rows"
+        )
     return found.scale[where.ravel()][:, None]
 
 
@@ -140,21 +156,25 @@ def _law(rate: Array, terms: Terms) -> SphericalLaw | GaussianLaw:
 def _objective(start: Array, terms: Terms) -> Callable[[Array, Facts], PerturbedObjective]:
     def build(rate: Array, facts: Facts) -> PerturbedObjective:
         law = _law(rate, terms)
-        return PerturbedObjective(start, curvature_for(terms.epsilon, facts), start, law, "003, Algorithm 2")
+        return PerturbedObjective(
+            start, curvature_for(terms.epsilon, facts), start, law, "003, Algorithm 2"
+        )
 
     return build
 
 
 def listed(epsilon: float, facts: Facts, letter: bool = False) -> tuple[Array, Array]:
-    """003, Algorithm 2, step 1, for features of norm 1: the extra ridge Delta and the noise rate, shapes (N, 1).
+    """003, Algorithm 2, step 1, for features of norm 1: the extra ridge Delta and the noise rate,
+    shapes (N, 1).
 
-    ``epsilon' = epsilon - 2 ln(1 + c / (n Lambda))``; where that is not positive, a ridge makes it ``epsilon / 2``.
-    The rate is ``epsilon' / 2``.
+    ``epsilon' = epsilon - 2 ln(1 + c / (n Lambda))``; where that is not positive, a ridge makes it
+    ``epsilon / 2``. The rate is ``epsilon' / 2``.
 
-    003 prints ``Delta = c / (n (e^(c / (2 Lambda)) - 1)) - Lambda``.  Its source (Chaudhuri, Monteleoni and Sarwate
-    2011, Algorithm 2) has ``e^(epsilon / 4)``, at which the determinant costs at most the other half.  That is what
-    003 means, since its Theorem 3.3 cites that proof, and what runs here.  With `letter`, what it prints: the
-    determinant then costs ``c / (2 Lambda)``.
+    003 prints ``Delta = c / (n (e^(c / (2 Lambda)) - 1)) - Lambda``.  Its source (Chaudhuri,
+    Monteleoni and Sarwate 2011, Algorithm 2) has ``e^(epsilon / 4)``, at which the determinant
+    costs at most the other half.  That is what 003 means, since its Theorem 3.3 cites that proof,
+    and what runs here.  With `letter`, what it prints: the determinant then costs ``c / (2
+    Lambda)``.
     """
     c = facts.loss.curvature_bound
     power = min(c / (2.0 * facts.mu) if letter else epsilon / 4.0, 700.0)
@@ -163,7 +183,9 @@ def listed(epsilon: float, facts: Facts, letter: bool = False) -> tuple[Array, A
     return np.where(rest > 0, 0.0, ridge), np.where(rest > 0, rest, epsilon / 2.0) / 2.0
 
 
-def _ask(query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: float) -> tuple[Array, Ledger]:
+def _ask(
+    query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: float
+) -> tuple[Array, Ledger]:
     """The answer, and the ledger that was charged before it."""
     ledger = Ledger(accountants.make_accountant(terms.accountant), budget, terms.delta or 0.0)
     return RowGuard(rows, terms.facts(rows.n, rows.d), noise, ledger).ask(query), ledger
@@ -172,7 +194,9 @@ def _ask(query: Query, rows: Rows, terms: Terms, noise: KeyedNoise, budget: floa
 def _learn(
     rows: Rows, terms: Terms, noise: KeyedNoise, lead: tuple[int, ...], form: str = "corrected"
 ) -> tuple[Array, Ledger]:
-    """Every party's minimiser with noise in its objective, (*lead, d); exact at infinite epsilon."""
+    """Every party's minimiser with noise in its objective, (*lead, d); exact at infinite
+    epsilon.
+    """
     facts, start = terms.facts(rows.n, rows.d), np.zeros((*lead, rows.d))
     query = PerturbedObjective(start, np.zeros(rows.n.shape), start, None, "003, section 4.2")
     if form not in ("corrected", "printed"):
@@ -199,7 +223,9 @@ def _promise(
     claim: Claim | None = None,
     unprotected: str | None = None,
 ) -> Statement:
-    """Privacy statement of a simulation, from its ledger; `claim` is the paper's, for a noisy printed form."""
+    """Privacy statement of a simulation, from its ledger; `claim` is the paper's, for a noisy
+    printed form.
+    """
     noisy = math.isfinite(terms.epsilon)
     known: list[Fact] = [
         Proved.by(ledger, nodes),
@@ -212,7 +238,8 @@ def _promise(
         Unproved(unprotected),
     ]
     if noisy and form != "corrected":
-        assert claim is not None  # every printed form states what its paper claims, and on which assumption
+        # every printed form states what its paper claims, and on which assumption
+        assert claim is not None
         known.append(claim)
     return build_statement(known)
 
@@ -234,8 +261,8 @@ def _unused(terms: Terms) -> Statement:
 def local(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     """Every site's own model, (R, N, d), by objective perturbation; exact at infinite epsilon.
 
-    With `form` "printed" it is 003's Algorithm 2 with the Delta of its source (:func:`listed`), and the stated price is
-    what can be proved for it.
+    With `form` "printed" it is 003's Algorithm 2 with the Delta of its source (:func:`listed`), and
+    the stated price is what can be proved for it.
     """
     lead = (terms.replicates, len(sites.n))
     models, ledger = _learn(sites, terms, terms.noise(range(lead[1])), lead, form)
@@ -246,7 +273,9 @@ def local(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
 
 
 def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
-    """The global method: a trusted curator holds the rows of all `parties`; `form` as in :func:`local`."""
+    """The global method: a trusted curator holds the rows of all `parties`; `form` as in
+    :func:`local`.
+    """
     rows = _as_rows([np.concatenate([parties.node(i).signed[0] for i in range(len(parties.n))])])
     N = len(parties.n)
     models, ledger = _learn(rows, terms, terms.noise(range(N, N + 1)), (terms.replicates, 1), form)
@@ -257,15 +286,19 @@ def pooled(parties: Rows, terms: Terms, form: str = "corrected") -> Fit:
 
 
 def average(released: Fit) -> Fit:
-    """003, Algorithm 4, scenario 1: the plain average of what :func:`local` released, at no cost."""
+    """003, Algorithm 4, scenario 1: the plain average of what :func:`local` released, at no
+    cost.
+    """
     return replace(released, models=released.models.mean(axis=1))
 
 
 def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
-    """003, Algorithm 4, scenario 2: exact models go to a trusted aggregator, who averages and adds noise.
+    """003, Algorithm 4, scenario 2: exact models go to a trusted aggregator, who averages and adds
+    noise.
 
-    003 prints the size of the site to be protected, one number only if all sizes are equal.  With `form` "printed" the
-    noise is for sites of the mean size, and the stated price is that of the smallest.
+    003 prints the size of the site to be protected, one number only if all sizes are equal.  With
+    `form` "printed" the noise is for sites of the mean size, and the stated price is that of the
+    smallest.
     """
     start = np.zeros((terms.replicates, sites.d))
     size = sites.n.min(keepdims=True) if form == "corrected" else sites.n.mean(keepdims=True)
@@ -278,7 +311,8 @@ def average_trusted(sites: Rows, terms: Terms, form: str = "corrected") -> Fit:
     budget = terms.epsilon if form == "corrected" else math.inf
     models, ledger = _ask(build(rate_for(build, worst, terms), worst), sites, terms, noise, budget)
     trust = Trust("aggregator", sees="the average")
-    claim = Claim(terms.epsilon, "all sites have the same number of rows")  # the solver's error is in the noise
+    # the solver's error is in the noise
+    claim = Claim(terms.epsilon, "all sites have the same number of rows")
     said = _promise(ledger, terms, trust, nodes=len(sites.n), unit=ONE_ROW, form=form, claim=claim)
     return Fit(models, said, _unused(terms))
 
@@ -289,29 +323,39 @@ def _as_rows(signed: list[Array]) -> Rows:
 
 
 def features(rows: Rows, M: Array) -> tuple[Rows, Array]:
-    """An aggregator's rows as ``M x / ||M||_op``, a node a replicate, and the norms (R, 1); `M` is (R, N, d)."""
+    """An aggregator's rows as ``M x / ||M||_op``, a node a replicate, and the norms (R, 1); `M`
+    is (R, N, d).
+    """
     norms = np.linalg.norm(M, ord=2, axis=(-2, -1)) * _SAFE
     norms = np.where(norms > 0, norms, 1.0)
-    return _as_rows([rows.node(0).signed[0] @ (m / norm).T for m, norm in zip(M, norms, strict=True)]), norms[:, None]
+    return _as_rows(
+        [rows.node(0).signed[0] @ (m / norm).T for m, norm in zip(M, norms, strict=True)]
+    ), norms[:, None]
 
 
-def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private", party: int | None = None) -> Fit:
-    """003, Algorithm 5: the aggregator (rows of one node) learns weights of the models that :func:`local` released.
+def feature(
+    released: Fit, aggregator: Rows, terms: Terms, own: str = "private", party: int | None = None
+) -> Fit:
+    """003, Algorithm 5: the aggregator (rows of one node) learns weights of the models that
+    :func:`local` released.
 
-    `own` treats the aggregator's rows: "private" protects them by `terms`; "public" declares them public and draws no
-    noise; "printed" does as 003 prints: features ``M x`` of any norm, noise and ridge of its Algorithm 2 for features
-    of norm 1, and the stated price is what can be proved.  `party` keys the noise, by default the number of sites.
+    `own` treats the aggregator's rows: "private" protects them by `terms`; "public" declares them
+    public and draws no noise; "printed" does as 003 prints: features ``M x`` of any norm, noise and
+    ridge of its Algorithm 2 for features of norm 1, and the stated price is what can be proved.
+    `party` keys the noise, by default the number of sites.
     """
     M, sites = released.models, released.sites
     rows, norms = features(aggregator, M)
     lead, key = (terms.replicates,), M.shape[1] if party is None else party
     noise = terms.noise(range(key, key + 1), lead)
-    # Each replicate of the one release is a node here, so the price of the release is that of the ledger's worst node.
+    # Each replicate of the one release is a node here, so the price of the release is that of the
+    # ledger's worst node.
     claim, unprotected = None, None
     if own == "private":
         v, ledger = _learn(rows, terms, noise, lead)
     else:
-        # Features M x with regulariser q are equivalent to M x / ||M|| with q / ||M||^2 and noise divided by ||M||.
+        # Features M x with regulariser q are equivalent to M x / ||M|| with q / ||M||^2 and noise
+        # divided by ||M||.
         facts, start = terms.facts(rows.n, rows.d), np.zeros((*lead, rows.d))
         law, q = None, np.array(facts.mu)
         if own == "public":
@@ -322,21 +366,29 @@ def feature(released: Fit, aggregator: Rows, terms: Terms, own: str = "private",
             assumes = "features of norm 1, which these may exceed, and an exact minimiser"
             claim = Claim(terms.epsilon, assumes)
         else:
-            raise InvalidInput("own", own, "must be 'private', 'public' or 'printed'", "use 'private'")
+            raise InvalidInput(
+                "own", own, "must be 'private', 'public' or 'printed'", "use 'private'"
+            )
         query = PerturbedObjective(start, q / norms**2 - facts.mu, start, law, "003, Algorithm 5")
         v, ledger = _ask(query, rows, terms, noise, math.inf)
     if math.isinf(sites.epsilon):
         why = "the result lies in the span of the sites' exact models, which one row moves"
         sites = restate(sites, Unproved(why))
     said = _promise(
-        ledger, terms, Trust("nobody", sees="every model"), unit="one row of the aggregator",
-        form="printed" if own == "printed" else "corrected", claim=claim, unprotected=unprotected,
-    )  # fmt: skip
+        ledger,
+        terms,
+        Trust("nobody", sees="every model"),
+        unit="one row of the aggregator",
+        form="printed" if own == "printed" else "corrected",
+        claim=claim,
+        unprotected=unprotected,
+    )
     return Fit(np.einsum("rn,rnd->rd", v / norms, M), sites, said)
 
 
 def multilevel(tree: Tree, terms: Terms) -> Fit:
-    """003, section 6.2.2: the private feature method at every aggregator of a tree, each a feature of the one above it.
+    """003, section 6.2.2: the private feature method at every aggregator of a tree, each a feature
+    of the one above it.
 
     Every party spends once, on its own rows.
     """
@@ -345,7 +397,9 @@ def multilevel(tree: Tree, terms: Terms) -> Fit:
         if isinstance(node, Rows):
             return [node]
         if len(node) < 2 or not isinstance(node[0], Rows):
-            raise InvalidInput("tree", len(node), "an aggregator's rows, then its children", "e.g. [D0, D1, D2]")
+            raise InvalidInput(
+                "tree", len(node), "an aggregator's rows, then its children", "e.g. [D0, D1, D2]"
+            )
         return [leaf for child in node[1:] for leaf in leaves(child)]
 
     base = local(_as_rows([leaf.node(0).signed[0] for leaf in leaves(tree)]), terms)
@@ -367,7 +421,8 @@ def multilevel(tree: Tree, terms: Terms) -> Fit:
 class CompareConfig(Terms):
     """The terms, and training rows dealt to `sites` of `rows` rows each and to an aggregator.
 
-    `setting` is one of `SETTINGS`: whose rows are protected; `data` and `schema` as for :func:`sottovoce.data.load`.
+    `setting` is one of `SETTINGS`: whose rows are protected; `data` and `schema` as for
+    :func:`sottovoce.data.load`.
     """
 
     epsilon: float = 0.1
@@ -381,12 +436,18 @@ class CompareConfig(Terms):
 
 
 def compare(config: CompareConfig) -> list[dict[str, Any]]:
-    """Every method of the setting, on one split: test errors over replicates and both guarantees."""
+    """Every method of the setting, on one split: test errors over replicates and both
+    guarantees.
+    """
     if config.setting not in SETTINGS:
-        raise InvalidInput("setting", config.setting, f"must be one of {', '.join(SETTINGS)}", "use 'private'")
+        raise InvalidInput(
+            "setting", config.setting, f"must be one of {', '.join(SETTINGS)}", "use 'private'"
+        )
     N, m0 = config.sites, config.aggregator_rows
     if min(N, config.rows, m0) < 1:
-        raise InvalidInput("sites", N, "sites, their rows and the aggregator's rows: at least 1 each", "correct it")
+        raise InvalidInput(
+            "sites", N, "sites, their rows and the aggregator's rows: at least 1 each", "correct it"
+        )
     exact: Terms = replace(config, epsilon=math.inf)
     terms = exact if config.setting == "non-private" else config
     dataset = data.load(config.data, schema=config.schema)
@@ -397,19 +458,31 @@ def compare(config: CompareConfig) -> list[dict[str, Any]]:
     X, y = dataset.X_train, dataset.y_train
     cuts = np.append(np.arange(N + 1) * config.rows, N * config.rows + m0)
     if cuts[-1] > len(y):
-        raise InvalidInput("rows", config.rows, f"{cuts[-1]} are needed, there are {len(y)}", "use fewer sites or rows")
+        raise InvalidInput(
+            "rows",
+            config.rows,
+            f"{cuts[-1]} are needed, there are {len(y)}",
+            "use fewer sites or rows",
+        )
     order = np.random.default_rng(config.seed).permutation(len(y))
     dealt = [order[a:b] for a, b in pairwise(cuts)]
     parties = Rows.build([(X[part], y[part]) for part in dealt])
     sites, aggregator = _as_rows([parties.node(i).signed[0] for i in range(N)]), parties.node(N)
-    alone, own = local(sites, terms), local(aggregator, terms if config.setting == "private" else exact)
+    alone, own = (
+        local(sites, terms),
+        local(aggregator, terms if config.setting == "private" else exact),
+    )
     fits = {"local": alone, "aggregator alone": Fit(own.models, own.aggregator, own.sites)}
     fits |= {"global": pooled(parties, terms), "average": average(alone)}
     if config.setting != "non-private":
         fits["average, trusted aggregator"] = average_trusted(sites, terms)
-    fits["feature"] = feature(alone, aggregator, terms, "private" if config.setting == "private" else "public")
+    fits["feature"] = feature(
+        alone, aggregator, terms, "private" if config.setting == "private" else "public"
+    )
     if config.setting == "private":
-        fits["feature, as printed at the aggregator"] = feature(local(sites, exact), aggregator, terms, "printed")
+        fits["feature, as printed at the aggregator"] = feature(
+            local(sites, exact), aggregator, terms, "printed"
+        )
         if N >= 4 and m0 >= 3:
             bosses = [_as_rows([part]) for part in np.array_split(aggregator.signed[0], 3)]
             each = [sites.node(i) for i in range(N)]

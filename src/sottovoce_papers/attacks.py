@@ -30,21 +30,30 @@ def signed_site(*signed: float) -> tuple[Array, Array]:
 
 
 def average(form: str, terms: Terms) -> Played:
-    """Scenario 2, with one site a tenth as large as the others: a row of the smallest moves the average most."""
+    """Scenario 2, with one site a tenth as large as the others: a row of the smallest moves the
+    average most.
+    """
     others = [signed_site(*[1.0, -1.0] * 10)] * 2
     tables = [Rows.build([signed_site(1.0, row), *others]) for row in (1.0, -1.0)]
     fits = [
         average_trusted(rows, replace(terms, Lambda=_STIFF, seed=2 * terms.seed + w), form)
         for w, rows in enumerate(tables)
     ]
-    why = "the smallest site's row, on Huber's linear piece, moves the average more than a row of the mean site"
+    why = (
+        "the smallest site's row, on Huber's linear piece, moves the average more than a row "
+        "of the mean site"
+    )
     return (-fits[0].models[:, 0], -fits[1].models[:, 0]), fits[0].sites, why
 
 
 def feature_sites(form: str, terms: Terms) -> Played:
-    """Scenario 2: the printed claim is that noise at the aggregator alone protects the sites' rows."""
+    """Scenario 2: the printed claim is that noise at the aggregator alone protects the sites'
+    rows.
+    """
     said, scores = [], []
-    if form == "corrected":  # every site's own release is seen: its worst pair is that of objective perturbation
+    if (
+        form == "corrected"
+    ):  # every site's own release is seen: its worst pair is that of objective perturbation
         for table, row in enumerate((1.0, -1.0)):
             own = replace(terms, seed=2 * terms.seed + table, Lambda=_STIFF)
             fit = local(Rows.build([signed_site(1.0, -1.0, 1.0, row)]), own)
@@ -68,17 +77,25 @@ def feature_sites(form: str, terms: Terms) -> Played:
 
 
 def feature_aggregator(form: str, terms: Terms) -> Played:
-    """Private rows at the aggregator: the printed noise is for features of norm 1, and ``M x`` is larger."""
+    """Private rows at the aggregator: the printed noise is for features of norm 1, and ``M x``
+    is larger.
+    """
     small = Rows.build([(np.full((4, 1), 0.1), np.ones(4))])  # short rows make a long model
     scores, said = [], []
     for table, row in enumerate((1.0, -1.0)):
         boss = Rows.build([signed_site(1.0, -1.0, 1.0, row)])
         own = replace(terms, seed=2 * terms.seed + table, Lambda=1e-3)
         exact = local(small, replace(own, epsilon=math.inf))
-        fit = feature(exact, boss, replace(own, Lambda=_STIFF), "printed" if form == "printed" else "private")
+        fit = feature(
+            exact, boss, replace(own, Lambda=_STIFF), "printed" if form == "printed" else "private"
+        )
         scores.append(fit.models[:, 0] * np.sign(exact.models[:, 0, 0]))
         said.append(fit.aggregator)
-    return (-scores[0], -scores[1]), said[0], "one site whose model is ten times longer than its rows"
+    return (
+        (-scores[0], -scores[1]),
+        said[0],
+        "one site whose model is ten times longer than its rows",
+    )
 
 
 def play(game: Game, name: str, asked: Options) -> Verdict:
@@ -98,18 +115,31 @@ def play(game: Game, name: str, asked: Options) -> Verdict:
     terms = Terms(epsilon, delta, loss="huber:0.5", seed=asked.seed, replicates=replicates)
     scores, said, why = game(asked.form, terms)
     half = replicates // 2
-    first, second = (np.round(x / max(1e-300, float(np.std(np.concatenate(scores)))), 9) for x in scores)
+    first, second = (
+        np.round(x / max(1e-300, float(np.std(np.concatenate(scores)))), 9) for x in scores
+    )
     test = choose_test((first[:half], second[:half]), delta or 0.0, asked.confidence)
     bound = test.verdict((first[half:], second[half:]), delta or 0.0, asked.confidence)
     claimed = said.epsilon if said.printed_claim is None else said.printed_claim
     return Verdict(
-        name, asked.form, claimed, said.epsilon, bound, delta or 0.0, asked.confidence, replicates, 1,
-        "threshold on the model", why,
-    )  # fmt: skip
+        name,
+        asked.form,
+        claimed,
+        said.epsilon,
+        bound,
+        delta or 0.0,
+        asked.confidence,
+        replicates,
+        1,
+        "threshold on the model",
+        why,
+    )
 
 
 def _adversary(game: Game, name: str) -> Adversary:
-    return Adversary(partial(play, game, name), RUNS, QUICK_RUNS, forms=("corrected", "printed"), more=True)
+    return Adversary(
+        partial(play, game, name), RUNS, QUICK_RUNS, forms=("corrected", "printed"), more=True
+    )
 
 
 AVERAGE = _adversary(average, "average")

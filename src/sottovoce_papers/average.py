@@ -18,13 +18,15 @@ _GRID = 2.0**-11  # of the certificate's error: the grid's share of it
 
 @dataclass(frozen=True)
 class NoisyAverage(Query):
-    """The sites' average exact minimiser plus noise, drawn by a trusted aggregator (003, section 4.4.1, scenario 2).
+    """The sites' average exact minimiser plus noise, drawn by a trusted aggregator (003, section
+    4.4.1, scenario 2).
 
-    One row of site i moves its minimiser by at most ``Delta C / (n_i Lambda)`` and the average by an N-th of that, so
-    the *smallest* site sets the sensitivity; the solver's error on both neighbouring data sets is added.
+    One row of site i moves its minimiser by at most ``Delta C / (n_i Lambda)`` and the average by
+    an N-th of that, so the *smallest* site sets the sensitivity; the solver's error on both
+    neighbouring data sets is added.
 
-    `rate`, of shape (1, 1), is that of spherical noise, or one over the sigma of Gaussian noise; `start` has the
-    release's shape.
+    `rate`, of shape (1, 1), is that of spherical noise, or one over the sigma of Gaussian noise;
+    `start` has the release's shape.
     """
 
     rate: Array
@@ -34,18 +36,28 @@ class NoisyAverage(Query):
     def sensitivity(self, facts: Facts) -> Array:
         """Largest distance between the averages of two neighbouring data sets."""
         exact = facts.gradients_changed * facts.C / (facts.n_nodes * facts.n.min() * facts.mu)
-        return exact + 2.0 * certified_error(facts.C, facts.exact_tol, np.array([facts.mu])) * (1.0 + _GRID)
+        return exact + 2.0 * certified_error(facts.C, facts.exact_tol, np.array([facts.mu])) * (
+            1.0 + _GRID
+        )
 
     def event(self, facts: Facts) -> Event:
         source, how_far = "003, section 4.4.1", self.sensitivity(facts)
-        kind, scale = (GaussianMechanism, 1.0 / self.rate) if self.gaussian else (ExactSphericalMechanism, self.rate)
+        kind, scale = (
+            (GaussianMechanism, 1.0 / self.rate)
+            if self.gaussian
+            else (ExactSphericalMechanism, self.rate)
+        )
         return kind(source, facts.relation, scale, how_far, facts.d)
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         zero, q = np.zeros((facts.n_nodes, facts.d)), np.full((facts.n_nodes, 1), facts.mu)
         exact = vault.solver.minimise(zero, q, zero, facts.exact_tol).w.mean(axis=0)
         w = np.array(np.broadcast_to(exact, self.start.shape))
-        coarsest = _GRID * certified_error(facts.C, facts.exact_tol, np.array([facts.mu])) / np.sqrt(facts.d)
+        coarsest = (
+            _GRID
+            * certified_error(facts.C, facts.exact_tol, np.array([facts.mu]))
+            / np.sqrt(facts.d)
+        )
         if self.gaussian:
             return vault.noise.add_gaussian(w, 1.0 / self.rate[0], coarsest, release)
         return vault.noise.add_pure(w, self.rate[0], coarsest, release)

@@ -1,18 +1,21 @@
-"""The papers' privacy claims: what holds, and by how much.  Every number is computed, every verdict follows from
-numbers.
+"""The papers' privacy claims: what holds, and by how much.  Every number is computed, every verdict
+follows from numbers.
 
-One setting for all: 5 sites on a ring, 8,000 rows a site, 100 features, 30 rounds, the Huber loss of half-width 1/2
-(derivative and curvature attain 1, so U1 is exact for it), ``C = 1``, ``rho = 0.001``, ``eta = 0.001``, replace-one.
-004 prints its own setting, and its rows have that: 7,000 rows a site, 41 features, ``eta = 0.5``, c1 = 1/4 (half-width
-2), the regulariser of its line 3, delta 1e-4.  The rows of 000 and 001 have the logistic loss (c1 = 1/4), which these
-papers run and their Assumption 1 wants: with two features and more, two rows of margins far below 0 attain U1 for it.
-002's have its section VIII: the logistic loss, ``C = 1750``, ``rho = 0.22``, ``eta = 1``, and 100 rounds, which are
-ours.
-000 to 003 assume twice differentiable, mostly strictly convex losses: such losses come as close to every attained
-number as you like (``tests/papers/test_claims.py``).  A printed claim is compared
+One setting for all: 5 sites on a ring, 8,000 rows a site, 100 features, 30 rounds, the Huber loss
+of half-width 1/2 (derivative and curvature attain 1, so U1 is exact for it), ``C = 1``, ``rho =
+0.001``, ``eta = 0.001``, replace-one. 004 prints its own setting, and its rows have that: 7,000
+rows a site, 41 features, ``eta = 0.5``, c1 = 1/4 (half-width 2), the regulariser of its line 3,
+delta 1e-4.  The rows of 000 and 001 have the logistic loss (c1 = 1/4), which these papers run and
+their Assumption 1 wants: with two features and more, two rows of margins far below 0 attain U1 for
+it. 002's have its section VIII: the logistic loss, ``C = 1750``, ``rho = 0.22``, ``eta = 1``, and
+100 rounds, which are ours. 000 to 003 assume twice differentiable, mostly strictly convex losses:
+such losses come as close to every attained number as you like (``tests/papers/test_claims.py``).  A
+printed claim is compared
 
-- with ``attained``, the privacy loss of a concrete pair of data sets in closed form: a claim below it is false;
-- with ``proved``, what the accountants prove for the printed noise, exact minimisation assumed: a claim above it holds.
+- with ``attained``, the privacy loss of a concrete pair of data sets in closed form: a claim below
+  it is false;
+- with ``proved``, what the accountants prove for the printed noise, exact minimisation assumed: a
+  claim above it holds.
 """
 
 from __future__ import annotations
@@ -57,12 +60,14 @@ class Claim:
     Attributes
     ----------
     claimed, attained, proved, proved_at_delta : float
-        Epsilon of the whole run, or of what `says` names; that a pair of data sets needs (None: unknown); and what the
-        accountants prove for the printed noise, pure and at `delta`.
+        Epsilon of the whole run, or of what `says` names; that a pair of data sets needs (None:
+        unknown); and what the accountants prove for the printed noise, pure and at `delta`.
     corrected, corrected_epsilon : str, float
-        The mechanism that ships instead, and its epsilon at `delta`, where its pure sum (or target) is the claim.
+        The mechanism that ships instead, and its epsilon at `delta`, where its pure sum (or target)
+        is the claim.
     proof, reading : str
-        Page and section of the documentation; the reading, where the words allow several: each is a row of its own.
+        Page and section of the documentation; the reading, where the words allow several: each is a
+        row of its own.
     misprint : bool
         Whether the lines around need something else than what is printed and judged here.
     """
@@ -100,16 +105,20 @@ class Claim:
 
 
 SETTING = (
-    f"{SITES} sites on a ring, {N_ROWS:,} rows a site, {FEATURES} features, {ROUNDS} rounds, the Huber loss of "
+    f"{SITES} sites on a ring, {N_ROWS:,} rows a site, {FEATURES} features, {ROUNDS} rounds, the "
+    "Huber loss of "
     f"half-width 1/2, C = {C:g}, rho = {RHO:g}, eta = {ETA:g}, a row is replaced; "
     f"epsilon is at delta 0, and at delta {DELTA:g} where a row speaks of (epsilon, delta)"
 )
 MEANINGS = {
-    "holds": "what is proved for the printed noise is at most the claim, and nine tenths of it or more",
+    "holds": "what is proved for the printed noise is at most the claim, and nine tenths of it "
+    "or more",
     "holds, loose": "what is proved for the printed noise is less than nine tenths of the claim",
-    "false": "two data sets that differ in one row need more than the claim: *attained* is what they need",
+    "false": "two data sets that differ in one row need more than the claim: *attained* is what "
+    "they need",
     "unproved": "what is proved is more than the claim, and no data sets are known that need more",
-    "misprint, corrected": "what is printed cannot be meant: the lines around it need what the other rows of the same "
+    "misprint, corrected": "what is printed cannot be meant: the lines around it need what the "
+    "other rows of the same "
     "algorithm have; the numbers are those of the printed line, to the letter",
 }
 """What the verdicts mean; "ambiguous: " stands before that of one reading of several."""
@@ -122,7 +131,16 @@ def _v(value: float) -> Array:
 def _objective(beta: float, curvature: float = K, *, logistic: bool = False) -> Event:
     bend = LOGISTIC_BEND if logistic else BEND
     return SphericalObjectivePerturbation(
-        "printed", "replace-one", _v(beta), _v(curvature), bend, logistic, FEATURES, _v(0.0), _v(0.0), _v(0.0)
+        "printed",
+        "replace-one",
+        _v(beta),
+        _v(curvature),
+        bend,
+        logistic,
+        FEATURES,
+        _v(0.0),
+        _v(0.0),
+        _v(0.0),
     )
 
 
@@ -131,7 +149,9 @@ def _output(epsilon: float) -> Event:
 
 
 def _gaussian(epsilon: float) -> Event:
-    return GaussianMechanism("ours", "replace-one", _v(2.0 / gaussian_mu(epsilon, DELTA)), _v(2.0), FEATURES)
+    return GaussianMechanism(
+        "ours", "replace-one", _v(2.0 / gaussian_mu(epsilon, DELTA)), _v(2.0), FEATURES
+    )
 
 
 def _proved(events: Sequence[Event], delta: float = DELTA) -> tuple[float, float]:
@@ -144,24 +164,51 @@ def _proved(events: Sequence[Event], delta: float = DELTA) -> tuple[float, float
 
 
 def _claim(
-    method: str, paper: str, says: str, claimed: float, events: Sequence[Event], corrected: str, ships: Sequence[Event],
-    proof: str, *, attained: float | None = None, at_delta: bool = False, reading: str = "", delta: float = DELTA,
+    method: str,
+    paper: str,
+    says: str,
+    claimed: float,
+    events: Sequence[Event],
+    corrected: str,
+    ships: Sequence[Event],
+    proof: str,
+    *,
+    attained: float | None = None,
+    at_delta: bool = False,
+    reading: str = "",
+    delta: float = DELTA,
     misprint: bool = False,
-) -> Claim:  # fmt: skip
+) -> Claim:
     pure, approximate = _proved(events, delta)
     page = f"docs/privacy/verdicts.md#{proof}"
     ours = _proved(ships, delta)[1]
     return Claim(
-        method, paper, says, claimed, attained, pure, approximate, corrected, ours, page, at_delta, reading, delta,
+        method,
+        paper,
+        says,
+        claimed,
+        attained,
+        pure,
+        approximate,
+        corrected,
+        ours,
+        page,
+        at_delta,
+        reading,
+        delta,
         misprint,
-    )  # fmt: skip
+    )
 
 
 EXACT = "objective perturbation, U1 and U4"
 
 
 def _one_shot() -> list[Claim]:
-    q, one = N_ROWS * LAMBDA, 1.0  # 003's methods minimise the mean loss plus LAMBDA / 2 ||w||^2 once
+    # 003's methods minimise the mean loss plus LAMBDA / 2 ||w||^2 once
+    q, one = (
+        N_ROWS * LAMBDA,
+        1.0,
+    )
     kappa = BEND / q
     beta = (one - 2.0 * math.log1p(kappa)) / 2.0
     corrected = [_objective((one - math.log1p(kappa)) / 2.0, q)]
@@ -174,68 +221,209 @@ def _one_shot() -> list[Claim]:
     mean = (4.0 * N_ROWS + small) / SITES
     nothing = [Unprotected("printed", _v(N_ROWS))]
     return [
-        _claim("output perturbation", "003, Algorithm 1", "epsilon of one release", one, [_output(one)],
-               "the same, or Gaussian noise (U7)", [_output(one)], "output-perturbation", attained=one),
-        _claim("objective perturbation", "003, Algorithm 2", "epsilon of one release", one, [_objective(beta, q)],
-               EXACT, corrected, "objective-perturbation", attained=2.0 * beta + math.log1p(kappa)),
-        _claim("generalised objective perturbation", "003, Algorithm 3, pure", "epsilon of one release", one,
-               [_objective(one / 2.0, kifer)], EXACT, [_objective((one - math.log1p(BEND / q)) / 2.0, q)],
-               "generalised-objective-perturbation", attained=one + math.log1p(BEND / kifer)),
-        _claim("generalised objective perturbation", "003, Algorithm 3, Gaussian", "(epsilon, 1e-5) of one release",
-               one, [gaussian], "Gaussian objective perturbation, U3 and U4", [_gaussian(one)],
-               "generalised-objective-perturbation", at_delta=True),
-        _claim("average method 1", "003, chapter 4", "the largest of the sites' epsilons", one, [_objective(beta, q)],
-               "the same over corrected site methods", corrected, "average-method"),
-        _claim("average method 2", "003, chapter 4", "epsilon of the average, one site of 800 rows", one,
-               [_output(one)], "sensitivity by the smallest site, trusted aggregator", [_output(one)],
-               "average-method", attained=one, reading="noise for that site's own size"),
-        _claim("average method 2", "003, chapter 4", "epsilon of the average, one site of 800 rows", one,
-               [_output(one * mean / small)], "sensitivity by the smallest site, trusted aggregator", [_output(one)],
-               "average-method", attained=one * mean / small, reading="noise for the mean of the sizes"),
-        _claim("feature method 1", "003, chapter 4", "epsilon of the sites; the aggregator's rows are public", one,
-               [_objective(beta, q)], "the same, and it says so", corrected, "feature-method"),
-        _claim("feature method 2", "003, chapter 4", "epsilon of the local sites", one, nothing,
-               "dropped; printed form only", [_objective(beta, q)], "feature-method", attained=math.inf),
-        _claim("feature method, fully private", "003, chapter 4", "the larger of both epsilons", one, nothing,
-               "features scaled by their public operator norm", corrected, "feature-method"),
-        _claim("matrix perturbation", "003, section 6.2.1, any random M", "some epsilon: none is printed", one, nothing,
-               "none: not offered", corrected, "matrix-perturbation", attained=math.inf),
-    ]  # fmt: skip
+        _claim(
+            "output perturbation",
+            "003, Algorithm 1",
+            "epsilon of one release",
+            one,
+            [_output(one)],
+            "the same, or Gaussian noise (U7)",
+            [_output(one)],
+            "output-perturbation",
+            attained=one,
+        ),
+        _claim(
+            "objective perturbation",
+            "003, Algorithm 2",
+            "epsilon of one release",
+            one,
+            [_objective(beta, q)],
+            EXACT,
+            corrected,
+            "objective-perturbation",
+            attained=2.0 * beta + math.log1p(kappa),
+        ),
+        _claim(
+            "generalised objective perturbation",
+            "003, Algorithm 3, pure",
+            "epsilon of one release",
+            one,
+            [_objective(one / 2.0, kifer)],
+            EXACT,
+            [_objective((one - math.log1p(BEND / q)) / 2.0, q)],
+            "generalised-objective-perturbation",
+            attained=one + math.log1p(BEND / kifer),
+        ),
+        _claim(
+            "generalised objective perturbation",
+            "003, Algorithm 3, Gaussian",
+            "(epsilon, 1e-5) of one release",
+            one,
+            [gaussian],
+            "Gaussian objective perturbation, U3 and U4",
+            [_gaussian(one)],
+            "generalised-objective-perturbation",
+            at_delta=True,
+        ),
+        _claim(
+            "average method 1",
+            "003, chapter 4",
+            "the largest of the sites' epsilons",
+            one,
+            [_objective(beta, q)],
+            "the same over corrected site methods",
+            corrected,
+            "average-method",
+        ),
+        _claim(
+            "average method 2",
+            "003, chapter 4",
+            "epsilon of the average, one site of 800 rows",
+            one,
+            [_output(one)],
+            "sensitivity by the smallest site, trusted aggregator",
+            [_output(one)],
+            "average-method",
+            attained=one,
+            reading="noise for that site's own size",
+        ),
+        _claim(
+            "average method 2",
+            "003, chapter 4",
+            "epsilon of the average, one site of 800 rows",
+            one,
+            [_output(one * mean / small)],
+            "sensitivity by the smallest site, trusted aggregator",
+            [_output(one)],
+            "average-method",
+            attained=one * mean / small,
+            reading="noise for the mean of the sizes",
+        ),
+        _claim(
+            "feature method 1",
+            "003, chapter 4",
+            "epsilon of the sites; the aggregator's rows are public",
+            one,
+            [_objective(beta, q)],
+            "the same, and it says so",
+            corrected,
+            "feature-method",
+        ),
+        _claim(
+            "feature method 2",
+            "003, chapter 4",
+            "epsilon of the local sites",
+            one,
+            nothing,
+            "dropped; printed form only",
+            [_objective(beta, q)],
+            "feature-method",
+            attained=math.inf,
+        ),
+        _claim(
+            "feature method, fully private",
+            "003, chapter 4",
+            "the larger of both epsilons",
+            one,
+            nothing,
+            "features scaled by their public operator norm",
+            corrected,
+            "feature-method",
+        ),
+        _claim(
+            "matrix perturbation",
+            "003, section 6.2.1, any random M",
+            "some epsilon: none is printed",
+            one,
+            nothing,
+            "none: not offered",
+            corrected,
+            "matrix-perturbation",
+            attained=math.inf,
+        ),
+    ]
 
 
 def _dual() -> list[Claim]:
-    """000 and 001, Algorithm 2; noise of rate zeta, times C / 2B in (14) and as it is in the text."""
+    """000 and 001, Algorithm 2; noise of rate zeta, times C / 2B in (14) and as it is in the
+    text.
+    """
     alpha, scale = 0.1, C / (2.0 * N_ROWS)
     hat = alpha - 2.0 * math.log1p(LOGISTIC_BEND / K)
     huber = alpha - 2.0 * DETERMINANT  # with c_1 = 1, where the determinant's part is attained too
     ships = [_objective((alpha - math.log1p(LOGISTIC_BEND / K)) / 2.0, logistic=True)]
 
     def one(paper: str, zeta: float, reading: str = "") -> Claim:
-        return _claim("DVP", paper, "alpha of one iteration, logistic loss", alpha, [_objective(zeta, logistic=True)],
-                      EXACT, ships, "dual-variable-perturbation", attained=2.0 * zeta, reading=reading)  # fmt: skip
+        return _claim(
+            "DVP",
+            paper,
+            "alpha of one iteration, logistic loss",
+            alpha,
+            [_objective(zeta, logistic=True)],
+            EXACT,
+            ships,
+            "dual-variable-perturbation",
+            attained=2.0 * zeta,
+            reading=reading,
+        )
 
     names = "000 and 001, Algorithm 2"
     after = "000, page 132, after the definition; 001, II-B, has left the sentence out"
     return [
         one(f"{names} as listed", hat),
-        _claim("DVP", f"{names}, Huber loss, as listed", "alpha of one iteration; a loss without second "
-               "derivative at two points, to which smooth ones come as near as you like", alpha, [_objective(huber)],
-               EXACT, [_objective((alpha - DETERMINANT) / 2.0)], "dual-variable-perturbation",
-               attained=2.0 * huber + DETERMINANT),
-        one("000, Theorem 1, and 001, Theorem 5: zeta of their proof, half of alpha-hat", hat / 2.0),
+        _claim(
+            "DVP",
+            f"{names}, Huber loss, as listed",
+            "alpha of one iteration; a loss without second "
+            "derivative at two points, to which smooth ones come as near as you like",
+            alpha,
+            [_objective(huber)],
+            EXACT,
+            [_objective((alpha - DETERMINANT) / 2.0)],
+            "dual-variable-perturbation",
+            attained=2.0 * huber + DETERMINANT,
+        ),
+        one(
+            "000, Theorem 1, and 001, Theorem 5: zeta of their proof, half of alpha-hat", hat / 2.0
+        ),
         one(f"{names}, else read", 0.25 * alpha, "zeta is alpha / 4, as in 001, Appendix D"),
-        one(f"{names}, else read", hat * scale, "zeta of the listing, and mu is lambda plus noise, as in the text, "
-            "where (14) has C / 2B times the noise"),
-        one(f"{names}, else read", hat * scale / 2.0, "zeta of the proof, and mu is lambda plus noise"),
-        _claim("DVP", after,
-               f"alpha, whatever is seen of the {ROUNDS} rounds, logistic loss, zeta of the proof", alpha,
-               [_objective(hat / 2.0, logistic=True)] * ROUNDS, EXACT, ships * ROUNDS, "dual-variable-perturbation",
-               attained=ROUNDS * hat, reading="all rounds together tell no more than alpha"),
-        _claim("DVP", after,
-               "alpha of each round by itself, however many come before, logistic loss, zeta of the proof", alpha,
-               [_objective(hat / 2.0, logistic=True)], EXACT, ships, "dual-variable-perturbation", attained=hat,
-               reading="a round tells no more than alpha beside what was seen before it"),
-    ]  # fmt: skip
+        one(
+            f"{names}, else read",
+            hat * scale,
+            "zeta of the listing, and mu is lambda plus noise, as in the text, "
+            "where (14) has C / 2B times the noise",
+        ),
+        one(
+            f"{names}, else read",
+            hat * scale / 2.0,
+            "zeta of the proof, and mu is lambda plus noise",
+        ),
+        _claim(
+            "DVP",
+            after,
+            f"alpha, whatever is seen of the {ROUNDS} rounds, logistic loss, zeta of the proof",
+            alpha,
+            [_objective(hat / 2.0, logistic=True)] * ROUNDS,
+            EXACT,
+            ships * ROUNDS,
+            "dual-variable-perturbation",
+            attained=ROUNDS * hat,
+            reading="all rounds together tell no more than alpha",
+        ),
+        _claim(
+            "DVP",
+            after,
+            "alpha of each round by itself, however many come before, logistic loss, zeta of the "
+            "proof",
+            alpha,
+            [_objective(hat / 2.0, logistic=True)],
+            EXACT,
+            ships,
+            "dual-variable-perturbation",
+            attained=hat,
+            reading="a round tells no more than alpha beside what was seen before it",
+        ),
+    ]
 
 
 def _primal() -> list[Claim]:
@@ -247,63 +435,121 @@ def _primal() -> list[Claim]:
     loop = [_output(alpha * (1.0 - ratio**t)) for t in range(1, ROUNDS + 1)]
 
     def last(reading: str, zeta: float, start: int = ROUNDS) -> Claim:
-        moved = 2.0 / (N_ROWS * RHO / SITES) * (1.0 - ratio**start)  # how far a row moves the unreleased f
-        shift = N_ROWS / C * ETA * NEIGHBOURS * moved  # and with it the noise of the last step, beside the row's own 2
+        # how far a row moves the unreleased f
+        moved = 2.0 / (N_ROWS * RHO / SITES) * (1.0 - ratio**start)
+        # and with it the noise of the last step, beside the row's own 2
+        shift = N_ROWS / C * ETA * NEIGHBOURS * moved
         event = SecretStartPerturbation(
             "printed", "replace-one", _v(zeta), _v(K), LOGISTIC_BEND, FEATURES, _v(shift)
-        )  # fmt: skip
-        return _claim("PVP", "001, Algorithm 3, last step", "alpha of the last step, logistic loss", alpha, [event],
-                      "the last step starts from sent values", [_output(alpha)], "primal-variable-perturbation",
-                      attained=zeta * (2.0 + shift), reading=reading)  # fmt: skip
+        )
+        return _claim(
+            "PVP",
+            "001, Algorithm 3, last step",
+            "alpha of the last step, logistic loss",
+            alpha,
+            [event],
+            "the last step starts from sent values",
+            [_output(alpha)],
+            "primal-variable-perturbation",
+            attained=zeta * (2.0 + shift),
+            reading=reading,
+        )
 
     def from_sent(zeta_of: str, zeta: float) -> Claim:
         """The same step from V, which everybody has: Algorithm 2, at a state that reads no rows."""
-        return _claim("PVP", "001, Algorithm 3, last step", "alpha of the last step, logistic loss", alpha,
-                      [_objective(zeta, logistic=True)], "the last step starts from sent values", [_output(alpha)],
-                      "primal-variable-perturbation", attained=2.0 * zeta,
-                      reading=f"zeta of {zeta_of}, from V, the latest f that was broadcast")  # fmt: skip
+        return _claim(
+            "PVP",
+            "001, Algorithm 3, last step",
+            "alpha of the last step, logistic loss",
+            alpha,
+            [_objective(zeta, logistic=True)],
+            "the last step starts from sent values",
+            [_output(alpha)],
+            "primal-variable-perturbation",
+            attained=2.0 * zeta,
+            reading=f"zeta of {zeta_of}, from V, the latest f that was broadcast",
+        )
 
     sent = "V is broadcast, as in (19), the text and Appendix B"
     return [
-        _claim("PVP", "001, Algorithm 3, main loop, and Theorem 6", "alpha of one release of V", alpha, loop[-1:],
-               "own state is what was sent: U7", [_output(alpha)], "primal-variable-perturbation", reading=sent),
-        _claim("PVP", "001, Algorithm 3, main loop, all rounds", "ours: the sum of all alphas", alpha * ROUNDS, loop,
-               "own state is what was sent: U7", [_output(alpha)] * ROUNDS, "primal-variable-perturbation",
-               reading=sent),
-        _claim("PVP", "001, Algorithm 3 as listed", "alpha of one release of f", alpha,
-               [Unprotected("printed", _v(N_ROWS))], "V is sent, never f", [_output(alpha)],
-               "primal-variable-perturbation", attained=math.inf, misprint=True,
-               reading="f is broadcast, as in the listing, where (20) takes V"),
+        _claim(
+            "PVP",
+            "001, Algorithm 3, main loop, and Theorem 6",
+            "alpha of one release of V",
+            alpha,
+            loop[-1:],
+            "own state is what was sent: U7",
+            [_output(alpha)],
+            "primal-variable-perturbation",
+            reading=sent,
+        ),
+        _claim(
+            "PVP",
+            "001, Algorithm 3, main loop, all rounds",
+            "ours: the sum of all alphas",
+            alpha * ROUNDS,
+            loop,
+            "own state is what was sent: U7",
+            [_output(alpha)] * ROUNDS,
+            "primal-variable-perturbation",
+            reading=sent,
+        ),
+        _claim(
+            "PVP",
+            "001, Algorithm 3 as listed",
+            "alpha of one release of f",
+            alpha,
+            [Unprotected("printed", _v(N_ROWS))],
+            "V is sent, never f",
+            [_output(alpha)],
+            "primal-variable-perturbation",
+            attained=math.inf,
+            misprint=True,
+            reading="f is broadcast, as in the listing, where (20) takes V",
+        ),
         from_sent("the proof", hat / 2.0),
         from_sent("the listing", hat),
         last("zeta of the listing, from the latest f", hat),
         last("zeta of the proof, from the latest f", hat / 2.0),
         last("zeta of the proof, from f(t_s - 1), as in the text", hat / 2.0, ROUNDS - 1),
         last("zeta of the listing, and mu is lambda plus noise", hat * C / (2.0 * N_ROWS)),
-    ]  # fmt: skip
+    ]
 
 
 def _admm() -> list[Claim]:
     alpha = 0.1
     whole = alpha * ROUNDS
     corrected = [_objective((alpha - DETERMINANT) / 2.0)] * ROUNDS
-    penalty = alpha * ETA * NEIGHBOURS * N_ROWS / C - 1.4 * BEND  # alpha at which 000's M-ADMM claims 0.1 a round
+    # alpha at which 000's M-ADMM claims 0.1 a round
+    penalty = alpha * ETA * NEIGHBOURS * N_ROWS / C - 1.4 * BEND
     m_admm = [_objective(C * penalty / (2.0 * ETA * NEIGHBOURS * N_ROWS))] * ROUNDS
     return [
         *_dual(),
         *_primal(),
-        _claim("M-ADMM", "Zhang, Khalili, Liu 2018; in 002 and 004", "sum of C (1.4 c1 + alpha) / (eta V n)", whole,
-               m_admm, EXACT, corrected, "m-admm"),
+        _claim(
+            "M-ADMM",
+            "Zhang, Khalili, Liu 2018; in 002 and 004",
+            "sum of C (1.4 c1 + alpha) / (eta V n)",
+            whole,
+            m_admm,
+            EXACT,
+            corrected,
+            "m-admm",
+        ),
         *(_recycled(noise) for noise in (1.0, 2.0)),
-    ]  # fmt: skip
+    ]
 
 
 SECTION_VIII = {"C": 1750.0, "rho": 0.22, "eta": 1.0, "odd": 50}
-"""002, section VIII: Figure 2's weight, rho, the penalty of R-ADMM; 100 rounds are ours, as in study ``002-fig5``."""
+"""002, section VIII: Figure 2's weight, rho, the penalty of R-ADMM; 100 rounds are ours, as in
+study ``002-fig5``.
+"""
 
 
 def _recycled(alpha: float) -> Claim:
-    """002, Theorem 2 at its section VIII: the logistic loss, noise alpha of Algorithm 3 in every odd round."""
+    """002, Theorem 2 at its section VIII: the logistic loss, noise alpha of Algorithm 3 in every
+    odd round.
+    """
     scale, odd = SECTION_VIII["C"] / N_ROWS, int(SECTION_VIII["odd"])
     curvature = SECTION_VIII["rho"] / SITES + 2.0 * SECTION_VIII["eta"] * NEIGHBOURS
     round_ = 2.0 * scale * (1.4 * LOGISTIC_BEND / curvature + alpha)  # (32)
@@ -312,7 +558,9 @@ def _recycled(alpha: float) -> Claim:
     ours = [_objective((round_ - math.log1p(kappa)) / 2.0, curvature / scale, logistic=True)] * odd
     paper = f"002, Theorem 2, at section VIII, alpha {alpha:g}"
     formula = "sum over 50 odd rounds of (32), logistic loss, C = 1750, rho = 0.22, eta = 1"
-    return _claim("R-ADMM, MR-ADMM", paper, formula, round_ * odd, printed, EXACT, ours, "recycled-admm")
+    return _claim(
+        "R-ADMM, MR-ADMM", paper, formula, round_ * odd, printed, EXACT, ours, "recycled-admm"
+    )
 
 
 def _gaussian_004(total: float) -> Event:
@@ -321,17 +569,29 @@ def _gaussian_004(total: float) -> Event:
 
 
 def _plausible() -> list[Claim]:
-    """PP-ADMM in 004's own setting: a total of 1, which section 5 makes ``rho = 1 / (4 ln(1/delta))`` of zCDP."""
+    """PP-ADMM in 004's own setting: a total of 1, which section 5 makes ``rho = 1 / (4
+    ln(1/delta))`` of zCDP.
+    """
 
     def theorem_3_3(label: str, split: float, beta: float) -> Claim:
-        release = plausible.Release.of_budget(plausible.zcdp(1.0) / plausible.ROUNDS, split, beta, share=0.99)
+        release = plausible.Release.of_budget(
+            plausible.zcdp(1.0) / plausible.ROUNDS, split, beta, share=0.99
+        )
         events = [release.answer()] * plausible.ROUNDS
         attained = gaussian_epsilon(plausible.DELTA, release.worst_shift(plausible.ROUNDS))
         return _claim(
-            "PP-ADMM", f"004, Theorem 3.3, {label}", "(epsilon, 1e-4)", plausible.claimed(1.0), events,
-            "solver to 1e-8, noise on the answer: U3 and U4, or U7", [_gaussian_004(1.0)], "plausible-admm",
-            attained=attained, at_delta=True, delta=plausible.DELTA,
-        )  # fmt: skip
+            "PP-ADMM",
+            f"004, Theorem 3.3, {label}",
+            "(epsilon, 1e-4)",
+            plausible.claimed(1.0),
+            events,
+            "solver to 1e-8, noise on the answer: U3 and U4, or U7",
+            [_gaussian_004(1.0)],
+            "plausible-admm",
+            attained=attained,
+            at_delta=True,
+            delta=plausible.DELTA,
+        )
 
     return [
         theorem_3_3("beta 10^-3.5", 0.001, plausible.BETA),
@@ -347,26 +607,45 @@ def _improved_plausible() -> list[Claim]:
         "tests' noise for 2 C_loss, as Lemma 4.2 has it",
         "tests' noise for 2 C_loss / |D_i|, as its proof has it with the mean's factor",
     )
-    quality = "Clip cuts the quality to +-C_loss, as in line 9, the text after Algorithm 2 and Lemma 4.3's proof"
+    quality = (
+        "Clip cuts the quality to +-C_loss, as in line 9, the text after Algorithm 2 and "
+        "Lemma 4.3's proof"
+    )
 
-    def release(total: float, split: float = 0.001, beta: float = plausible.BETA) -> plausible.Release:
+    def release(
+        total: float, split: float = 0.001, beta: float = plausible.BETA
+    ) -> plausible.Release:
         budget = (1.0 - plausible.TESTS_SHARE) * plausible.zcdp(total) / plausible.POSITIVES
-        return plausible.Release.of_budget(budget, split, beta, share=1.0)  # line 6 of Algorithm 2 has epsilon_i1
+        # line 6 of Algorithm 2 has epsilon_i1
+        return plausible.Release.of_budget(budget, split, beta, share=1.0)
 
     def to_the_letter(total: float, reading: str, one: plausible.Release) -> list[Event]:
         test = plausible.tests(total)[2] / (1.0 if reading == divided else plausible.ROWS)
         return one.to_the_letter(test)
 
     def claim(
-        paper: str, total: float, events: Sequence[Event], reading: str = "", attained: float | None = None
+        paper: str,
+        total: float,
+        events: Sequence[Event],
+        reading: str = "",
+        attained: float | None = None,
     ) -> Claim:
         e1, e2, _ = plausible.tests(total)
         vector = SparseVector("ours", "replace-one", _v(e1), _v(e2), plausible.POSITIVES)
         return _claim(
-            "IPP-ADMM", f"004, Theorem 4.1, {paper}", "(epsilon, 1e-4), 15 releases", plausible.claimed(total), events,
-            gate, [vector, _gaussian_004(total)], "improved-plausible-admm", attained=attained, at_delta=True,
-            reading=reading, delta=plausible.DELTA,
-        )  # fmt: skip
+            "IPP-ADMM",
+            f"004, Theorem 4.1, {paper}",
+            "(epsilon, 1e-4), 15 releases",
+            plausible.claimed(total),
+            events,
+            gate,
+            [vector, _gaussian_004(total)],
+            "improved-plausible-admm",
+            attained=attained,
+            at_delta=True,
+            reading=reading,
+            delta=plausible.DELTA,
+        )
 
     def at(total: float, reading: str) -> Claim:
         events = to_the_letter(total, reading, release(total))
@@ -376,7 +655,9 @@ def _improved_plausible() -> list[Claim]:
 
     def clipped(total: float) -> Claim:
         unknown = claim(f"total {total:g}, quality clipped", total, unproved, quality)
-        return replace(unknown, proved_at_delta=release(total).with_clipped_quality(plausible.tests(total)[2]))
+        return replace(
+            unknown, proved_at_delta=release(total).with_clipped_quality(plausible.tests(total)[2])
+        )
 
     far = "neighbours send what they like, which keeps iterates far out; each row's loss is clipped"
     ten = release(10.0).with_the_same_noise(plausible.tests(10.0)[2], plausible.FAR)
@@ -386,11 +667,20 @@ def _improved_plausible() -> list[Claim]:
         *(at(total, divided) for total in (0.5, 1.0, 1.5, 2.0, 10.0)),
         *(clipped(total) for total in (0.5, 1.0, 1.5, 2.0, 10.0)),
         claim(f"total 10, iterates of norm at most {plausible.FAR:,.0f}", 10.0, ten, divided),
-        claim("even split, beta 4 / |D_i|, alpha far below 0", 1.0, to_the_letter(1.0, listed, even),
-              attained=gaussian_epsilon(plausible.DELTA, even.worst_shift(plausible.POSITIVES))),
-        claim("total 1, iterates far out, a solver that errs by beta", 1.0, unproved, far,
-              attained=release(1.0).far_tests()),
-    ]  # fmt: skip
+        claim(
+            "even split, beta 4 / |D_i|, alpha far below 0",
+            1.0,
+            to_the_letter(1.0, listed, even),
+            attained=gaussian_epsilon(plausible.DELTA, even.worst_shift(plausible.POSITIVES)),
+        ),
+        claim(
+            "total 1, iterates far out, a solver that errs by beta",
+            1.0,
+            unproved,
+            far,
+            attained=release(1.0).far_tests(),
+        ),
+    ]
 
 
 def table() -> list[Claim]:

@@ -1,25 +1,27 @@
 """Convergence of the recycled methods: Theorem 1 of 002 and its reduced form, checked by number.
 
-With A the adjacency, D the degrees, W(t) = diag eta_i in the t-th odd round, D~(t) = 2 W(t) D + gamma I,
-s(t) = min_i D~(t)_ii and D_M = diag M_i^2, the theorem asks for constants L > 0, mu > 1, the same in all rounds:
+With A the adjacency, D the degrees, W(t) = diag eta_i in the t-th odd round, D~(t) = 2 W(t) D +
+gamma I, s(t) = min_i D~(t)_ii and D_M = diag M_i^2, the theorem asks for constants L > 0, mu > 1,
+the same in all rounds:
 
-    (i)   I + W(t+1)(D+A) D~(t)^-1  >  L mu / (2 s(t)) (W(t+1)(D-A))^+ D_M,
-    (ii)  W(t+1)(D+A)  >  W(t+1)(D+A) D~(t)^-1 (W(t)(D-A) + (2/L) W(t+1)(D+A)) + L mu / (2 s(t) (mu-1)) D_M.
+    (i)   I + W(t+1)(D+A) D~(t)^-1  >  L mu / (2 s(t)) (W(t+1)(D-A))^+ D_M, (ii)  W(t+1)(D+A)  >
+    W(t+1)(D+A) D~(t)^-1 (W(t)(D-A) + (2/L) W(t+1)(D+A)) + L mu / (2 s(t) (mu-1)) D_M.
 
-The matrices are not symmetric; ``X > Y`` is read as ``x'(X - Y)x > 0`` for all ``x != 0``, as a proof by quadratic
-forms needs it.
+The matrices are not symmetric; ``X > Y`` is read as ``x'(X - Y)x > 0`` for all ``x != 0``, as a
+proof by quadratic forms needs it.
 
-The theorem concludes that odd rounds converge to a pair (f, Lambda) with (30), ``grad O + 2 Lambda = 0``, and (31),
-consensus; the sentence after Lemma 1 takes such a pair for the minimiser of ``sum_i O_i``.  Both conditions met,
-``docs/reference/methods.md`` proves:
+The theorem concludes that odd rounds converge to a pair (f, Lambda) with (30), ``grad O + 2 Lambda
+= 0``, and (31), consensus; the sentence after Lemma 1 takes such a pair for the minimiser of
+``sum_i O_i``.  Both conditions met, ``docs/reference/methods.md`` proves:
 
-* Penalties unequal between nodes, constant over rounds: *the sentence is refuted*.  (27) conserves ``sum_i lambda_i /
-  eta_i = 0``, so that the limit minimises ``sum_i O_i / eta_i``: 19/13 and not 2 on a triangle with eta = 1, 3/2, 2 and
-  O_i(f) = (f - b_i)^2 / 2, b = 0, 1, 5.  It is a pair as promised: every consensus is, unless ``2 Lambda = (D - A) X``
-  as in Lemma 1.
-* Penalties equal, and growing as q^k for ever (q > 1): *the theorem is refuted*.  A round moves the nodes' average by
-  O(1 / eta), and the sum of 1 / eta is finite: they stop on the way, where (30) does not hold.  Penalties that stay
-  bounded (the theorem's ``eta_i(t) < inf`` says it of each) reach the minimiser.
+* Penalties unequal between nodes, constant over rounds: *the sentence is refuted*.  (27) conserves
+  ``sum_i lambda_i / eta_i = 0``, so that the limit minimises ``sum_i O_i / eta_i``: 19/13 and not 2
+  on a triangle with eta = 1, 3/2, 2 and O_i(f) = (f - b_i)^2 / 2, b = 0, 1, 5.  It is a pair as
+  promised: every consensus is, unless ``2 Lambda = (D - A) X`` as in Lemma 1.
+* Penalties equal, and growing as q^k for ever (q > 1): *the theorem is refuted*.  A round moves the
+  nodes' average by O(1 / eta), and the sum of 1 / eta is finite: they stop on the way, where (30)
+  does not hold.  Penalties that stay bounded (the theorem's ``eta_i(t) < inf`` says it of each)
+  reach the minimiser.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class ConvergenceReport:
     """What :func:`check_convergence` found; the conditions are sufficient only."""
 
     holds: bool  # (i) and (ii) in all rounds
-    fails: tuple[tuple[str, int], ...]  # the conditions that fail, each with the step, from 1, at which it fails worst
+    # the conditions that fail, each with the step, from 1, at which it fails worst
+    fails: tuple[tuple[str, int], ...]
     gap_i: float  # smallest eigenvalue over all steps of the symmetric part of left minus right
     gap_ii: float  # the same of (ii), in units of eta
     L: float  # as found, or the paper's 2 if one condition alone has none
@@ -55,10 +58,14 @@ class ConvergenceReport:
 
 
 def smoothness(C: float, c1: float, rho: float, N: int) -> float:
-    """M_i of 002, Assumption 3: ``C c1 + rho / N`` for rows in the unit ball, where ``L'' <= c1``."""
+    """M_i of 002, Assumption 3: ``C c1 + rho / N`` for rows in the unit ball, where ``L'' <=
+    c1``.
+    """
     for name, value in (("C", C), ("c1", c1), ("rho", rho), ("N", N)):
         if not (math.isfinite(value) and value > 0):
-            raise InvalidInput(name, value, "must be finite and > 0", "use the values of the public facts")
+            raise InvalidInput(
+                name, value, "must be finite and > 0", "use the values of the public facts"
+            )
     return C * c1 + rho / N
 
 
@@ -71,7 +78,8 @@ def check_convergence(
     ----------
     graph : Graph
     eta : float, array of shape (N,), or array of shape (T, N) or (T, 1)
-        Penalties: one for all, one a node, or one row an odd round; the last row holds from there on.
+        Penalties: one for all, one a node, or one row an odd round; the last row holds from there
+        on.
     gamma : float
         Weight of the proximal term of even rounds.
     M : float or array of shape (N,)
@@ -93,10 +101,12 @@ def obstacle(graph: Graph, eta: ArrayLike = 1.0) -> str:
 
 
 def sufficient_gamma(graph: Graph, eta: ArrayLike, M: ArrayLike, *, reduced: bool = False) -> float:
-    """The smallest gamma, to a relative 1e-6 and from above, that :func:`check_convergence` accepts.
+    """The smallest gamma, to a relative 1e-6 and from above, that :func:`check_convergence`
+    accepts.
 
-    ``inf`` if none was found, for the reason that :func:`obstacle` gives.  By doubling, then bisection: exact where
-    acceptance is monotone in gamma, else the lower end of one accepted interval.
+    ``inf`` if none was found, for the reason that :func:`obstacle` gives.  By doubling, then
+    bisection: exact where acceptance is monotone in gamma, else the lower end of one accepted
+    interval.
     """
     conditions = _Conditions(graph, eta, M, reduced)
     if graph.bipartite:
@@ -119,7 +129,9 @@ def sufficient_gamma(graph: Graph, eta: ArrayLike, M: ArrayLike, *, reduced: boo
 
 
 class _Conditions:
-    """Both conditions for all steps at once, as functions of gamma, L and mu.  Arrays are (steps, N, N)."""
+    """Both conditions for all steps at once, as functions of gamma, L and mu.  Arrays are
+    (steps, N, N).
+    """
 
     def __init__(self, graph: Graph, eta: ArrayLike, M: ArrayLike, reduced: bool) -> None:
         self.graph, self.reduced = graph, reduced
@@ -135,7 +147,8 @@ class _Conditions:
         D, A = np.diagflat(graph.degree), graph.adjacency
         self.P = after[:, :, None] * (D + A)  # W(t+1)(D+A)
         self.laplacian = self.now[:, :, None] * (D - A)  # W(t)(D-A)
-        self.G = _symmetric(np.linalg.pinv(after[:, :, None] * (D - A)) * self.M2)  # (W(t+1)(D-A))^+ D_M
+        # (W(t+1)(D-A))^+ D_M
+        self.G = _symmetric(np.linalg.pinv(after[:, :, None] * (D - A)) * self.M2)
         self.scale = float(np.max(self.now) * max(1.0, np.max(graph.degree)))
 
     def obstacle(self) -> str:
@@ -154,13 +167,19 @@ class _Conditions:
         return "no large gamma satisfies (ii): the penalties differ too much between nodes"
 
     def at(self, gamma: float, decide: bool = False) -> ConvergenceReport:
-        """The report; with `decide`, ``holds`` only is exact, because the search ends once that is known."""
+        """The report; with `decide`, ``holds`` only is exact, because the search ends once that
+        is known.
+        """
         N = self.graph.n_nodes
         spread = 2 * self.now * self.graph.degree[:, 0] + gamma  # diagonal of D~(t)
         sigma = np.min(spread, axis=1)
         PD = self.P / spread[:, None, :]
         H = np.eye(N) + _symmetric(PD)  # left side of (i)
-        E, F = _symmetric(self.P - PD @ self.laplacian), _symmetric(PD @ self.P)  # (ii): E - (2/L) F > b D_M
+        # (ii): E - (2/L) F > b D_M
+        E, F = (
+            _symmetric(self.P - PD @ self.laplacian),
+            _symmetric(PD @ self.P),
+        )
 
         L, mu = (PAPER, PAPER) if self.reduced else self._constants(sigma, H, E, F, decide)
         a = (L * mu / (2 * sigma))[:, None, None]
@@ -168,31 +187,47 @@ class _Conditions:
         gaps = np.linalg.eigvalsh(np.stack([left, right]))[:, :, 0]
         worst = np.argmin(gaps, axis=1)
         gap = np.min(gaps, axis=1)
-        bad = [bool(gap[0] <= _rounding(left)), bool(gap[1] <= _rounding(right)) or self.graph.bipartite]
+        bad = [
+            bool(gap[0] <= _rounding(left)),
+            bool(gap[1] <= _rounding(right)) or self.graph.bipartite,
+        ]
         labels = ("(iii)", "(iv)") if self.reduced else ("(i)", "(ii)")
         fails = tuple((labels[c], int(self.steps[worst[c]]) + 1) for c in (0, 1) if bad[c])
         reason = self._words(fails, gamma, L, mu)
-        return ConvergenceReport(not fails, fails, float(gap[0]), float(gap[1]), L, mu, self.optimal, reason)
+        return ConvergenceReport(
+            not fails, fails, float(gap[0]), float(gap[1]), L, mu, self.optimal, reason
+        )
 
-    def _constants(self, sigma: Array, H: Array, E: Array, F: Array, decide: bool) -> tuple[float, float]:
-        """L and mu that satisfy (i), (ii) if there are any; else those that come closest, or the paper's.
+    def _constants(
+        self, sigma: Array, H: Array, E: Array, F: Array, decide: bool
+    ) -> tuple[float, float]:
+        """L and mu that satisfy (i), (ii) if there are any; else those that come closest, or the
+        paper's.
 
-        With ``u = 2/L``, (i) is ``mu < alpha u`` and (ii) ``mu / (mu - 1) < u beta(u)``; beta, the smallest eigenvalue
-        of a matrix affine in u, is concave.  A mu exists if and only if ``u - 1/alpha - 1/beta(u) > 0``.
+        With ``u = 2/L``, (i) is ``mu < alpha u`` and (ii) ``mu / (mu - 1) < u beta(u)``; beta, the
+        smallest eigenvalue of a matrix affine in u, is concave.  A mu exists if and only if ``u -
+        1/alpha - 1/beta(u) > 0``.
         """
         alpha = math.inf  # (i) <=> L mu / 2 < alpha
         for s, h, g in zip(sigma, H, self.G, strict=True):
             try:
                 top = linalg.eigh(g, h, eigvals_only=True)[-1]
-            except linalg.LinAlgError:  # the left side of (i) is not positive definite: a failure, on the safe side
+            except (
+                linalg.LinAlgError
+            ):  # the left side of (i) is not positive definite: a failure, on the safe side
                 return PAPER, PAPER
             alpha = min(alpha, s / top) if top > 0 else alpha
         root = np.sqrt(self.M2)
         weight = sigma[:, None, None] / np.outer(root, root)
-        E, F = weight * E, weight * F  # beta(u) = min over steps of the smallest eigenvalue of E - u F
+        # beta(u) = min over steps of the smallest eigenvalue of E - u F
+        E, F = (
+            weight * E,
+            weight * F,
+        )
         if self.graph.bipartite:  # (ii) fails for every L, whatever rounding says
             return PAPER, PAPER
-        # The smallest eigenvalue is at most the mean one: beta <= 0 beyond `high`.  F has a positive diagonal.
+        # The smallest eigenvalue is at most the mean one: beta <= 0 beyond `high`.  F has a
+        # positive diagonal.
         high = float(np.min(_trace(E) / _trace(F)))
         if high <= 0:
             return PAPER, PAPER
@@ -204,7 +239,11 @@ class _Conditions:
             beta, x = float(values[step, 0]), vectors[step, :, 0]
             slope = -float(x @ F[step] @ x)  # a supergradient of beta at u
             if beta > 0:
-                first, second = 1 / (u * alpha), 1 / (u * beta)  # (i): 1/mu > first; (ii): 1 - 1/mu > second
+                # (i): 1/mu > first; (ii): 1 - 1/mu > second
+                first, second = (
+                    1 / (u * alpha),
+                    1 / (u * beta),
+                )
                 slack = u * (1 - first - second)
                 inverse = (1 + first - second) / 2 if slack > 0 else first / (first + second)
                 best = max(best, (slack, 2 / u, 1 / inverse))
@@ -220,7 +259,9 @@ class _Conditions:
     def _words(self, fails: tuple[tuple[str, int], ...], gamma: float, L: float, mu: float) -> str:
         if self.graph.bipartite:
             why = self.obstacle().replace("(ii)", "(iv)" if self.reduced else "(ii)")
-            return f"{why}; this is no sign of divergence, because the conditions are sufficient only"
+            return (
+                f"{why}; this is no sign of divergence, because the conditions are sufficient only"
+            )
         if fails:
             where = " and ".join(f"{label} at step {step}" for label, step in fails)
             return f"gamma={gamma:g} fails {where}; the conditions are sufficient only"
@@ -244,18 +285,29 @@ def _rounding(X: Array) -> float:
 
 def _gamma(graph: Graph, gamma: float) -> float:
     if not (math.isfinite(gamma) and gamma >= 0):
-        raise InvalidInput("gamma", gamma, "must be finite and >= 0 (002, section III-A)", "use gamma=0.5")
+        raise InvalidInput(
+            "gamma", gamma, "must be finite and >= 0 (002, section III-A)", "use gamma=0.5"
+        )
     if gamma == 0 and graph.n_nodes == 1:
-        raise InvalidInput("gamma", gamma, "must be > 0, because D~ = gamma for a single node", "use gamma=0.5")
+        raise InvalidInput(
+            "gamma", gamma, "must be > 0, because D~ = gamma for a single node", "use gamma=0.5"
+        )
     return float(gamma)
 
 
 def _smoothness(graph: Graph, M: ArrayLike) -> Array:
     values = np.asarray(M, dtype=float)
     if values.ndim > 1 or values.size not in (1, graph.n_nodes):
-        raise InvalidInput("M", values.shape, f"must be a number or have shape ({graph.n_nodes},)", "give one a node")
+        raise InvalidInput(
+            "M",
+            values.shape,
+            f"must be a number or have shape ({graph.n_nodes},)",
+            "give one a node",
+        )
     if not (np.all(np.isfinite(values)) and np.all(values > 0)):
-        raise InvalidInput("M", values.tolist(), "must be finite and > 0 (002, Theorem 1)", "see smoothness")
+        raise InvalidInput(
+            "M", values.tolist(), "must be finite and > 0 (002, Theorem 1)", "see smoothness"
+        )
     return np.broadcast_to(values, graph.n_nodes)
 
 
@@ -268,11 +320,15 @@ def _penalties(graph: Graph, eta: ArrayLike) -> Array:
         rule = f"must be a number or of shape ({N},), (T, 1) or (T, {N})"
         raise InvalidInput("eta", np.shape(eta), rule, "give one row an odd round")
     if not (np.all(np.isfinite(values)) and np.all(values > 0)):
-        raise InvalidInput("eta", None, "every penalty must be finite and > 0 (002, Theorem 1)", "change it")
+        raise InvalidInput(
+            "eta", None, "every penalty must be finite and > 0 (002, Theorem 1)", "change it"
+        )
     values = np.broadcast_to(values, (len(values), N))
     falls = np.argwhere(np.diff(values, axis=0) < 0)
     if len(falls):
         t, i = (int(at) for at in falls[0])
         fall = f"falls from {values[t, i]:g} to {values[t + 1, i]:g} at step {t + 1} (node {i})"
-        raise InvalidInput("eta", None, f"{fall}, but must not decrease (002, Theorem 1)", "use growth >= 1")
+        raise InvalidInput(
+            "eta", None, f"{fall}, but must not decrease (002, Theorem 1)", "use growth >= 1"
+        )
     return values

@@ -18,9 +18,11 @@ from sottovoce.util.typing import Array
 
 @dataclass(frozen=True)
 class SquaredMargin(Loss):
-    """``z^2 / 2``: its mean gradient at the unit vector e_j is column j of the rows' second moments.
+    """``z^2 / 2``: its mean gradient at the unit vector e_j is column j of the rows' second
+    moments.
 
-    It is used only for rows in the unit ball and ``|w| <= 1``, where derivative and curvature are bounded by 1.
+    It is used only for rows in the unit ball and ``|w| <= 1``, where derivative and curvature are
+    bounded by 1.
     """
 
     name: ClassVar[str] = "squared margin"
@@ -45,12 +47,14 @@ class SquaredMargin(Loss):
 
 @dataclass(frozen=True)
 class NoisyMoments(NoisyValue):
-    """Second moments ``(1/n) sum_k x_k x_k'`` of every node's rows, as :func:`sottovoce.queries.moments.flat` has them.
+    """Second moments ``(1/n) sum_k x_k x_k'`` of every node's rows, as
+    :func:`sottovoce.queries.moments.flat` has them.
 
     Guarantee
     ---------
-    In the Frobenius norm, which ``flat`` keeps, ``||x x' - z z'||^2 = |x|^4 + |z|^4 - 2 (x.z)^2 <= 2`` in the unit
-    ball, attained by orthogonal unit rows: the sensitivity is ``sqrt(2) / n``, and ``1 / n`` for a row that is zeroed.
+    In the Frobenius norm, which ``flat`` keeps, ``||x x' - z z'||^2 = |x|^4 + |z|^4 - 2 (x.z)^2 <=
+    2`` in the unit ball, attained by orthogonal unit rows: the sensitivity is ``sqrt(2) / n``, and
+    ``1 / n`` for a row that is zeroed.
     """
 
     width: int = 0

@@ -1,10 +1,12 @@
 """Sample sizes: the rows a node needs for a given accuracy, by the theorems of 000 to 004.
 
-All but those of :class:`FeatureMethod` hold "for some constant" that no paper computes.  It is an argument, 1 by
-default, and :class:`SampleSize` names it: compare two bounds of one theorem.  The theorems want independent rows of one
-distribution in the unit ball, a loss of slope at most 1, exact minimisers (004 apart) and the regulariser ``|f|^2 /
-2``, whose weight the *proof* chooses.  ``form="printed"`` is the formula of the paper, ``form="corrected"`` what its
-proof gives; ``docs/explanation/design_tools.md`` lists where they differ, and ``sottovoce claims --rows`` prints both.
+All but those of :class:`FeatureMethod` hold "for some constant" that no paper computes.  It is an
+argument, 1 by default, and :class:`SampleSize` names it: compare two bounds of one theorem.  The
+theorems want independent rows of one distribution in the unit ball, a loss of slope at most 1,
+exact minimisers (004 apart) and the regulariser ``|f|^2 / 2``, whose weight the *proof* chooses.
+``form="printed"`` is the formula of the paper, ``form="corrected"`` what its proof gives;
+``docs/explanation/design_tools.md`` lists where they differ, and ``sottovoce claims --rows`` prints
+both.
 
 Arguments of several bounds; :class:`~sottovoce.errors.InvalidInput` unless finite and > 0:
 
@@ -44,13 +46,19 @@ class SampleSize:
     """A lower bound on the rows of one node."""
 
     value: float  # rows; inf: the theorem promises this accuracy for no number of rows
-    constants: str  # "known: ...", or "free: only order can be read from it: ..." with the names of the constants
+    # "known: ...", or "free: only order can be read from it: ..." with the names of the constants
+    constants: str
 
 
 def admm(
-    *, accuracy: float, confidence: float, reference_norm: ArrayLike, C: float, beta: float = 1.0,
+    *,
+    accuracy: float,
+    confidence: float,
+    reference_norm: ArrayLike,
+    C: float,
+    beta: float = 1.0,
     form: str = "corrected",
-) -> SampleSize:  # fmt: skip
+) -> SampleSize:
     """000, Theorem 2, and 001, Theorem 9 (in its appendix 3): ADMM without noise.
 
     ::
@@ -58,18 +66,30 @@ def admm(
         printed     B > beta max_t  C   |f0|^2 ln(1/delta) / alpha_acc^2
         corrected   B > beta max_t  C^2 |f0|^2 ln(1/delta) / alpha_acc^2
 
-    Then ``C E[L(f(t+1))] <= C E[L(f0)] + alpha_acc + Delta(t)`` with probability at least ``1 - delta``, where Delta(t)
-    is how far round t is from convergence.
+    Then ``C E[L(f(t+1))] <= C E[L(f0)] + alpha_acc + Delta(t)`` with probability at least ``1 -
+    delta``, where Delta(t) is how far round t is from convergence.
     """
-    alpha, delta, beta = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("beta", beta)
+    alpha, delta, beta = (
+        _positive("accuracy", accuracy),
+        _chance("confidence", confidence),
+        _positive("beta", beta),
+    )
     C, (f,) = _positive("C", C), _rounds(reference_norm=reference_norm)
     return _free(beta * _statistical(f, C, alpha, delta, form), "beta_non")
 
 
 def dvp(
-    *, accuracy: float, confidence: float, reference_norm: ArrayLike, epsilon: ArrayLike, d: int, C: float,
-    c1: float = 0.25, beta: float = 1.0, form: str = "corrected",
-) -> SampleSize:  # fmt: skip
+    *,
+    accuracy: float,
+    confidence: float,
+    reference_norm: ArrayLike,
+    epsilon: ArrayLike,
+    d: int,
+    C: float,
+    c1: float = 0.25,
+    beta: float = 1.0,
+    form: str = "corrected",
+) -> SampleSize:
     """000, Theorem 3, and 001, Theorem 10 (in its appendix 4): dual variable perturbation.
 
     ::
@@ -80,23 +100,42 @@ def dvp(
         "000"       the first is    |f0(t)| d ln(d/delta) / (alpha_acc alpha(t))              000
         "corrected" the first is  C |f0(t)| d ln(d/delta) / (alpha_acc alpha(t)), the third has C^2
 
-    Then ``C E[L(f*(t))] <= C E[L(f0(t))] + alpha_acc`` with probability at least ``1 - 2 delta``, where f*(t) is the
-    limit if the noise of round t stayed for ever; Corollary 11 adds the distance Delta(t) of f(t) from it. c1 bounds
-    the second derivative of the loss: 1/4 for the logistic loss.
+    Then ``C E[L(f*(t))] <= C E[L(f0(t))] + alpha_acc`` with probability at least ``1 - 2 delta``,
+    where f*(t) is the limit if the noise of round t stayed for ever; Corollary 11 adds the distance
+    Delta(t) of f(t) from it. c1 bounds the second derivative of the loss: 1/4 for the logistic
+    loss.
     """
-    alpha, delta, beta = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("beta", beta)
+    alpha, delta, beta = (
+        _positive("accuracy", accuracy),
+        _chance("confidence", confidence),
+        _positive("beta", beta),
+    )
     f, a = _rounds(reference_norm=reference_norm, epsilon=epsilon)
     d, C, c1 = _count("d", d), _positive("C", C), _positive("c1", c1)
     form, log = ("printed", math.log(d / delta)) if form == "000" else (form, math.log(1 / delta))
     noise = d * log if _printed(form) else C * d * math.log(d / delta)
     first, second = f * noise / (alpha * a), C * c1 * f**2 / (alpha * a)
-    return _free(beta * max(np.max(first), np.max(second), _statistical(f, C, alpha, delta, form)), "beta_dual")
+    return _free(
+        beta * max(np.max(first), np.max(second), _statistical(f, C, alpha, delta, form)),
+        "beta_dual",
+    )
 
 
 def pvp(
-    *, accuracy: float, confidence: float, reference_norm: ArrayLike, epsilon: ArrayLike, d: int, C: float,
-    eta: float, degree: int, c4: float = 0.25, beta: float = 1.0, sent: bool = True, form: str = "corrected",
-) -> SampleSize:  # fmt: skip
+    *,
+    accuracy: float,
+    confidence: float,
+    reference_norm: ArrayLike,
+    epsilon: ArrayLike,
+    d: int,
+    C: float,
+    eta: float,
+    degree: int,
+    c4: float = 0.25,
+    beta: float = 1.0,
+    sent: bool = True,
+    form: str = "corrected",
+) -> SampleSize:
     """001, Theorems 12 and 13, (26) (in the appendix 5 and 6): primal variable perturbation.
 
     ::
@@ -108,36 +147,60 @@ def pvp(
                     4 C^(3/2) |f0(t)|^2 d ln(d/delta)   / (alpha_acc^(3/2) alpha(t))
         corrected   the second has C^2, the third ln(d/delta), the fourth C, the fifth sqrt(c4)
 
-    With probability at least ``1 - 2 delta`` for the exact iterate f*(t), and ``1 - 3 delta`` for V*(t), which is sent.
-    The final answer comes from a step of dual variable perturbation: by Corollary 15 it needs this bound and
-    :func:`dvp`, and holds with probability at least ``1 - 5 delta``.
+    With probability at least ``1 - 2 delta`` for the exact iterate f*(t), and ``1 - 3 delta`` for
+    V*(t), which is sent. The final answer comes from a step of dual variable perturbation: by
+    Corollary 15 it needs this bound and :func:`dvp`, and holds with probability at least ``1 - 5
+    delta``.
 
     Parameters
     ----------
     eta, degree : float, int
         Penalty, and N_p, the neighbours of the node.
     c4 : float
-        Lipschitz constant of the loss's derivative; 1/4 for the logistic loss.  Not in the printed form.
+        Lipschitz constant of the loss's derivative; 1/4 for the logistic loss.  Not in the printed
+        form.
     sent : bool
-        The iterate that is sent (Theorem 13), or the exact one that never leaves the node (Theorem 12).
+        The iterate that is sent (Theorem 13), or the exact one that never leaves the node (Theorem
+        12).
     """
-    alpha, delta, beta = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("beta", beta)
+    alpha, delta, beta = (
+        _positive("accuracy", accuracy),
+        _chance("confidence", confidence),
+        _positive("beta", beta),
+    )
     f, a = _rounds(reference_norm=reference_norm, epsilon=epsilon)
-    d, C, eta, degree = _count("d", d), _positive("C", C), _positive("eta", eta), _count("degree", degree)
+    d, C, eta, degree = (
+        _count("d", d),
+        _positive("C", C),
+        _positive("eta", eta),
+        _count("degree", degree),
+    )
     c4, log, printed = _positive("c4", c4), math.log(d / delta), _printed(form)
     penalty = f**3 * eta * degree * d * log / (alpha**2 * a)
     terms = [np.max(C * penalty), _statistical(f, C, alpha, delta, form)]
     if sent:
         terms.append(np.max(4 * C * f * d * log * (log if printed else 1.0) / (alpha * a)))
         terms.append(np.max(4 * (1.0 if printed else C) * penalty))
-        terms.append(np.max(4 * (1.0 if printed else math.sqrt(c4)) * C**1.5 * f**2 * d * log / (alpha**1.5 * a)))
+        terms.append(
+            np.max(
+                4 * (1.0 if printed else math.sqrt(c4)) * C**1.5 * f**2 * d * log / (alpha**1.5 * a)
+            )
+        )
     return _free(beta * max(terms), "beta^B_prim" if sent else "beta^A_prim")
 
 
 def mr_admm(
-    *, accuracy: float, confidence: float, reference_norm: float, epsilon: ArrayLike | None = None, d: int = 1,
-    C: float = 1.0, gap: ArrayLike = 0.0, a: float = 1.0, w: float = 1.0,
-) -> SampleSize:  # fmt: skip
+    *,
+    accuracy: float,
+    confidence: float,
+    reference_norm: float,
+    epsilon: ArrayLike | None = None,
+    d: int = 1,
+    C: float = 1.0,
+    gap: ArrayLike = 0.0,
+    a: float = 1.0,
+    w: float = 1.0,
+) -> SampleSize:
     """002, Theorems 3 and 4: MR-ADMM, without noise and with it.
 
     ::
@@ -146,20 +209,26 @@ def mr_admm(
         Theorem 4   B >= w max_k C N ln(1/delta) / ( N C (tau - Delta(k))^2 / (2 |f_ref|^2)
                                                      - (1 + a) N d^2 ln(d/delta)^2 / (C alpha(k)^2) )
 
-    Then ``E[L(f(2k-1))] <= E[L(f_ref)] + tau`` with probability at least ``1 - delta`` and ``1 - 2 delta``.  ``inf`` if
-    the denominator is not positive: nothing is promised, however many rows there are.  There is one form: 001's proof
-    gives what is printed.  But as alpha grows Theorem 4 tends to twice Theorem 3, where 002 says "the same".
+    Then ``E[L(f(2k-1))] <= E[L(f_ref)] + tau`` with probability at least ``1 - delta`` and ``1 - 2
+    delta``.  ``inf`` if the denominator is not positive: nothing is promised, however many rows
+    there are.  There is one form: 001's proof gives what is printed.  But as alpha grows Theorem 4
+    tends to twice Theorem 3, where 002 says "the same".
 
     Parameters
     ----------
     epsilon : float or array over odd rounds, optional
-        alpha(k), the rate of the noise, whose density falls as ``exp(-alpha |noise|)``.  Without it, Theorem 3.
+        alpha(k), the rate of the noise, whose density falls as ``exp(-alpha |noise|)``.  Without
+        it, Theorem 3.
     gap : float or array over odd rounds
         Delta(k) >= 0, how far round 2k-1 is from convergence; must be < tau.
     a : float
         **Free**, any number > 0; a smaller one makes w larger.
     """
-    tau, delta, w = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("w", w)
+    tau, delta, w = (
+        _positive("accuracy", accuracy),
+        _chance("confidence", confidence),
+        _positive("w", w),
+    )
     f, short = _positive("reference_norm", reference_norm), _shortfall(accuracy, gap)
     log = math.log(1 / delta)
     if epsilon is None:
@@ -171,10 +240,18 @@ def mr_admm(
 
 
 def output_perturbation(
-    *, accuracy: float, confidence: float, reference_norm: float, epsilon: float, d: int, c: float = 0.25,
-    constant: float = 1.0, form: str = "corrected",
-) -> SampleSize:  # fmt: skip
-    """003, Theorem 3.2: one site, noise on the answer.  A site of the average method in its first scenario.
+    *,
+    accuracy: float,
+    confidence: float,
+    reference_norm: float,
+    epsilon: float,
+    d: int,
+    c: float = 0.25,
+    constant: float = 1.0,
+    form: str = "corrected",
+) -> SampleSize:
+    """003, Theorem 3.2: one site, noise on the answer.  A site of the average method in its first
+    scenario.
 
     ::
 
@@ -183,42 +260,59 @@ def output_perturbation(
                                |f0|^2 d ln(d/delta) c^(1/2) / (e_g^(3/2) e_p) )
         printed     the second lacks the d
 
-    Then ``E[L(f)] <= E[L(f0)] + e_g`` with probability at least ``1 - 2 delta``; f0 minimises the expected loss, and c
-    is the Lipschitz constant of the loss's derivative.
+    Then ``E[L(f)] <= E[L(f0)] + e_g`` with probability at least ``1 - 2 delta``; f0 minimises the
+    expected loss, and c is the Lipschitz constant of the loss's derivative.
     """
     K, f = _positive("constant", constant), _positive("reference_norm", reference_norm)
     g, p = _positive("accuracy", accuracy), _price("epsilon", epsilon)
     delta, d, c = _chance("confidence", confidence), _count("d", d), _positive("c", c)
     log = math.log(d / delta)
-    second, third = f * log * (1 if _printed(form) else d) / (g * p), f**2 * d * log * math.sqrt(c) / (g**1.5 * p)
+    second, third = (
+        f * log * (1 if _printed(form) else d) / (g * p),
+        f**2 * d * log * math.sqrt(c) / (g**1.5 * p),
+    )
     return _free(K * max(f**2 * math.log(1 / delta) / g**2, second, third), "constant")
 
 
 def objective_perturbation(
-    *, accuracy: float, confidence: float, reference_norm: float, epsilon: float, d: int, c: float = 0.25,
+    *,
+    accuracy: float,
+    confidence: float,
+    reference_norm: float,
+    epsilon: float,
+    d: int,
+    c: float = 0.25,
     constant: float = 1.0,
-) -> SampleSize:  # fmt: skip
+) -> SampleSize:
     """003, Theorem 3.4: one site, noise in the objective.
 
     ::
 
         n > K max( |f0|^2 ln(1/delta) / e_g^2,  |f0|^2 c / (e_g e_p),  |f0| d ln(d/delta) / (e_g e_p) )
 
-    with probability at least ``1 - 2 delta``; c bounds the second derivative of the loss.  It is 001's Theorem 10,
-    corrected, with C = 1.
+    with probability at least ``1 - 2 delta``; c bounds the second derivative of the loss.  It is
+    001's Theorem 10, corrected, with C = 1.
     """
     bound = dvp(
-        accuracy=accuracy, confidence=confidence, reference_norm=reference_norm, epsilon=epsilon, d=d, C=1.0, c1=c,
+        accuracy=accuracy,
+        confidence=confidence,
+        reference_norm=reference_norm,
+        epsilon=epsilon,
+        d=d,
+        C=1.0,
+        c1=c,
         beta=constant,
-    )  # fmt: skip
+    )
     return _free(bound.value, "constant")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureMethod:
-    """003, Theorems 4.12, 4.14 and 4.16: how far the feature method is from the best classifier f*, in mean square.
+    """003, Theorems 4.12, 4.14 and 4.16: how far the feature method is from the best classifier f*,
+    in mean square.
 
-    With ``s = (lambda1 + Lambda lambda2)^2`` and ``G = L(0) - L(f*)``, ``E|f - f*|^2 <= 4 P Q + R`` where::
+    With ``s = (lambda1 + Lambda lambda2)^2`` and ``G = L(0) - L(f*)``, ``E|f - f*|^2 <= 4 P Q + R``
+    where::
 
         P   = k N / s (8 C4 C1^2 / m + 2 Lambda^2 C2 + 4 C1^2) + 8 N G / lambda1 + 4 N |f*|^2  [+ sites' noise]
         Q   = q / s (8 C4 C1^2 / m0 + 2 Lambda^2 C3 + 4 C1^2)                        [+ the aggregator's noise]
@@ -228,25 +322,28 @@ class FeatureMethod:
         4.14   noise at the sites      k = 16, q = 4, sites' noise  16 N d^2 ln(d/delta)^2 / (s m^2 epsilon^2)
         4.16   at the aggregator too   k = 16, q = 8, its noise     8 N^2 ln(N/delta)^2 / (s m0^2 epsilon0^2)
 
-    In expectation over rows; over the noise with probability at least ``(1-delta)^N`` and ``(1-delta)^(N+1)``.
+    In expectation over rows; over the noise with probability at least ``(1-delta)^N`` and
+    ``(1-delta)^(N+1)``.
 
     Parameters
     ----------
     N : int
         Sites.
     lambda1, lambda2, Lambda : float
-        Strong convexity of the loss in the weights and of R, and the weight of R.  The logistic and Huber losses have
-        lambda1 = 0, for which the bound is infinite; it is refused.
+        Strong convexity of the loss in the weights and of R, and the weight of R.  The logistic and
+        Huber losses have lambda1 = 0, for which the bound is infinite; it is refused.
     reference_norm, loss_gap : float
         ``|f*|`` and G; G is at most ln 2 for the logistic loss.
     C1, C2, C3 : float
-        ``E|grad l|^2 <= C1^2`` (1 for rows in the unit ball, which the aggregator's are not, and a loss of slope 1);
-        bounds on the mean of ``|grad R|^2`` at f*_span, the best combination of the sites' models, and at its weights.
+        ``E|grad l|^2 <= C1^2`` (1 for rows in the unit ball, which the aggregator's are not, and a
+        loss of slope 1); bounds on the mean of ``|grad R|^2`` at f*_span, the best combination of
+        the sites' models, and at its weights.
     C4 : float
-        Constant of 003's Lemma 4.7.  **Known**: 1/2 will do, as the variance of ``|sum X_i|`` is at most ``sum
-        E|X_i|^2``.
+        Constant of 003's Lemma 4.7.  **Known**: 1/2 will do, as the variance of ``|sum X_i|`` is at
+        most ``sum E|X_i|^2``.
     epsilon, epsilon0 : float, optional
-        Of the noise at the sites and at the aggregator.  Neither: 4.12.  `epsilon` only: 4.14.  Both: 4.16.
+        Of the noise at the sites and at the aggregator.  Neither: 4.12.  `epsilon` only: 4.14.
+        Both: 4.16.
     form : {"corrected", "printed"}
         Of R only.
     """
@@ -272,7 +369,12 @@ class FeatureMethod:
             _positive(name, getattr(self, name))
         for name in ("Lambda", "reference_norm", "loss_gap", "C2", "C3"):
             _positive(name, getattr(self, name), zero=True)
-        _count("N", self.N), _count("d", self.d), _chance("confidence", self.confidence), _printed(self.form)
+        (
+            _count("N", self.N),
+            _count("d", self.d),
+            _chance("confidence", self.confidence),
+            _printed(self.form),
+        )
         for name, price in (("epsilon", self.epsilon), ("epsilon0", self.epsilon0)):
             if price is not None:
                 _price(name, price)
@@ -281,33 +383,47 @@ class FeatureMethod:
             raise InvalidInput("epsilon0", self.epsilon0, rule, "give both")
 
     def error(self, m: float, m0: float) -> float:
-        """The bound on ``E|f - f*|^2`` for m rows a site and m0 rows of the aggregator; ``inf`` gives the floor."""
+        """The bound on ``E|f - f*|^2`` for m rows a site and m0 rows of the aggregator; ``inf``
+        gives the floor.
+        """
         P, Q, R = self._parts()
-        return float(4 * np.polyval(P, 1 / _price("m", m)) * np.polyval(Q, 1 / _price("m0", m0)) + R)
+        return float(
+            4 * np.polyval(P, 1 / _price("m", m)) * np.polyval(Q, 1 / _price("m0", m0)) + R
+        )
 
-    def rows(self, accuracy: float, *, m: float | None = None, m0: float | None = None) -> SampleSize:
-        """The fewest rows with which :meth:`error` is `accuracy`, of m (given m0), of m0 (given m), or of ``m = m0``.
+    def rows(
+        self, accuracy: float, *, m: float | None = None, m0: float | None = None
+    ) -> SampleSize:
+        """The fewest rows with which :meth:`error` is `accuracy`, of m (given m0), of m0 (given m),
+        or of ``m = m0``.
 
         ``inf`` if the floor of the bound is above `accuracy`, as it is for every small one.
         """
         P, Q, R = self._parts()
         target = (_positive("accuracy", accuracy) - R) / 4  # of P Q
         if m is not None and m0 is not None:
-            raise InvalidInput("m0", m0, "cannot be given together with m", "leave out what is to be found")
+            raise InvalidInput(
+                "m0", m0, "cannot be given together with m", "leave out what is to be found"
+            )
         if m is not None:
             value = _invert(Q, target / np.polyval(P, 1 / _price("m", m)))
         elif m0 is not None:
             value = _invert(P, target / np.polyval(Q, 1 / _price("m0", m0)))
         else:
             value = _invert(np.convolve(P, Q), target)
-        return SampleSize(value, f"{KNOWN}: C4 = 1/2 (derived); C1, C2, C3 and loss_gap belong to the data")
+        return SampleSize(
+            value, f"{KNOWN}: C4 = 1/2 (derived); C1, C2, C3 and loss_gap belong to the data"
+        )
 
     def _parts(self) -> tuple[Array, Array, float]:
         """P and Q as polynomials in 1/m and 1/m0, highest power first, and R."""
         N, delta, s = self.N, self.confidence, (self.lambda1 + self.Lambda * self.lambda2) ** 2
         k, q, sites, aggregator, r = 8 * N / s, 4 / s, 0.0, 0.0, 2 if _printed(self.form) else 4
         if self.epsilon is not None:
-            k, sites = 16 * N / s, 16 * N * (self.d * math.log(self.d / delta) / self.epsilon) ** 2 / s
+            k, sites = (
+                16 * N / s,
+                16 * N * (self.d * math.log(self.d / delta) / self.epsilon) ** 2 / s,
+            )
         if self.epsilon0 is not None:
             q, aggregator, r = 8 / s, 8 * (N * math.log(N / delta) / self.epsilon0) ** 2 / s, 4
         falling, C1 = 8 * self.C4 * self.C1**2, 4 * self.C1**2
@@ -318,10 +434,19 @@ class FeatureMethod:
 
 
 def pp_admm(
-    *, accuracy: float, confidence: float, reference_norm: float, beta: float = 0.0, sigma1: ArrayLike = 0.0,
-    sigma2: ArrayLike = 0.0, d: int = 1, gap: ArrayLike = 0.0, a: float = 1.0, V: float = 1.0,
+    *,
+    accuracy: float,
+    confidence: float,
+    reference_norm: float,
+    beta: float = 0.0,
+    sigma1: ArrayLike = 0.0,
+    sigma2: ArrayLike = 0.0,
+    d: int = 1,
+    gap: ArrayLike = 0.0,
+    a: float = 1.0,
+    V: float = 1.0,
     form: str = "corrected",
-) -> SampleSize:  # fmt: skip
+) -> SampleSize:
     """004, Theorems 3.4 and 3.5: plausible ADMM without noise and with it.
 
     ::
@@ -330,8 +455,8 @@ def pp_admm(
         H(t)        = sigma2 (a_acc - Delta(t)) sqrt(2 d ln(1/xi)) / |ref|^2 + 2 sigma1^2 d ln(1/xi)
         corrected   beta^2 in the place of beta
 
-    Then ``E[L(theta(t))] <= E[L(ref)] + a_acc`` with probability at least ``1 - 3 xi``, or ``1 - xi`` without noise (H
-    = 0, Theorem 3.4).  ``inf`` if the denominator is not positive.
+    Then ``E[L(theta(t))] <= E[L(ref)] + a_acc`` with probability at least ``1 - 3 xi``, or ``1 -
+    xi`` without noise (H = 0, Theorem 3.4).  ``inf`` if the denominator is not positive.
 
     Parameters
     ----------
@@ -344,22 +469,31 @@ def pp_admm(
     gap, a
         As in :func:`mr_admm`.
     """
-    accuracy, xi, V = _positive("accuracy", accuracy), _chance("confidence", confidence), _positive("V", V)
+    accuracy, xi, V = (
+        _positive("accuracy", accuracy),
+        _chance("confidence", confidence),
+        _positive("V", V),
+    )
     if xi > 0.5:
-        raise InvalidInput("confidence", confidence, "must be <= 1/2, for the norm of Gaussian noise", "use 0.05")
+        raise InvalidInput(
+            "confidence", confidence, "must be <= 1/2, for the norm of Gaussian noise", "use 0.05"
+        )
     f, a = _positive("reference_norm", reference_norm), _positive("a", a)
     short, s1, s2 = _rounds(gap=_shortfall(accuracy, gap), sigma1=sigma1, sigma2=sigma2)
     beta, d, log = _positive("beta", beta, zero=True), _count("d", d), math.log(1 / xi)
     H = s2 * (accuracy - short) * math.sqrt(2 * d * log) / f**2 + 2 * s1**2 * d * log
     inexact = beta if _printed(form) else beta**2
-    return _free(V * _over(log, (accuracy - short) ** 2 / (2 * f**2) - (1 + a) * (inexact + H)), "V, a")
+    return _free(
+        V * _over(log, (accuracy - short) ** 2 / (2 * f**2) - (1 + a) * (inexact + H)), "V, a"
+    )
 
 
 def self_consistent(bound: Callable[[float], SampleSize]) -> SampleSize:
-    """The fewest rows n with ``n >= bound(n).value``, where noise is a function of the rows; see :func:`table`.
+    """The fewest rows n with ``n >= bound(n).value``, where noise is a function of the rows; see
+    :func:`table`.
 
-    `bound` takes a number of rows to the bound under the noise that belongs to it; its value must not grow with n.  To
-    a relative 1e-9; ``inf`` if there is none up to 1e18.
+    `bound` takes a number of rows to the bound under the noise that belongs to it; its value must
+    not grow with n.  To a relative 1e-9; ``inf`` if there is none up to 1e18.
     """
     last = bound(_MOST)
     if not last.value <= _MOST:
@@ -377,14 +511,22 @@ def self_consistent(bound: Callable[[float], SampleSize]) -> SampleSize:
 GOAL: dict[str, Any] = {"accuracy": 0.1, "confidence": 0.05, "reference_norm": 2.0}
 NOISE: dict[str, Any] = {"epsilon": 1.0, "d": 100}
 SETTING: dict[str, Any] = GOAL | NOISE | {"C": 10.0, "eta": 0.1, "degree": 2}
-DELTA, TOLERANCE = 1e-5, 10.0**-3.5  # 004: delta1 of its noise, and the gradient with which its solver stops
+# 004: delta1 of its noise, and the gradient with which its solver stops
+DELTA, TOLERANCE = (
+    1e-5,
+    10.0**-3.5,
+)
 _FEATURE = "4 G / lambda1 in R, where (4.23) and (4.29) have 2 G / lambda1"
 DIFFERS = {
-    "000, Theorem 3": "C |f0| d ln(d/delta) / (alpha_acc alpha) first, C^2 |f0|^2 ln(1/delta) / alpha_acc^2 third",
+    "000, Theorem 3": "C |f0| d ln(d/delta) / (alpha_acc alpha) first, C^2 |f0|^2 ln(1/delta) / "
+    "alpha_acc^2 third",
     "001, Theorem 9": "C^2 |f0|^2 ln(1/delta) / alpha_acc^2",
-    "001, Theorem 10": "C |f0| d ln(d/delta) / (alpha_acc alpha) first, C^2 |f0|^2 ln(1/delta) / alpha_acc^2 third",
-    "001, Theorem 12": "C^2 |f0|^2 ln(1/delta) / alpha_acc^2 second, a term that is not the largest here",
-    "001, Theorem 13": "C^2 in the second term, ln(d/delta) and no square of it in the third, C in the fourth, "
+    "001, Theorem 10": "C |f0| d ln(d/delta) / (alpha_acc alpha) first, C^2 |f0|^2 ln(1/delta) / "
+    "alpha_acc^2 third",
+    "001, Theorem 12": "C^2 |f0|^2 ln(1/delta) / alpha_acc^2 second, a term that is not the "
+    "largest here",
+    "001, Theorem 13": "C^2 in the second term, ln(d/delta) and no square of it in the third, C "
+    "in the fourth, "
     "sqrt(c_4) in the fifth",
     "003, Theorem 3.2": "d in the second term",
     "003, Theorem 4.12": _FEATURE,
@@ -392,18 +534,31 @@ DIFFERS = {
     "004, Theorem 3.4": "beta^2 in the place of beta",
     "004, Theorem 3.5": "beta^2 in the place of beta",
 }
-"""What the corrected form of a theorem has that the printed one has not, whether or not it decides at a setting."""
+"""What the corrected form of a theorem has that the printed one has not, whether or not it
+decides at a setting.
+"""
 
 
 def table() -> list[dict[str, Any]]:
-    """The rows that every theorem asks for at :data:`SETTING`, printed and corrected; free constants are 1.
+    """The rows that every theorem asks for at :data:`SETTING`, printed and corrected; free
+    constants are 1.
 
-    Where noise depends on the rows (002, Theorem 4; 004, Theorem 3.5), the fewest that are enough by themselves.
+    Where noise depends on the rows (002, Theorem 4; 004, Theorem 3.5), the fewest that are enough
+    by themselves.
     """
     epsilon, one = NOISE["epsilon"], GOAL | NOISE
     dual, c = one | {"C": SETTING["C"]}, math.sqrt(2.0 * math.log(1.25 / DELTA))
     rate = epsilon / 2.0 / SETTING["C"]  # of 002's noise, a row: (32)
-    span = partial(FeatureMethod, N=5, lambda1=1.0, lambda2=1.0, Lambda=0.01, reference_norm=2.0, loss_gap=0.01, d=100)
+    span = partial(
+        FeatureMethod,
+        N=5,
+        lambda1=1.0,
+        lambda2=1.0,
+        Lambda=0.01,
+        reference_norm=2.0,
+        loss_gap=0.01,
+        d=100,
+    )
     exact = partial(pp_admm, **GOAL, beta=TOLERANCE)
     bounds: dict[str, Callable[[str], SampleSize]] = {
         "000, Theorem 3": lambda form: dvp(**dual, form="000" if form == "printed" else form),
@@ -412,18 +567,29 @@ def table() -> list[dict[str, Any]]:
         "001, Theorem 12": lambda form: pvp(**SETTING, sent=False, form=form),
         "001, Theorem 13": lambda form: pvp(**SETTING, form=form),
         "002, Theorem 3": lambda _: mr_admm(**GOAL),
-        "002, Theorem 4": lambda _: self_consistent(lambda n: mr_admm(**dual | {"epsilon": n * rate})),
+        "002, Theorem 4": lambda _: self_consistent(
+            lambda n: mr_admm(**dual | {"epsilon": n * rate})
+        ),
         "003, Theorem 3.2": lambda form: output_perturbation(**one, form=form),
         "003, Theorem 3.4": lambda _: objective_perturbation(**one),
         "003, Theorem 4.12": lambda form: span(form=form).rows(GOAL["accuracy"]),
         "003, Theorem 4.14": lambda form: span(form=form, epsilon=epsilon).rows(GOAL["accuracy"]),
-        "003, Theorem 4.16": lambda form: span(form=form, epsilon=epsilon, epsilon0=epsilon).rows(GOAL["accuracy"]),
+        "003, Theorem 4.16": lambda form: span(form=form, epsilon=epsilon, epsilon0=epsilon).rows(
+            GOAL["accuracy"]
+        ),
         "004, Theorem 3.4": lambda form: exact(form=form),
-        "004, Theorem 3.5": lambda form: self_consistent(lambda n: exact(sigma1=2 * c / n / epsilon, d=100, form=form)),
+        "004, Theorem 3.5": lambda form: self_consistent(
+            lambda n: exact(sigma1=2 * c / n / epsilon, d=100, form=form)
+        ),
     }
     found = {theorem: (bound("printed"), bound("corrected")) for theorem, bound in bounds.items()}
     return [
-        {"theorem": theorem, "printed": printed.value, "corrected": ours.value, "constants": ours.constants}
+        {
+            "theorem": theorem,
+            "printed": printed.value,
+            "corrected": ours.value,
+            "constants": ours.constants,
+        }
         | {"differs": DIFFERS.get(theorem, "")}
         for theorem, (printed, ours) in found.items()
     ]
@@ -466,7 +632,12 @@ def _printed(form: str) -> bool:
 def _shortfall(accuracy: float, gap: ArrayLike) -> Array:
     (short,) = _rounds(gap=gap)
     if not np.all(short < accuracy):
-        raise InvalidInput("gap", short.tolist(), f"must be < accuracy = {accuracy!r} in all rounds", "run more rounds")
+        raise InvalidInput(
+            "gap",
+            short.tolist(),
+            f"must be < accuracy = {accuracy!r} in all rounds",
+            "run more rounds",
+        )
     return short
 
 
@@ -482,7 +653,9 @@ _price = partial(_positive, infinite=True)
 
 def _chance(name: str, value: float) -> float:
     if not 0 < value < 1:
-        raise InvalidInput(name, value, "must lie between 0 and 1; it is the probability of failure", "use 0.05")
+        raise InvalidInput(
+            name, value, "must lie between 0 and 1; it is the probability of failure", "use 0.05"
+        )
     return float(value)
 
 
@@ -497,9 +670,13 @@ def _rounds(**given: ArrayLike) -> list[Array]:
     values = {name: np.atleast_1d(np.asarray(value, dtype=float)) for name, value in given.items()}
     for name, value in values.items():
         if value.ndim != 1 or value.size == 0:
-            raise InvalidInput(name, value.shape, "must be a number, or one value a round", "correct it")
+            raise InvalidInput(
+                name, value.shape, "must be a number, or one value a round", "correct it"
+            )
         for one in value.tolist():
-            _positive(name, one, infinite=name == "epsilon", zero=name in ("gap", "sigma1", "sigma2"))
+            _positive(
+                name, one, infinite=name == "epsilon", zero=name in ("gap", "sigma1", "sigma2")
+            )
     if len({len(value) for value in values.values()} - {1}) > 1:
         lengths = {name: len(value) for name, value in values.items()}
         raise InvalidInput("rounds", lengths, "must be alike", "give numbers, or one value a round")

@@ -2,17 +2,18 @@
 
 With alpha the budget of one release at node p, section V-C of 001 minimises
 
-    J(alpha) = L_acc(alpha) - U_priv(alpha),   0 < alpha <= alpha_U,   0 <= L_acc(alpha) <= c3,        (28)
-    L_acc(alpha)  = c4 exp(-c5 alpha) + c6,
-    U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha + omega4 alpha^2)).
+    J(alpha) = L_acc(alpha) - U_priv(alpha),   0 < alpha <= alpha_U,   0 <= L_acc(alpha) <= c3,
+    (28) L_acc(alpha)  = c4 exp(-c5 alpha) + c6, U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha +
+    omega4 alpha^2)).
 
-J falls to minus infinity as alpha -> 0, which ``c3 < c4 + c6`` keeps it from, and is not convex: it rises, may fall
-between two stationary points, and rises again.  The text calls L_acc increasing; what increases is accuracy, of which
-it is the loss. omega2 adds a constant to J.  With the printed constants (:data:`PRINTED`) and omegas
-J is least at alpha = 0.14 (c4 = 0.2, c5 = 25) or 0.45 (20 and 20), whatever c6 is.
+J falls to minus infinity as alpha -> 0, which ``c3 < c4 + c6`` keeps it from, and is not convex: it
+rises, may fall between two stationary points, and rises again.  The text calls L_acc increasing;
+what increases is accuracy, of which it is the loss. omega2 adds a constant to J.  With the printed
+constants (:data:`PRINTED`) and omegas J is least at alpha = 0.14 (c4 = 0.2, c5 = 25) or 0.45 (20
+and 20), whatever c6 is.
 
-**The fit reads what it is given.** A budget chosen from losses measured on private rows is itself a release of those
-rows, and nobody charged it. Pass losses measured on public or synthetic data.
+**The fit reads what it is given.** A budget chosen from losses measured on private rows is itself a
+release of those rows, and nobody charged it. Pass losses measured on public or synthetic data.
 """
 
 from __future__ import annotations
@@ -31,22 +32,26 @@ _STEP = 30.0  # c5 times the first gap: above it, all but the first loss are c6
 _LARGEST = 600.0  # of c5 times the first budget, so that exp does not overflow
 
 PRINTED = ((0.2, 25.0), (20.0, 20.0))
-"""c4 and c5 of the papers: "at all iterations", for DVP; "for iteration t > 1", for PVP in 001 and for DVP in 000.
+"""c4 and c5 of the papers: "at all iterations", for DVP; "for iteration t > 1", for PVP in 001 and
+for DVP in 000.
 
-No number is printed for c6: for the first it is ``min_t C(t)``, for the second the mean of C(t) over t = 20, ..., 100.
-Nor is the unit of c4: the definition of C(t) has the factor C^R = 1750, beside which 0.2 is nothing.
+No number is printed for c6: for the first it is ``min_t C(t)``, for the second the mean of C(t)
+over t = 20, ..., 100. Nor is the unit of c4: the definition of C(t) has the factor C^R = 1750,
+beside which 0.2 is nothing.
 """
 ACCURACY, STATIONARY, PRIVACY = "accuracy limit", "stationary", "privacy limit"
 
 
 @dataclass(frozen=True, eq=False)
 class AccuracyCurve:
-    """``L_acc(alpha) = c4 exp(-c5 alpha) + c6`` (001, section V-C): the final empirical loss at budget alpha.
+    """``L_acc(alpha) = c4 exp(-c5 alpha) + c6`` (001, section V-C): the final empirical loss at
+    budget alpha.
 
     Attributes
     ----------
     c4, c5, c6 : float or array of shape (N,)
-        Loss that privacy can cost, rate at which a budget buys it back, and loss without noise; > 0, > 0 and >= 0.
+        Loss that privacy can cost, rate at which a budget buys it back, and loss without noise; >
+        0, > 0 and >= 0.
     residual : float or array of shape (N,)
         Root mean square of the fit's errors; 0 for a curve that was not fitted.
     """
@@ -70,12 +75,14 @@ class AccuracyCurve:
 
 @dataclass(frozen=True, eq=False)
 class PrivacyUtility:
-    """``U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha + omega4 alpha^2))`` (001, V-C), with 001's values by default.
+    """``U_priv(alpha) = omega1 ln(omega2 / (omega3 alpha + omega4 alpha^2))`` (001, V-C), with
+    001's values by default.
 
     Attributes
     ----------
     omega1, omega2 : float or array of shape (N,)
-        Weight of privacy against loss; value of ``omega3 alpha + omega4 alpha^2`` at which the utility is 0.
+        Weight of privacy against loss; value of ``omega3 alpha + omega4 alpha^2`` at which the
+        utility is 0.
     omega3, omega4 : float or array of shape (N,)
         Linear and quadratic dislike of a large budget.  All four are > 0.
     """
@@ -107,7 +114,8 @@ class OptimalAlpha:
     alpha, objective : float or array of shape (N,)
         The budget of one release, and J there.
     where : str or array of shape (N,)
-        ``"stationary"``: J' = 0; ``"accuracy limit"``: L_acc = c3; ``"privacy limit"``: alpha = alpha_U.
+        ``"stationary"``: J' = 0; ``"accuracy limit"``: L_acc = c3; ``"privacy limit"``: alpha =
+        alpha_U.
     """
 
     alpha: Any
@@ -116,40 +124,52 @@ class OptimalAlpha:
 
 
 def fit_accuracy(alpha: ArrayLike, loss: ArrayLike, *, c6: float | None = None) -> AccuracyCurve:
-    """Fit L_acc to pairs of budget and final empirical loss, by least squares: one curve, or one a node.
+    """Fit L_acc to pairs of budget and final empirical loss, by least squares: one curve, or one a
+    node.
 
     Parameters
     ----------
     alpha : array of shape (m,) or (N, m)
         Budgets > 0 of whole runs; at least 3 different ones, 2 if `c6` is given.
     loss : array of shape (m,) or (N, m)
-        Mean empirical loss >= 0 at the end of those runs, one row a node, from **public or synthetic data**.
+        Mean empirical loss >= 0 at the end of those runs, one row a node, from **public or
+        synthetic data**.
     c6 : float, optional
         Hold c6 at this value instead of fitting it.  001 takes the smallest loss observed.
 
     Raises
     ------
     InvalidInput
-        If the losses do not fall by more than their scatter about the fit, or do not determine c5: it lies between 0.01
-        over the span of the budgets, where a straight line fits as well, and 30 over their first gap, where a step
-        does.
+        If the losses do not fall by more than their scatter about the fit, or do not determine c5:
+        it lies between 0.01 over the span of the budgets, where a straight line fits as well, and
+        30 over their first gap, where a step does.
     """
     budgets = np.asarray(_numbers("alpha", alpha))
     losses = np.asarray(_numbers("loss", loss, zero=True, data=True))
-    if not (1 <= losses.ndim <= 2 and 1 <= budgets.ndim <= 2) or losses.shape[-1] != budgets.shape[-1]:
+    if (
+        not (1 <= losses.ndim <= 2 and 1 <= budgets.ndim <= 2)
+        or losses.shape[-1] != budgets.shape[-1]
+    ):
         rule = f"must have one value a budget ({budgets.shape})"
         raise InvalidInput("loss", losses.shape, rule, "use (m,) or (N, m)")
     if budgets.ndim == 2 and losses.shape != budgets.shape:
-        raise InvalidInput("alpha", budgets.shape, f"must have the shape of loss, {losses.shape}", "or pass (m,)")
+        raise InvalidInput(
+            "alpha", budgets.shape, f"must have the shape of loss, {losses.shape}", "or pass (m,)"
+        )
     if c6 is not None:
         c6 = float(_numbers("c6", float(c6), zero=True))
     rows = np.atleast_2d(losses)
-    found = [_fit(a, y, c6, i) for i, (a, y) in enumerate(zip(np.broadcast_to(budgets, rows.shape), rows, strict=True))]
+    found = [
+        _fit(a, y, c6, i)
+        for i, (a, y) in enumerate(zip(np.broadcast_to(budgets, rows.shape), rows, strict=True))
+    ]
     values = np.array(found).T
     return AccuracyCurve(*(values if losses.ndim == 2 else values[:, 0]))
 
 
-def optimal_alpha(curve: AccuracyCurve, utility: PrivacyUtility, *, alpha_U: ArrayLike, c3: ArrayLike) -> OptimalAlpha:
+def optimal_alpha(
+    curve: AccuracyCurve, utility: PrivacyUtility, *, alpha_U: ArrayLike, c3: ArrayLike
+) -> OptimalAlpha:
     """The budget that minimises J under the constraints of 001, (28); at a tie, the smaller.
 
     Parameters
@@ -163,7 +183,8 @@ def optimal_alpha(curve: AccuracyCurve, utility: PrivacyUtility, *, alpha_U: Arr
     Raises
     ------
     InvalidInput
-        If no budget up to alpha_U is accurate enough, or if c3 lets alpha go to 0, where J has no lower bound.
+        If no budget up to alpha_U is accurate enough, or if c3 lets alpha go to 0, where J has no
+        lower bound.
     """
     pieces = {name: getattr(curve, name) for name in ("c4", "c5", "c6")} | vars(utility)
     pieces |= {"alpha_U": _numbers("alpha_U", alpha_U), "c3": _numbers("c3", c3)}
@@ -177,20 +198,38 @@ def optimal_alpha(curve: AccuracyCurve, utility: PrivacyUtility, *, alpha_U: Arr
 
 
 def _solve(
-    node: int, c4: float, c5: float, c6: float, w1: float, w2: float, w3: float, w4: float, top: float, c3: float
+    node: int,
+    c4: float,
+    c5: float,
+    c6: float,
+    w1: float,
+    w2: float,
+    w3: float,
+    w4: float,
+    top: float,
+    c3: float,
 ) -> tuple[float, str]:
     if c3 >= c4 + c6:
-        rule = f"must be < c4 + c6 = {c4 + c6:g} (node {node}), because J has no lower bound as alpha -> 0"
+        rule = (
+            f"must be < c4 + c6 = {c4 + c6:g} (node {node}), because J has no lower bound as "
+            "alpha -> 0"
+        )
         raise InvalidInput("c3", c3, rule, "name a loss that a very small budget does not reach")
     if c3 <= c6:
-        raise InvalidInput("c3", c3, f"must be > c6 = {c6:g} (node {node}), which no budget beats", "allow more loss")
+        raise InvalidInput(
+            "c3",
+            c3,
+            f"must be > c6 = {c6:g} (node {node}), which no budget beats",
+            "allow more loss",
+        )
     low = math.log(c4 / (c3 - c6)) / c5  # L_acc(low) = c3
     if low > top:
         rule = f"must be >= {low:g} (node {node}), the smallest budget with L_acc <= c3"
         raise InvalidInput("alpha_U", top, rule, "allow a larger budget, or more loss")
 
     def J(alpha: float) -> float:
-        return c4 * math.exp(-c5 * alpha) + w1 * (math.log(alpha) + math.log(w3 + w4 * alpha))  # less constants
+        # less constants
+        return c4 * math.exp(-c5 * alpha) + w1 * (math.log(alpha) + math.log(w3 + w4 * alpha))
 
     def log_g(alpha: float) -> float:  # of g / omega1
         h = math.log(alpha) + math.log(w3 + w4 * alpha) - math.log(w3 + 2.0 * w4 * alpha)
@@ -202,7 +241,9 @@ def _solve(
 
     candidates = [(J(low), low, ACCURACY)]
     # u / ((1 + u)(1 + 2u)) lies in [0, 0.18], hence the bracket.
-    peak = optimize.brentq(derivative, 0.5, 1.0, xtol=1e-15) / c5 if derivative(1.0) < 0 else 1.0 / c5
+    peak = (
+        optimize.brentq(derivative, 0.5, 1.0, xtol=1e-15) / c5 if derivative(1.0) < 0 else 1.0 / c5
+    )
     if log_g(peak) > 0:
         high = 2.0 * peak
         while log_g(high) > 0:
@@ -216,17 +257,25 @@ def _solve(
     return alpha, label
 
 
-def _fit(alpha: Array, loss: Array, c6: float | None, node: int) -> tuple[float, float, float, float]:
+def _fit(
+    alpha: Array, loss: Array, c6: float | None, node: int
+) -> tuple[float, float, float, float]:
     """c4, c5, c6 and the residual of one curve."""
     distinct, needed = np.unique(alpha), 3 if c6 is None else 2
     if len(distinct) < needed:
-        raise InvalidInput("alpha", len(distinct), f"{needed} different budgets are needed (node {node})", "add some")
+        raise InvalidInput(
+            "alpha",
+            len(distinct),
+            f"{needed} different budgets are needed (node {node})",
+            "add some",
+        )
     first, span, gap = distinct[0], distinct[-1] - distinct[0], distinct[1] - distinct[0]
     slowest, fastest = math.log(_FLAT / span), math.log(min(_STEP / gap, _LARGEST / first))
     scale = float(np.max(loss)) or 1.0
     x, y, floor = alpha - first, loss / scale, None if c6 is None else c6 / scale
 
-    # The unknowns are a = L_acc(first) - c6, ln c5 and, unless held, c6, in units of the largest loss.
+    # The unknowns are a = L_acc(first) - c6, ln c5 and, unless held, c6, in units of the largest
+    # loss.
     def errors(p: Array) -> Array:
         return p[0] * np.exp(-np.exp(p[1]) * x) + (p[2] if floor is None else floor) - y
 
@@ -247,7 +296,14 @@ def _fit(alpha: Array, loss: Array, c6: float | None, node: int) -> tuple[float,
     best = min(starts, key=lambda pair: pair[0])[1]
     lower, upper = [0.0, slowest, 0.0][: len(best)], [np.inf, fastest, np.inf][: len(best)]
     answer = optimize.least_squares(
-        errors, best, jacobian, bounds=(lower, upper), xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=2000
+        errors,
+        best,
+        jacobian,
+        bounds=(lower, upper),
+        xtol=1e-15,
+        ftol=1e-15,
+        gtol=1e-15,
+        max_nfev=2000,
     )
     a, rate = float(answer.x[0]), float(answer.x[1])
     residual = math.sqrt(float(np.mean(answer.fun**2)))
@@ -256,7 +312,12 @@ def _fit(alpha: Array, loss: Array, c6: float | None, node: int) -> tuple[float,
         raise InvalidInput("loss", None, rule, "average more runs, or measure smaller budgets")
     if not slowest + 1e-3 < rate < fastest - 1e-3:
         rule = f"does not determine c5 (node {node}): it falls along a line, or in one step"
-        raise InvalidInput("loss", None, rule, "measure budgets over a wider range, and closer where the loss falls")
+        raise InvalidInput(
+            "loss",
+            None,
+            rule,
+            "measure budgets over a wider range, and closer where the loss falls",
+        )
     c5 = math.exp(rate)
     base = float(answer.x[2]) * scale if c6 is None else c6
     return a * scale * math.exp(c5 * first), c5, base, residual * scale
@@ -265,7 +326,9 @@ def _fit(alpha: Array, loss: Array, c6: float | None, node: int) -> tuple[float,
 def _numbers(name: str, value: ArrayLike, *, zero: bool = False, data: bool = False) -> Any:
     """`value` as a number or an array, finite and > 0, or >= 0; `data` is never shown."""
     values = np.asarray(value, dtype=float)
-    if values.size == 0 or not (np.all(np.isfinite(values)) and np.all(values >= 0 if zero else values > 0)):
+    if values.size == 0 or not (
+        np.all(np.isfinite(values)) and np.all(values >= 0 if zero else values > 0)
+    ):
         rule = f"must be finite and {'>=' if zero else '>'} 0"
         raise InvalidInput(name, None if data else values.tolist(), rule, "correct it")
     return values[()]
@@ -277,4 +340,6 @@ def _together(**values: Any) -> tuple[int, ...]:
         return np.broadcast_shapes(*(np.shape(value) for value in values.values()))
     except ValueError:
         shapes = {name: np.shape(value) for name, value in values.items()}
-        raise InvalidInput("shapes", shapes, "must fit together", "give numbers, or one value a node") from None
+        raise InvalidInput(
+            "shapes", shapes, "must fit together", "give numbers, or one value a node"
+        ) from None

@@ -1,16 +1,18 @@
-"""003, Theorem 3.6 (Kifer, Smith and Thakurta, Theorem 4), with constants: what its Algorithm 3 loses in accuracy.
+"""003, Theorem 3.6 (Kifer, Smith and Thakurta, Theorem 4), with constants: what its Algorithm 3
+loses in accuracy.
 
-The algorithm minimises ``J(f) + Delta / (2 n) ||f||^2 + b.f / n`` for a convex J.  Without its noise this objective is
-``Delta / n`` strongly convex, so noise of norm ||b|| costs at most ``||b||^2 / (2 n Delta)`` of it; against the
-minimiser fhat of J itself,
+The algorithm minimises ``J(f) + Delta / (2 n) ||f||^2 + b.f / n`` for a convex J.  Without its
+noise this objective is ``Delta / n`` strongly convex, so noise of norm ||b|| costs at most
+``||b||^2 / (2 n Delta)`` of it; against the minimiser fhat of J itself,
 
     E [J(f_priv) - J(fhat)] <= Delta ||fhat||^2 / (2 n) + E ||b||^2 / (2 n Delta),
 
-which is least, ``||fhat|| sqrt(E ||b||^2) / n``, at ``Delta = sqrt(E ||b||^2) / ||fhat||``.  With the listing's noise
-``E ||b||^2`` is ``4 zeta^2 d (d + 1) / epsilon^2`` (pure), or ``zeta^2 d (8 ln(2/delta) + 4 epsilon) / epsilon^2``.
-The order (3.6) holds, even without its factor log d.  (3.7) holds for epsilon of at most the order of log(1/delta): far
-above it the part 4 epsilon of the noise is all there is, and the loss stays as it is while (3.7) falls as 1 / epsilon.
-Both need ||fhat||, which no release gives.
+which is least, ``||fhat|| sqrt(E ||b||^2) / n``, at ``Delta = sqrt(E ||b||^2) / ||fhat||``.  With
+the listing's noise ``E ||b||^2`` is ``4 zeta^2 d (d + 1) / epsilon^2`` (pure), or ``zeta^2 d (8
+ln(2/delta) + 4 epsilon) / epsilon^2``. The order (3.6) holds, even without its factor log d.  (3.7)
+holds for epsilon of at most the order of log(1/delta): far above it the part 4 epsilon of the noise
+is all there is, and the loss stays as it is while (3.7) falls as 1 / epsilon. Both need ||fhat||,
+which no release gives.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from sottovoce.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Excess:
-    """Mean loss in ``J`` of 003's Algorithm 3, at most, and the order that Theorem 3.6 prints; its constants are 1."""
+    """Mean loss in ``J`` of 003's Algorithm 3, at most, and the order that Theorem 3.6 prints;
+    its constants are 1.
+    """
 
     Delta: float  # the theorem's regulariser
     bound: float  # proved, for this Delta
@@ -36,16 +40,22 @@ def generalised_objective_perturbation(
 ) -> Excess:
     """003, Theorem 3.6, for n rows and d features; `delta` for the Gaussian case.
 
-    `norm` is that of the minimiser fhat of J, and `zeta` bounds a row's gradient.  All must be finite and > 0.
+    `norm` is that of the minimiser fhat of J, and `zeta` bounds a row's gradient.  All must be
+    finite and > 0.
     """
     for name, value in (("n", n), ("d", d), ("epsilon", epsilon), ("norm", norm), ("zeta", zeta)):
         if not (math.isfinite(value) and value > 0):
             raise InvalidInput(name, value, "must be finite and > 0", "correct it")
     if delta is not None and not 0 < delta < 1:
-        raise InvalidInput("delta", delta, "must be above 0 and below 1", "leave it out for the pure case")
+        raise InvalidInput(
+            "delta", delta, "must be above 0 and below 1", "leave it out for the pure case"
+        )
     if delta is None:
         noise = 4.0 * zeta**2 * d * (d + 1) / epsilon**2
-        Delta, order = zeta * d * math.log(d) / (epsilon * norm), zeta * norm * d * math.log(d) / (epsilon * n)
+        Delta, order = (
+            zeta * d * math.log(d) / (epsilon * norm),
+            zeta * norm * d * math.log(d) / (epsilon * n),
+        )
     else:
         noise = zeta**2 * d * (8.0 * math.log(2.0 / delta) + 4.0 * epsilon) / epsilon**2
         root = math.sqrt(zeta**2 * d * math.log(1.0 / delta))

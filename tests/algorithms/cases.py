@@ -1,4 +1,6 @@
-"""Every method under every trust as the tests run it, and what watches a run: queries, answers, messages, noise."""
+"""Every method under every trust as the tests run it, and what watches a run: queries, answers,
+messages, noise.
+"""
 
 from __future__ import annotations
 
@@ -67,22 +69,27 @@ LEVEL = 1e-6
 class Rescaled(KeyedNoise):
     """Keyed noise that is wrong by a factor in some of a release's draws."""
 
-    def __init__(self, seed: int, replicates: range, nodes: range, factor: float, uses: Sequence[int]) -> None:
+    def __init__(
+        self, seed: int, replicates: range, nodes: range, factor: float, uses: Sequence[int]
+    ) -> None:
         super().__init__(seed, replicates, nodes)
         self._factor, self._uses = factor, uses
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         return super().spherical(d, release, use) * (self._factor if use in self._uses else 1.0)
 
-    def gaussian(self, d: int, release: int, use: int = 0) -> Array:  # from which steps of a sum are made, too
+    def gaussian(
+        self, d: int, release: int, use: int = 0
+    ) -> Array:  # from which steps of a sum are made, too
         return super().gaussian(d, release, use) * (self._factor if use in self._uses else 1.0)
 
 
 def accepts(noise: Array, law: str) -> bool:
-    """Whether vectors in units of their stated scale have its size: a two-sided exact test at :data:`LEVEL`.
+    """Whether vectors in units of their stated scale have its size: a two-sided exact test at
+    :data:`LEVEL`.
 
-    A sum of squares of M normals is chi-square of M degrees of freedom, and a sum of M norms of density
-    ``exp(-||v||)`` in d dimensions is Gamma(M d).
+    A sum of squares of M normals is chi-square of M degrees of freedom, and a sum of M norms of
+    density ``exp(-||v||)`` in d dimensions is Gamma(M d).
     """
     if law == "gaussian":
         total, exact = np.sum(noise**2), stats.chi2(noise.size)
@@ -96,10 +103,12 @@ class Case:
     """A method under a trust, and what is particular to the pair."""
 
     method: str
-    kind: str = "objective"  # what the noise is on: an objective, a "statistic", a "sum"; others bring their own test
+    # what the noise is on: an objective, a "statistic", a "sum"; others bring their own test
+    kind: str = "objective"
     releases_in_ten: int = 10  # charged releases of a site in ten rounds
     part: float = 1.0  # a budget that is spent before ten rounds of a run at 3.0 end
-    loud: Mapping[str, Any] = field(default_factory=lambda: {"epsilon": 1e7})  # a budget whose noise vanishes
+    # a budget whose noise vanishes
+    loud: Mapping[str, Any] = field(default_factory=lambda: {"epsilon": 1e7})
     quiet: float = 2e-4  # what noise of that budget may leave
 
     @property
@@ -116,8 +125,17 @@ class Case:
         return 1 if REGISTRY[self.method].trust.pools_rows else 5
 
     def make(self, **changes: Any) -> RunConfig:
-        plain = {"method": self.method, "rounds": 10, "rho": 0.02, "eta": 0.05, "gamma": 0.2, "epsilon": math.inf}
-        return RunConfig.from_dict(plain | ({"epsilon": 3.0, "delta": self.delta} if self.private else {}) | changes)
+        plain = {
+            "method": self.method,
+            "rounds": 10,
+            "rho": 0.02,
+            "eta": 0.05,
+            "gamma": 0.2,
+            "epsilon": math.inf,
+        }
+        return RunConfig.from_dict(
+            plain | ({"epsilon": 3.0, "delta": self.delta} if self.private else {}) | changes
+        )
 
     def seen(self, rows: Rows) -> Rows:
         """Rows as the method's row guards hold them."""
@@ -129,11 +147,16 @@ class Case:
         """A run whose queries, answers and messages are kept."""
         rows = self.seen(rows)
         prepared, shape = prepare(config, rows.n, rows.d), (replicates, self.nodes)
-        recorder, net = Recorder(RowGuard(rows, prepared.facts, noise, prepared.ledger)), SpyNet(prepared.graph)
+        recorder, net = (
+            Recorder(RowGuard(rows, prepared.facts, noise, prepared.ledger)),
+            SpyNet(prepared.graph),
+        )
         run(prepared.algorithm, Place(prepared.facts, net, recorder, shape, rows.d), config.rounds)
         return recorder, net, prepared.algorithm, prepared.ledger
 
-    def spied(self, config: RunConfig, rows: Rows) -> tuple[Recorder, SpyNet, Algorithm[Any], Ledger]:
+    def spied(
+        self, config: RunConfig, rows: Rows
+    ) -> tuple[Recorder, SpyNet, Algorithm[Any], Ledger]:
         return self.watched(config, rows, KeyedNoise(0, range(2), range(self.nodes)))
 
     def rescaled(
@@ -154,12 +177,16 @@ _ALL = (
     Case("m_admm"),
     Case("r_admm", releases_in_ten=5),
     Case("mr_admm", releases_in_ten=5),
-    Case("pp_admm", "gaussian objective", loud={"epsilon": 300.0, "rounds": 3}, quiet=0.1),  # a delta allows no less
+    Case(
+        "pp_admm", "gaussian objective", loud={"epsilon": 300.0, "rounds": 3}, quiet=0.1
+    ),  # a delta allows no less
     Case("ipp_admm", "gate", part=2.0, quiet=1e-3),  # the first round pays for all tests
     Case("prox_admm", "statistic"),
     Case("prox_average", "statistic"),
     Case("momentum", "statistic"),
-    Case("sum_momentum", "sum", quiet=4e-4),  # the late rounds, of which the average has most, have noise of their own
+    Case(
+        "sum_momentum", "sum", quiet=4e-4
+    ),  # the late rounds, of which the average has most, have noise of their own
     Case("sum_prox", "sum"),
     Case("output", "statistic", 1),
     Case("objective", releases_in_ten=1),

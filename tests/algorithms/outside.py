@@ -1,7 +1,8 @@
-"""A module as somebody else would write it: EXTRA (Shi, Ling, Wu and Yin 2015) with noisy gradients.
+"""A module as somebody else would write it: EXTRA (Shi, Ling, Wu and Yin 2015) with noisy
+gradients.
 
-Nothing here is part of the package.  In EXTRA a node keeps what it and its neighbours sent in the last two rounds:
-``f_2 <- W f_1 + f_1 - (W f_0 + f_0) / 2 - (g_1 - g_0) / penalty``.
+Nothing here is part of the package.  In EXTRA a node keeps what it and its neighbours sent in the
+last two rounds: ``f_2 <- W f_1 + f_1 - (W f_0 + f_0) / 2 - (g_1 - g_0) / penalty``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class State(NamedTuple):
 @sottovoce.register
 @dataclass(frozen=True)
 class Extra(Algorithm[State]):
-    """EXTRA: it corrects the bias of decentralised gradient descent by what it remembers of one round."""
+    """EXTRA: it corrects the bias of decentralised gradient descent by what it remembers of one
+    round.
+    """
 
     options: CappedOptions = CappedOptions()
 
@@ -54,5 +57,7 @@ class Extra(Algorithm[State]):
         slope = node.ask(NoisyGradient(f, alpha, "noisy gradient")) + node.facts.mu * f
         moved = mixed + f - half if k > 1 else mixed
         new = moved - (slope - before) / self.penalty(k)
-        reached = new + 0.5 * node.facts.mixing * (node.net.neighbour_sum(new) - node.net.degree * new)
+        reached = new + 0.5 * node.facts.mixing * (
+            node.net.neighbour_sum(new) - node.net.degree * new
+        )
         return State(new, reached, 0.5 * (mixed + f), slope)

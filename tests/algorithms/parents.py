@@ -1,4 +1,6 @@
-"""The non-private parents of all methods, in plain NumPy: nothing here comes from the package but rows and facts."""
+"""The non-private parents of all methods, in plain NumPy: nothing here comes from the package
+but rows and facts.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ from sottovoce.util.typing import Array
 
 
 def gradient(rows: Rows, C: float, w: Array) -> Array:
-    """``(C / n) sum_k -a_k / (1 + exp(a_k.w))``, the logistic loss's, for w of shape (..., N, d)."""
+    """``(C / n) sum_k -a_k / (1 + exp(a_k.w))``, the logistic loss's, for w of shape (..., N,
+    d).
+    """
     slopes = -1 / (1 + np.exp(np.einsum("ind,...id->...in", rows.signed, w)))
     return np.asarray(C / rows.n * np.einsum("...in,ind->...id", slopes, rows.signed))
 
 
 class Problem:
-    """What a parent needs: rows, the ring that they sit on, and the numbers of the configuration."""
+    """What a parent needs: rows, the ring that they sit on, and the numbers of the
+    configuration.
+    """
 
     def __init__(self, rows: Rows, config: Any, facts: Facts) -> None:
         self.rows, self.config, self.rounds, self.eta = rows, config, config.rounds, config.eta
@@ -39,8 +45,12 @@ class Problem:
         for _ in range(60):
             s = 1 / (1 + np.exp(np.einsum("ind,id->in", self.rows.signed, w)))
             hessian = np.einsum("in,ind,ine->ide", s * (1 - s), self.rows.signed, self.rows.signed)
-            hessian = self.C / self.rows.n[:, :, None] * hessian + q[:, :, None] * np.eye(self.rows.d)
-            step = np.linalg.solve(hessian, (gradient(self.rows, self.C, w) + linear + q * w)[..., None])[..., 0]
+            hessian = self.C / self.rows.n[:, :, None] * hessian + q[:, :, None] * np.eye(
+                self.rows.d
+            )
+            step = np.linalg.solve(
+                hessian, (gradient(self.rows, self.C, w) + linear + q * w)[..., None]
+            )[..., 0]
             w = w - step / (1 + np.linalg.norm(step, axis=1, keepdims=True))
         return w
 
@@ -74,7 +84,9 @@ def recycled(p: Problem) -> Array:
             dual = dual + p.eta / 2 * (p.V * w - p.A @ w)
         else:
             slope = gradient(p.rows, p.C, w) + p.mu * w
-            w = w - (2 * dual + slope + p.eta * (p.V * w - p.A @ w)) / (2 * p.eta * p.V + p.config.options.gamma)
+            w = w - (2 * dual + slope + p.eta * (p.V * w - p.A @ w)) / (
+                2 * p.eta * p.V + p.config.options.gamma
+            )
     return w
 
 
@@ -118,7 +130,9 @@ def tracked(p: Problem) -> Array:
 
 
 def linearised(p: Problem) -> Array:
-    """ADMM's step from the gradient at the point before; edges have 0.3 of the step's stiffness, over the degree."""
+    """ADMM's step from the gradient at the point before; edges have 0.3 of the step's stiffness,
+    over the degree.
+    """
     w, dual, path = p.zero, p.zero, []
     stiff = 0.3 * p.mixing * p.eta
     for _ in range(p.rounds):
@@ -130,7 +144,9 @@ def linearised(p: Problem) -> Array:
 
 
 def momentum(p: Problem) -> Array:
-    """Exact diffusion, in the form adapt, correct, combine, with heavy-ball momentum in the step."""
+    """Exact diffusion, in the form adapt, correct, combine, with heavy-ball momentum in the
+    step.
+    """
     w, path = p.zero, []
     velocity, old = p.zero, p.zero
     mixed = (np.eye(len(p.V)) * (1 - p.mixing * p.V) + p.mixing * p.A + np.eye(len(p.V))) / 2
@@ -149,7 +165,9 @@ def pooled_descent(p: Problem) -> Array:
     for _ in range(p.rounds):
         everywhere = np.tile(w, (len(p.V), 1))
         velocity = (
-            p.config.options.momentum * velocity + (weight * gradient(p.rows, p.C, everywhere)).sum(axis=0) + p.mu * w
+            p.config.options.momentum * velocity
+            + (weight * gradient(p.rows, p.C, everywhere)).sum(axis=0)
+            + p.mu * w
         )
         w = w - velocity / p.eta
         path.append(w)
@@ -167,7 +185,9 @@ def pooled_prox(p: Problem) -> Array:
 
 
 def part(rows: Rows, b: int, batches: int) -> Rows:
-    """Rows b, b + batches, ... of one site, whose mean is taken over the size of the smallest part."""
+    """Rows b, b + batches, ... of one site, whose mean is taken over the size of the smallest
+    part.
+    """
     return Rows(rows.signed[:, b::batches], np.floor(rows.n / batches))
 
 

@@ -19,7 +19,8 @@ CASE = CASES["central_sgd"]
 def test_noise_of_every_part_has_the_law_of_the_event(
     rows: Rows, delta: float | None, batches: int, factor: float
 ) -> None:
-    """Part by part, the noise of the others being keyed: on to the part from the pass's start, back from its end.
+    """Part by part, the noise of the others being keyed: on to the part from the pass's start, back
+    from its end.
 
     A step ``v = w - s (g(w) + mu w + noise)`` is undone by iteration, which contracts at s = 1/2.
     """
@@ -29,12 +30,18 @@ def test_noise_of_every_part_has_the_law_of_the_event(
     for b in range(batches):
         recorder, noise, ledger = CASE.rescaled(config, rows, factor, [b + 1])
         facts, found = recorder.facts, []
-        for k, ((query, answer), event) in enumerate(zip(recorder.asked, ledger.rows, strict=True), start=1):
-            assert isinstance(event, ExactSphericalMechanism if delta is None else GaussianMechanism)
+        for k, ((query, answer), event) in enumerate(
+            zip(recorder.asked, ledger.rows, strict=True), start=1
+        ):
+            assert isinstance(
+                event, ExactSphericalMechanism if delta is None else GaussianMechanism
+            )
             scale = 1 / event.beta if isinstance(event, ExactSphericalMechanism) else event.sigma
             draw = noise.spherical if delta is None else noise.gaussian
 
-            def derivative(w: np.ndarray, c: int, C: float = facts.C, mu: float = facts.mu) -> np.ndarray:
+            def derivative(
+                w: np.ndarray, c: int, C: float = facts.C, mu: float = facts.mu
+            ) -> np.ndarray:
                 return parents.gradient(parents.part(rows_seen, c, batches), C, w) + mu * w
 
             w, after = query.start, answer  # type: ignore[attr-defined]
@@ -46,12 +53,16 @@ def test_noise_of_every_part_has_the_law_of_the_event(
                     before = after + step * (derivative(before, c) + scale * draw(rows.d, k, c + 1))
                 after = before
             found.append(((w - after) / step - derivative(w, b)) / scale)
-        assert accepts(np.array(found), "spherical" if delta is None else "gaussian") == (factor == 1)
+        assert accepts(np.array(found), "spherical" if delta is None else "gaussian") == (
+            factor == 1
+        )
 
 
 @pytest.mark.parametrize("factor", FACTORS)
 def test_a_whole_pass_has_the_variance_of_its_parts(rows: Rows, factor: float) -> None:
-    """All parts wrong at once, from the answer alone: rows of zeros leave a sum of normals of known weights."""
+    """All parts wrong at once, from the answer alone: rows of zeros leave a sum of normals of
+    known weights.
+    """
     config = CASE.make(rounds=1, replicates=200, delta=1e-5, eta=2.0, batches=10)
     blank = Rows(np.zeros_like(rows.signed), rows.n)
     recorder, _, ledger = CASE.rescaled(config, blank, factor, range(1, 11))

@@ -55,24 +55,34 @@ def test_every_method_has_a_case_and_a_parent() -> None:
 def test_every_noise_has_a_test_of_its_law(case: Case) -> None:
     """Here, or where the noise is of a kind of its own in the file of the method."""
     if case.kind not in ("objective", "gaussian objective", "statistic", "sum"):
-        assert any("law_of_the_event" in name for name in vars(importlib.import_module(f"test_{case.method}")))
+        assert any(
+            "law_of_the_event" in name
+            for name in vars(importlib.import_module(f"test_{case.method}"))
+        )
 
 
 @pytest.mark.parametrize("method", ["dvp", "r_admm", "mr_admm", "objective", "generalised"])
 def test_a_printed_form_has_no_other_noise_than_its_own(method: str) -> None:
-    with pytest.raises(InvalidInput, match=f"^law='gaussian': the printed {method} has its own, spherical; "):
-        RunConfig.from_dict({"method": method, "form": "printed", "law": "gaussian", "epsilon": 1.0, "delta": 1e-5})
+    with pytest.raises(
+        InvalidInput, match=f"^law='gaussian': the printed {method} has its own, spherical; "
+    ):
+        RunConfig.from_dict(
+            {"method": method, "form": "printed", "law": "gaussian", "epsilon": 1.0, "delta": 1e-5}
+        )
 
 
 def test_one_message_a_round_and_as_many_releases_as_stated(case: Case, rows: Rows) -> None:
     recorder, net, _, ledger = case.spied(case.make(), rows)
     assert len(net.sent) + len(net.opened) == 10
-    assert not net.opened or all(np.all(one == one[:, :1]) for one in net.opened)  # a sum, the same at all sites
+    # a sum, the same at all sites
+    assert not net.opened or all(np.all(one == one[:, :1]) for one in net.opened)
     assert len(recorder.asked) == len(ledger.rows) == case.releases_in_ten
 
 
 def test_every_message_is_a_function_of_released_answers(case: Case, rows: Rows) -> None:
-    """Replay the run against the recorded answers, without rows: every message must come out bit by bit."""
+    """Replay the run against the recorded answers, without rows: every message must come out bit
+    by bit.
+    """
     config = case.make()
     recorder, net, algorithm, _ = case.spied(config, rows)
     rows = case.seen(rows)
@@ -81,7 +91,10 @@ def test_every_message_is_a_function_of_released_answers(case: Case, rows: Rows)
         facts = recorder.facts
 
         def __init__(self) -> None:
-            self._answers, self.asked = iter(answer for _, answer in recorder.asked), list[Query | Sum]()
+            self._answers, self.asked = (
+                iter(answer for _, answer in recorder.asked),
+                list[Query | Sum](),
+            )
 
         def ask(self, query: Query) -> Array:
             self.asked.append(query)
@@ -96,7 +109,9 @@ def test_every_message_is_a_function_of_released_answers(case: Case, rows: Rows)
     run(algorithm, Place(recorder.facts, again, replay, (2, len(rows.n)), rows.d), config.rounds)
     for one, two in zip(net.sent, again.sent, strict=True):
         assert np.array_equal(one, two)
-    for (first, _), second in zip(recorder.asked, replay.asked, strict=True):  # the points that sums are taken at
+    for (first, _), second in zip(
+        recorder.asked, replay.asked, strict=True
+    ):  # the points that sums are taken at
         assert not isinstance(first, Sum) or np.array_equal(first.what.start, second.what.start)  # type: ignore[union-attr]
 
 
@@ -105,7 +120,8 @@ def test_plan_equals_ledger(case: Case, rows: Rows) -> None:
     prepared = prepare(config, rows.n, rows.d)
     book = prepared.ledger
     expected = plan(
-        prepared.algorithm, RunSetting(prepared.facts, prepared.graph, config.rounds, book.accountant, book.delta)
+        prepared.algorithm,
+        RunSetting(prepared.facts, prepared.graph, config.rounds, book.accountant, book.delta),
     )
     result = simulate(config, rows)
     assert result.ledger == expected.to_list()
@@ -126,7 +142,9 @@ def test_noise_off_equals_the_non_private_parent(case: Case, rows: Rows) -> None
 
 
 def test_noise_off_equals_the_parent_written_out(case: Case, rows: Rows) -> None:
-    """Without noise: the non-private algorithm, in the plain NumPy of `parents`, which shares no code with ours."""
+    """Without noise: the non-private algorithm, in the plain NumPy of `parents`, which shares no
+    code with ours.
+    """
     config = case.make(epsilon=math.inf, tol=1e-12)
     result = simulate(config, rows)
     plain = parents.PARENTS[case.method](parents.Problem(case.seen(rows), config, result.facts))
@@ -149,7 +167,8 @@ def test_batched_equals_message_passing(case: Case, rows: Rows, graph: str) -> N
 
 
 def test_noise_enters_at_the_scale_of_the_event(case: Case, rows: Rows) -> None:
-    """White box: the noise implied by the released vector has Gamma(d) norm at the event's rate, not 2/3 or 3/2.
+    """White box: the noise implied by the released vector has Gamma(d) norm at the event's rate,
+    not 2/3 or 3/2.
 
     Standard error of a mean of M Gamma(d)/d norms is 1/sqrt(M d); the band is six of them.
     """
@@ -175,23 +194,33 @@ def test_noise_enters_at_the_scale_of_the_event(case: Case, rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("law", ["spherical", "spherical, then gaussian", "gaussian"])
-def test_both_noises_of_an_objective_have_the_laws_of_the_event(case: Case, rows: Rows, law: str) -> None:
-    """Every release of two rounds, the mechanism itself run with noise at 1, 2/3 and 3/2 of its scale.
+def test_both_noises_of_an_objective_have_the_laws_of_the_event(
+    case: Case, rows: Rows, law: str
+) -> None:
+    """Every release of two rounds, the mechanism itself run with noise at 1, 2/3 and 3/2 of its
+    scale.
 
-    In the objective (use 0): the gradient at the answer, less the keyed noise on it, is the noise there.  On the
-    answer (use 1): what is left over the minimiser for the keyed noise in the objective, solved again and closer.
+    In the objective (use 0): the gradient at the answer, less the keyed noise on it, is the noise
+    there.  On the answer (use 1): what is left over the minimiser for the keyed noise in the
+    objective, solved again and closer.
     """
     if not case.private or "objective" not in case.kind:
         return
-    if (law == "gaussian" and case.method == "m_admm") or (law != "gaussian" and REGISTRY[case.method].needs_delta):
+    if (law == "gaussian" and case.method == "m_admm") or (
+        law != "gaussian" and REGISTRY[case.method].needs_delta
+    ):
         return  # the one has no Gaussian noise in its objective, and the other no other
     inside_law, polish_law = law.split(", then ") if ", then " in law else (law, law)
-    config = case.make(rounds=2, replicates=200, delta=None if law == "spherical" else 1e-5, law=inside_law)
+    config = case.make(
+        rounds=2, replicates=200, delta=None if law == "spherical" else 1e-5, law=inside_law
+    )
     seen, d = case.seen(rows), rows.d
     for use, factor in itertools.product((0, 1), FACTORS):
         recorder, noise, ledger = case.rescaled(config, rows, factor, [use])
         facts, found = recorder.facts, []
-        for k, ((query, answer), event) in enumerate(zip(recorder.asked, ledger.rows, strict=True), start=1):
+        for k, ((query, answer), event) in enumerate(
+            zip(recorder.asked, ledger.rows, strict=True), start=1
+        ):
             if isinstance(event, GaussianObjectivePerturbation):
                 inside, polish = event.sigma[:, None], event.sigma_release[:, None]
             else:
@@ -209,14 +238,26 @@ def test_both_noises_of_an_objective_have_the_laws_of_the_event(case: Case, rows
                 linear = query.linear + facts.C / facts.n * b  # type: ignore[attr-defined]
                 exact = Solver(seen, facts.loss, facts.C).minimise(linear, q, answer, 1e-12).w
                 found.append((answer - exact) / polish)
-        assert accepts(np.array(found), (inside_law, polish_law)[use]) == (factor == 1), (use, factor)
+        assert accepts(np.array(found), (inside_law, polish_law)[use]) == (factor == 1), (
+            use,
+            factor,
+        )
 
 
 def test_price_is_the_formula_node_by_node(case: Case, rows: Rows) -> None:
-    """privacy.md U1 with the logistic identity, plus the share of the polish; written out here once more."""
-    if not case.private or case.kind != "objective" or case.nodes == 1 or REGISTRY[case.method].single:
+    """privacy.md U1 with the logistic identity, plus the share of the polish; written out here
+    once more.
+    """
+    if (
+        not case.private
+        or case.kind != "objective"
+        or case.nodes == 1
+        or REGISTRY[case.method].single
+    ):
         return
-    config = case.make(eta=(0.05, 0.06, 0.07, 0.08, 0.09)) if case.method != "r_admm" else case.make()
+    config = (
+        case.make(eta=(0.05, 0.06, 0.07, 0.08, 0.09)) if case.method != "r_admm" else case.make()
+    )
     result = simulate(config, rows)
     n, degree = rows.n[:, 0], 2.0
     total = np.zeros(5)
@@ -236,7 +277,9 @@ def test_calibration_meets_the_target_from_below(case: Case, rows: Rows) -> None
         return
     for delta in {case.delta, 1e-5}:
         for epsilon in (0.3, 1.0, 8.0):
-            spent = simulate(case.make(epsilon=epsilon, rounds=4, delta=delta), rows).privacy["epsilon"]
+            spent = simulate(case.make(epsilon=epsilon, rounds=4, delta=delta), rows).privacy[
+                "epsilon"
+            ]
             assert epsilon * (1 - (1e-6 if delta is None else 1e-3)) < spent <= epsilon
 
 
@@ -245,7 +288,8 @@ def test_a_budget_stops_before_the_release_that_would_pass_it(case: Case, rows: 
         return
     full = prepare(case.make(), rows.n, rows.d).algorithm.noise
     assert full is not None
-    part = simulate(case.make(epsilon=case.part, noise=full), rows)  # a third of what ten rounds cost
+    # a third of what ten rounds cost
+    part = simulate(case.make(epsilon=case.part, noise=full), rows)
     assert part.stopped == "budget spent"
     assert 0 < part.rounds < 10
     assert part.privacy["epsilon"] <= case.part
@@ -264,22 +308,31 @@ def test_hyperparameters_are_plain_data(case: Case) -> None:
 
 def test_without_noise_the_event_is_unprotected(case: Case, rows: Rows) -> None:
     prepared = prepare(case.make(epsilon=math.inf), rows.n, rows.d)
-    ledger = plan(prepared.algorithm, RunSetting(prepared.facts, prepared.graph, 1, PureAccountant()))
+    ledger = plan(
+        prepared.algorithm, RunSetting(prepared.facts, prepared.graph, 1, PureAccountant())
+    )
     assert isinstance(ledger.rows[0], Unprotected)
 
 
 def test_noise_on_a_statistic_has_the_scale_of_the_event(case: Case, rows: Rows) -> None:
-    """The release less the noise-free answer: Gamma(d) norms, or normals, at the event's scale, not 2/3 or 3/2."""
+    """The release less the noise-free answer: Gamma(d) norms, or normals, at the event's scale,
+    not 2/3 or 3/2.
+    """
     if not case.private or case.kind != "statistic":
         return
     R, d = 400, rows.d
     for delta in {case.delta, 1e-5}:
         config = case.make(rounds=1, replicates=R, seed=11, delta=delta)
         recorders = []
-        for prepared in (prepare(config, rows.n, d), prepare(case.make(epsilon=math.inf, rounds=1), rows.n, d)):
+        for prepared in (
+            prepare(config, rows.n, d),
+            prepare(case.make(epsilon=math.inf, rounds=1), rows.n, d),
+        ):
             noise, held = KeyedNoise(11, range(R), range(case.nodes)), case.seen(rows)
             recorders.append(Recorder(RowGuard(held, prepared.facts, noise, prepared.ledger)))
-            place = Place(prepared.facts, DenseNet(prepared.graph), recorders[-1], (R, case.nodes), d)
+            place = Place(
+                prepared.facts, DenseNet(prepared.graph), recorders[-1], (R, case.nodes), d
+            )
             run(prepare(config, rows.n, d).algorithm.with_noise(prepared.algorithm.noise), place, 1)
             if len(recorders) == 1:
                 event = prepared.ledger.rows[0]
@@ -296,8 +349,12 @@ def test_noise_on_a_statistic_has_the_scale_of_the_event(case: Case, rows: Rows)
             assert abs(scale * wrong - 1) > 6 * spread
 
 
-def statistic(query: Any, seen: Rows, facts: Facts, answer: Array, pulled: Array) -> tuple[Array, Array]:
-    """What is released without noise, a minimiser or a gradient, and the sum of gradients so far where it counts."""
+def statistic(
+    query: Any, seen: Rows, facts: Facts, answer: Array, pulled: Array
+) -> tuple[Array, Array]:
+    """What is released without noise, a minimiser or a gradient, and the sum of gradients so far
+    where it counts.
+    """
     if hasattr(query, "curvature"):
         linear = np.broadcast_to(np.asarray(query.linear, dtype=float), answer.shape)
         q = facts.mu + np.asarray(query.curvature, dtype=float)
@@ -309,12 +366,16 @@ def statistic(query: Any, seen: Rows, facts: Facts, answer: Array, pulled: Array
 
 
 def test_noise_on_every_statistic_has_the_law_of_the_event(case: Case, rows: Rows) -> None:
-    """Every release of three rounds less its exact statistic, with noise at 1, 2/3 and 3/2 of its scale."""
+    """Every release of three rounds less its exact statistic, with noise at 1, 2/3 and 3/2 of
+    its scale.
+    """
     if not case.private or case.kind != "statistic":
         return
     seen = case.seen(rows)
     for delta, factor in itertools.product((None, 1e-5), FACTORS):
-        recorder, _, ledger = case.rescaled(case.make(rounds=3, replicates=200, delta=delta), rows, factor, [1])
+        recorder, _, ledger = case.rescaled(
+            case.make(rounds=3, replicates=200, delta=delta), rows, factor, [1]
+        )
         facts, found, pulled = recorder.facts, [], np.zeros(())
         for (query, answer), event in zip(recorder.asked, ledger.rows, strict=True):
             gaussian = GaussianMechanism | CarriedGaussianMechanism
@@ -339,7 +400,9 @@ def exact_sum(query: Any, rows: Rows, facts: Facts) -> Array:
 
 
 def test_noise_in_a_sum_has_the_law_of_the_event(case: Case, rows: Rows) -> None:
-    """Sums of three rounds less the exact ones, at N / (N - t) of a curator's variance, not 2/3 or 3/2 of it."""
+    """Sums of three rounds less the exact ones, at N / (N - t) of a curator's variance, not 2/3
+    or 3/2 of it.
+    """
     if case.kind != "sum":
         return
     for factor in FACTORS:
@@ -350,7 +413,9 @@ def test_noise_in_a_sum_has_the_law_of_the_event(case: Case, rows: Rows) -> None
             exact = exact_sum(query, rows, facts)
             found.append((answer[:, 0] - exact) / event.spread()[0])
             curator = event.sensitivity[0] / event.alpha[0]
-            assert event.spread()[0] == pytest.approx(curator * math.sqrt(5 / (5 - facts.colluders)))
+            assert event.spread()[0] == pytest.approx(
+                curator * math.sqrt(5 / (5 - facts.colluders))
+            )
             step, tau = query.attempt(facts, Among.all(facts)).grid
             np.testing.assert_allclose(math.sqrt(5) * step * tau, event.spread()[0], rtol=1e-6)
         assert accepts(np.array(found), "gaussian") == (factor == 1), factor

@@ -1,4 +1,6 @@
-"""Methods that are the same at their defaults: every declared pair is one, and no other pair of methods is."""
+"""Methods that are the same at their defaults: every declared pair is one, and no other pair of
+methods is.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ def runs(notion: str) -> dict[str, Result]:
         knobs = NOTIONS[notion] if cls.private else {"epsilon": math.inf}
         if "delta" in knobs or not cls.needs_delta:
             graph = "complete" if cls.trust.kind == "sum" else "path"
-            found[name] = simulate(RunConfig.from_dict({"method": name, "graph": graph, **knobs}), ROWS)
+            found[name] = simulate(
+                RunConfig.from_dict({"method": name, "graph": graph, **knobs}), ROWS
+            )
     return found
 
 
 def without_source(result: Result) -> list[dict[str, object]]:
-    return [{key: value for key, value in event.items() if key != "source"} for event in result.ledger]
+    return [
+        {key: value for key, value in event.items() if key != "source"} for event in result.ledger
+    ]
 
 
 @pytest.mark.parametrize("notion", NOTIONS)
@@ -48,7 +54,9 @@ def test_the_declared_pairs_and_no_others_are_the_same(notion: str) -> None:
     for one, other in combinations(found, 2):
         a, b = found[one], found[other]
         close = tolerance_for(prepare(a.config, ROWS.n, ROWS.d).ledger.accountant)
-        if a.models.shape == b.models.shape and np.max(np.abs(a.models - b.models)) <= close * np.max(np.abs(a.models)):
+        if a.models.shape == b.models.shape and np.max(
+            np.abs(a.models - b.models)
+        ) <= close * np.max(np.abs(a.models)):
             same.add(frozenset((one, other)))
             assert a.privacy["epsilon"] == pytest.approx(b.privacy["epsilon"], rel=close)
             assert a.privacy["releases"] == b.privacy["releases"]
@@ -57,9 +65,14 @@ def test_the_declared_pairs_and_no_others_are_the_same(notion: str) -> None:
 
 @pytest.mark.parametrize("notion", NOTIONS)
 @pytest.mark.parametrize(("one", "other"), [("r_admm", "mr_admm"), ("objective", "generalised")])
-def test_with_the_same_unit_of_noise_they_are_the_same_bits(one: str, other: str, notion: str) -> None:
+def test_with_the_same_unit_of_noise_they_are_the_same_bits(
+    one: str, other: str, notion: str
+) -> None:
     assert frozenset((one, other)) in DECLARED
-    a, b = (simulate(RunConfig.from_dict({"method": name, **NOTIONS[notion]}), ROWS) for name in (one, other))
+    a, b = (
+        simulate(RunConfig.from_dict({"method": name, **NOTIONS[notion]}), ROWS)
+        for name in (one, other)
+    )
     assert a.algorithm["noise"] == b.algorithm["noise"]
     assert np.array_equal(a.models, b.models)
     assert without_source(a) == without_source(b)
@@ -70,7 +83,8 @@ def test_a_pair_is_declared_once_and_known_from_both_sides() -> None:
         assert cls.equals == "" or (cls.equals in REGISTRY and cls.equals != name)
         assert all(name in same_as(other) for other in same_as(name))
     assert {
-        frozenset(pair) for pair in (("dvp", "m_admm"), ("r_admm", "mr_admm"), ("objective", "generalised"))
+        frozenset(pair)
+        for pair in (("dvp", "m_admm"), ("r_admm", "mr_admm"), ("objective", "generalised"))
     } == DECLARED
 
 
@@ -80,5 +94,8 @@ def test_other_settings_tell_the_pairs_apart() -> None:
         ("dvp", "m_admm", {"eta_growth": 1.1}),
         ("objective", "generalised", {"form": "printed"}),
     ):
-        a, b = (simulate(RunConfig.from_dict({"method": name, "epsilon": 9.0, **knobs}), ROWS) for name in (one, other))
+        a, b = (
+            simulate(RunConfig.from_dict({"method": name, "epsilon": 9.0, **knobs}), ROWS)
+            for name in (one, other)
+        )
         assert np.max(np.abs(a.models - b.models)) > 1e-3 * np.max(np.abs(a.models))

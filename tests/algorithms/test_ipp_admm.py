@@ -28,13 +28,17 @@ def test_without_noise_it_is_consensus_admm(rows: Rows) -> None:
 
 def test_no_more_is_sent_than_was_paid_for(rows: Rows) -> None:
     for positives, threshold in ((3, 0.0), (3, 50.0), (20, 0.0)):
-        config = CASE.make(positives=positives, threshold=threshold, epsilon=100.0, replicates=4, rounds=12)
+        config = CASE.make(
+            positives=positives, threshold=threshold, epsilon=100.0, replicates=4, rounds=12
+        )
         recorder, _, _, ledger = CASE.spied(config, rows)
         sent = np.array([answer[..., -1] for _, answer in recorder.asked])
         assert set(np.unique(sent)) <= {0.0, 1.0}
         assert np.all(sent.sum(axis=0) <= positives)
         assert (sent.sum() > 0) == (threshold == 0.0)
-        priced = [event.shift().max() > 0 for event in ledger.rows if isinstance(event, GatedRelease)]
+        priced = [
+            event.shift().max() > 0 for event in ledger.rows if isinstance(event, GatedRelease)
+        ]
         assert priced == [k < positives for k in range(12)]
         assert [event.tests().max() > 0 for event in ledger.rows] == [True] + [False] * 11  # type: ignore[attr-defined]
 
@@ -56,7 +60,9 @@ def test_the_gate_costs_its_tests_and_its_releases(rows: Rows) -> None:
 
 @pytest.mark.parametrize("factor", FACTORS)
 def test_noise_on_what_was_sent_has_the_law_of_the_event(rows: Rows, factor: float) -> None:
-    """Answers of rounds that passed, less the exact minimiser; the gate does not look at their noise."""
+    """Answers of rounds that passed, less the exact minimiser; the gate does not look at their
+    noise.
+    """
     recorder, _, ledger = CASE.rescaled(CASE.make(rounds=3, replicates=200), rows, factor, [1])
     facts, found = recorder.facts, []
     for (query, answer), event in zip(recorder.asked, ledger.rows, strict=True):
@@ -72,12 +78,13 @@ def test_noise_on_what_was_sent_has_the_law_of_the_event(rows: Rows, factor: flo
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("place", ["threshold", "queries"])
 def test_the_gate_passes_as_often_as_its_noise_says(rows: Rows, place: str, factor: float) -> None:
-    """Two rounds against U5's ``Lap(D / e1)`` on a threshold drawn once and fresh ``Lap(2 c D / e2)`` on queries.
+    """Two rounds against U5's ``Lap(D / e1)`` on a threshold drawn once and fresh ``Lap(2 c D /
+    e2)`` on queries.
 
-    Given the keyed noise of one of the two, a test passes if a Laplace variable of unit scale stays below a known
-    margin.  Too much noise moves the chance towards 1/2 and too little away from it: the sum over tests of what
-    happened less its chance, signed by the margin, is normal in the limit, and Bernoulli by Bernoulli of known
-    variance.  Two-sided at level 1e-6.
+    Given the keyed noise of one of the two, a test passes if a Laplace variable of unit scale stays
+    below a known margin.  Too much noise moves the chance towards 1/2 and too little away from it:
+    the sum over tests of what happened less its chance, signed by the margin, is normal in the
+    limit, and Bernoulli by Bernoulli of known variance.  Two-sided at level 1e-6.
     """
     positives, use = 2, {"threshold": 2, "queries": 3}[place]
     config = CASE.make(rounds=2, replicates=1000, positives=positives)

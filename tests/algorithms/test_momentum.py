@@ -28,14 +28,21 @@ def test_sites_that_differ_agree_on_the_pooled_minimiser(graph: str, eta: float 
     config = CASE.make(epsilon=math.inf, graph=graph, rounds=3000, eta=eta, rho=0.1)
     rows = unlike_sites()
     wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
-    np.testing.assert_allclose(simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=5e-4)
+    np.testing.assert_allclose(
+        simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=5e-4
+    )
 
 
 def test_gradient_descent_without_correction_does_not() -> None:
     """So the test above can fail: `dgd` with the same step ends elsewhere."""
     config = CASE.make(epsilon=math.inf, method="dgd", rounds=800, eta=2.0, rho=0.1)
     rows = unlike_sites()
-    assert np.max(np.abs(simulate(config, rows).models[0] - pooled_minimiser(rows, config, l2=0.1 / 5))) > 0.05
+    assert (
+        np.max(
+            np.abs(simulate(config, rows).models[0] - pooled_minimiser(rows, config, l2=0.1 / 5))
+        )
+        > 0.05
+    )
 
 
 def test_a_run_costs_what_gaussian_releases_of_its_sensitivity_cost(rows: Rows) -> None:
@@ -59,13 +66,16 @@ def _average(gradients: Array, momentum: float) -> Array:
     for gradient in gradients:
         velocity = momentum * velocity + gradient
         path.append(path[-1] + velocity)
-    weights = special.poch(np.arange(1.0, len(gradients) + 1.0), LATE)  # j (j + 1) ... (j + LATE - 1)
+    # j (j + 1) ... (j + LATE - 1)
+    weights = special.poch(np.arange(1.0, len(gradients) + 1.0), LATE)
     return np.asarray(np.tensordot(weights / weights.sum(), path[1:], axes=1))
 
 
 @pytest.mark.parametrize(("rounds", "momentum"), [(1, 0.9), (4, 0.0), (12, 0.9), (30, 0.5)])
 def test_noise_is_carried_as_far_as_stated(rounds: int, momentum: float) -> None:
-    """Exactly, as a matrix; and on drawn noise, by a chi-square test that two thirds and three halves of it fail."""
+    """Exactly, as a matrix; and on drawn noise, by a chi-square test that two thirds and three
+    halves of it fail.
+    """
     effects = _average(np.eye(rounds), momentum)
     assert carried(rounds, momentum) == pytest.approx(np.linalg.norm(effects), rel=1e-12)
     drawn = _average(np.random.default_rng(0).standard_normal((rounds, 400)), momentum)
@@ -100,10 +110,20 @@ def test_the_default_penalty_is_the_larger_of_its_two_bounds(C: float) -> None:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("slow", [-0.9, 0.0, 0.5, 0.99])
-def test_the_shortest_default_penalty_is_stable_at_every_curvature(momentum: float, slow: float) -> None:
-    """On quadratics up to the steepest, whatever an eigenvalue of the mixing matrix, no mode grows."""
+def test_the_shortest_default_penalty_is_stable_at_every_curvature(
+    momentum: float, slow: float
+) -> None:
+    """On quadratics up to the steepest, whatever an eigenvalue of the mixing matrix, no mode
+    grows.
+    """
     mixed = (1.0 + slow) / 2  # half a step of mixing; eigenvalues of a whole one are above -1
     for steep in np.linspace(0.001, 1.0, 40):
         h = steep * (1.0 + momentum)  # step length times curvature
-        turn = np.array([[mixed * (2 - h), -mixed * momentum, -mixed], [h, momentum, 0.0], [1 - h, -momentum, 0.0]])
+        turn = np.array(
+            [
+                [mixed * (2 - h), -mixed * momentum, -mixed],
+                [h, momentum, 0.0],
+                [1 - h, -momentum, 0.0],
+            ]
+        )
         assert np.max(np.abs(np.linalg.eigvals(turn))) < 1.0

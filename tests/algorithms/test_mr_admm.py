@@ -34,20 +34,25 @@ SITES: dict[str, Any] = {
 def test_output_perturbation_is_priced_by_odd_rounds_and_moves_nothing_without_noise() -> None:
     rows = make_rows([60, 45, 80], 4)
     quiet = [
-        simulate(RunConfig.from_dict(SITES | {"perturbation": where}), rows).models for where in ("output", "objective")
+        simulate(RunConfig.from_dict(SITES | {"perturbation": where}), rows).models
+        for where in ("output", "objective")
     ]
     np.testing.assert_array_equal(*quiet)
     noisy = simulate(RunConfig.from_dict(SITES | {"epsilon": 3.0, "noise": 1.0}), rows)
     assert [event["event"] for event in noisy.ledger] == ["ExactSphericalMechanism"] * 3
-    assert noisy.privacy["epsilon"] == pytest.approx(3.0, rel=1e-6)  # three odd rounds at epsilon 1 each
+    # three odd rounds at epsilon 1 each
+    assert noisy.privacy["epsilon"] == pytest.approx(3.0, rel=1e-6)
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (1.25, False), (0.8, False)])
-def test_the_noise_of_output_perturbation_has_the_scale_that_is_priced(factor: float, passes: bool) -> None:
+def test_the_noise_of_output_perturbation_has_the_scale_that_is_priced(
+    factor: float, passes: bool
+) -> None:
     rows = make_rows([60, 45, 80], 4)
     run = RunConfig.from_dict(SITES | {"rounds": 1, "noise": 2.0, "replicates": 300})
     exact = simulate(RunConfig.from_dict(SITES | {"rounds": 1}), rows).models
-    length = np.linalg.norm(simulate(run, rows).models - exact, axis=-1)  # (R, N), a sum of d exponentials
+    # (R, N), a sum of d exponentials
+    length = np.linalg.norm(simulate(run, rows).models - exact, axis=-1)
     q = RunConfig().rho / 3 + 2 * 0.05 * 2  # a ring of three: two neighbours
     rate = 2.0 / (2.0 / (rows.n[:, 0] * q))
     assert (kstest((length * rate * factor).ravel(), "gamma", args=(4,)).pvalue > 1e-4) == passes
@@ -66,9 +71,11 @@ def test_several_classes_need_the_noise_on_the_answer() -> None:
 
 @pytest.mark.parametrize("noise", [None, (300.0, 100.0, 200.0)])
 def test_even_rounds_are_a_function_of_what_was_sent(noise: tuple[float, ...] | None) -> None:
-    """Lemma 2, with penalties and noise of each node's own: (15) and (19) again, from the sent vectors alone.
+    """Lemma 2, with penalties and noise of each node's own: (15) and (19) again, from the sent
+    vectors alone.
 
-    A gradient that is stored at an inexact minimiser is no such function: it differs by the solver's residual.
+    A gradient that is stored at an inexact minimiser is no such function: it differs by the
+    solver's residual.
     """
     rows, net = make_rows([60, 45, 80], 4), make_graph("ring", 3)
     eta, growth, gamma, rounds = (0.05, 0.08, 0.06), (1.1, 1.2, 1.0), 0.02, 6
@@ -86,7 +93,9 @@ def test_even_rounds_are_a_function_of_what_was_sent(noise: tuple[float, ...] | 
             "seed": 0,
         }
     )
-    simulate(config, rows, observers=[lambda k, state: sent.append(np.array(state.f).reshape(3, 4))])
+    simulate(
+        config, rows, observers=[lambda k, state: sent.append(np.array(state.f).reshape(3, 4))]
+    )
     V, A, facts = net.degree, net.adjacency, RunConfig()
     f, lam, residuals = np.zeros((3, 4)), np.zeros((3, 4)), []
     for k in range(1, rounds, 2):
@@ -95,7 +104,10 @@ def test_even_rounds_are_a_function_of_what_was_sent(noise: tuple[float, ...] | 
         public = -2 * lam - e * (2 * V * odd - V * f - A @ f)  # the KKT condition of (18)
         stored = gradient(rows, facts.C, odd) + facts.rho / 3 * odd
         lam = lam + e / 2 * (V * odd - A @ odd)  # (15)
-        step = [odd - (g + 2 * lam + e * (V * odd - A @ odd)) / (2 * e * V + gamma) for g in (public, stored)]
+        step = [
+            odd - (g + 2 * lam + e * (V * odd - A @ odd)) / (2 * e * V + gamma)
+            for g in (public, stored)
+        ]
         np.testing.assert_allclose(step[0], even, atol=1e-12)
         residuals.append(np.abs(step[1] - even).max())
         f = even
@@ -103,10 +115,11 @@ def test_even_rounds_are_a_function_of_what_was_sent(noise: tuple[float, ...] | 
 
 
 def test_what_is_sent_shows_every_penalty_of_a_node() -> None:
-    """002, III-B1 calls them a node's private information: three messages and gamma > 0 give eta_i(2k-1), noise or not.
+    """002, III-B1 calls them a node's private information: three messages and gamma > 0 give
+    eta_i(2k-1), noise or not.
 
-    In (19) with the KKT gradient lambda_i cancels: f_i(2k) - f_i(2k-1) is - eta / (2 eta V + gamma) times a sum of what
-    was sent.
+    In (19) with the KKT gradient lambda_i cancels: f_i(2k) - f_i(2k-1) is - eta / (2 eta V + gamma)
+    times a sum of what was sent.
     """
     rows, net = make_rows([60, 45, 80], 4), make_graph("ring", 3)
     eta, growth, gamma, rounds = (0.05, 0.08, 0.06), (1.1, 1.2, 1.0), 0.02, 6
@@ -123,10 +136,15 @@ def test_what_is_sent_shows_every_penalty_of_a_node() -> None:
             "seed": 0,
         }
     )
-    simulate(config, rows, observers=[lambda k, state: sent.append(np.array(state.f).reshape(3, 4))])
+    simulate(
+        config, rows, observers=[lambda k, state: sent.append(np.array(state.f).reshape(3, 4))]
+    )
     for k in range(1, rounds, 2):
         before, odd, even = sent[k - 1 : k + 2]
         known = net.degree * before + net.adjacency @ before - 2 * net.adjacency @ odd
-        share = -np.sum((even - odd) * known, axis=1) / np.sum(known**2, axis=1)  # eta / (2 eta V + gamma)
+        # eta / (2 eta V + gamma)
+        share = -np.sum((even - odd) * known, axis=1) / np.sum(known**2, axis=1)
         found = gamma * share / (1 - 2 * net.degree[:, 0] * share)
-        np.testing.assert_allclose(found, np.array(eta) * np.array(growth) ** ((k - 1) // 2), rtol=1e-6)
+        np.testing.assert_allclose(
+            found, np.array(eta) * np.array(growth) ** ((k - 1) // 2), rtol=1e-6
+        )

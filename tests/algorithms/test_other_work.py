@@ -1,4 +1,6 @@
-"""Methods from other work, gradient tracking and DP-ADMM: where they end without noise, what they cost, their steps."""
+"""Methods from other work, gradient tracking and DP-ADMM: where they end without noise, what
+they cost, their steps.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,23 @@ BOTH = ("gradient_tracking", "dp_admm")
 
 @pytest.mark.parametrize("graph", ["ring", "complete"])
 @pytest.mark.parametrize("method", BOTH)
-def test_without_noise_sites_that_differ_end_at_the_pooled_minimiser(method: str, graph: str) -> None:
+def test_without_noise_sites_that_differ_end_at_the_pooled_minimiser(
+    method: str, graph: str
+) -> None:
     """`dgd` with these rounds ends farther than 0.05 from it (test_momentum.py)."""
     rows = unlike_sites()
     config = RunConfig(method=method, epsilon=math.inf, graph=graph, rounds=4000, rho=0.1, eta=0.3)
     wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
-    np.testing.assert_allclose(simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=1e-6)
+    np.testing.assert_allclose(
+        simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 @pytest.mark.parametrize("method", BOTH)
-def test_a_run_costs_what_gaussian_releases_of_its_sensitivity_cost(method: str, relation: str, rows: Rows) -> None:
+def test_a_run_costs_what_gaussian_releases_of_its_sensitivity_cost(
+    method: str, relation: str, rows: Rows
+) -> None:
     config = CASES[method].make(delta=1e-5, epsilon=1.0, relation=relation)
     ledger = prepare(config, rows.n, rows.d).plan().rows
     mu = np.sqrt(sum((row.sensitivity / row.sigma) ** 2 for row in ledger))  # type: ignore[attr-defined]
@@ -69,16 +77,26 @@ def test_what_tracking_estimates_is_the_mean_of_the_last_gradients(rows: Rows) -
 
 
 def test_dp_admm_sends_less_noise_in_later_rounds(rows: Rows) -> None:
-    """Of equal prices: noise on what is sent is that on the gradient, over a curvature that grows with the round."""
+    """Of equal prices: noise on what is sent is that on the gradient, over a curvature that
+    grows with the round.
+    """
     config = CASES["dp_admm"].make(delta=1e-5, rounds=8)
     prepared = prepare(config, rows.n, rows.d)
     ledger, edge = prepared.plan().rows, TIED * prepared.facts.mixing * config.eta
     sigma = np.asarray(ledger[0].spread())  # type: ignore[attr-defined]
     assert all(np.array_equal(sigma, np.asarray(row.spread())) for row in ledger)  # type: ignore[attr-defined]
-    sent = [sigma / (4 * edge + config.eta + sigma * math.sqrt(2 * k) / RADIUS) for k in range(1, 9)]
+    sent = [
+        sigma / (4 * edge + config.eta + sigma * math.sqrt(2 * k) / RADIUS) for k in range(1, 9)
+    ]
     assert np.all(np.diff(sent, axis=0) < 0)
-    noisy = simulate(CASES["dp_admm"].make(delta=1e-5, rounds=1, noise=prepared.algorithm.noise, replicates=4000), rows)
-    found = noisy.models.std(axis=0).mean(axis=-1)  # from one start: all that differs is the noise of round 1
+    noisy = simulate(
+        CASES["dp_admm"].make(
+            delta=1e-5, rounds=1, noise=prepared.algorithm.noise, replicates=4000
+        ),
+        rows,
+    )
+    # from one start: all that differs is the noise of round 1
+    found = noisy.models.std(axis=0).mean(axis=-1)
     np.testing.assert_allclose(found, sent[0], rtol=6 / math.sqrt(2 * 4000 * rows.d))
 
 

@@ -1,4 +1,6 @@
-"""Recipes are methods: planned, priced, kept, resumed and lost as these are, all of their rounds or none."""
+"""Recipes are methods: planned, priced, kept, resumed and lost as these are, all of their rounds
+or none.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def rows(sizes: tuple[int, ...] = (60, 40, 50, 70)) -> Rows:
 
 
 def config(**more: Any) -> RunConfig:
-    return RunConfig.from_dict({"method": "auto", "epsilon": 2.0, "delta": 1e-5, "trust": "sum", "seed": 1} | more)
+    return RunConfig.from_dict(
+        {"method": "auto", "epsilon": 2.0, "delta": 1e-5, "trust": "sum", "seed": 1} | more
+    )
 
 
 def asked(of: RunConfig, method: Recipe = METHOD, **more: Any) -> Result:
@@ -88,9 +92,15 @@ def asked(of: RunConfig, method: Recipe = METHOD, **more: Any) -> Result:
 def test_every_recipe_has_a_name_that_records_know() -> None:
     names = [module.name for module in pkgutil.iter_modules(sottovoce.answers.__path__)]
     modules = [import_module(f"sottovoce.answers.{name}") for name in names]
-    modules += [import_module("sottovoce.estimators.components"), import_module("sottovoce.algorithms.once")]
+    modules += [
+        import_module("sottovoce.estimators.components"),
+        import_module("sottovoce.algorithms.once"),
+    ]
     found = {
-        one for module in modules for one in vars(module).values() if isinstance(one, type) and issubclass(one, Recipe)
+        one
+        for module in modules
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, Recipe)
     }
     named = {cls.name for cls in found if hasattr(cls, "name")}
     assert sorted(named) == sorted(ANSWERS) and not REGISTRY.keys() & set(ANSWERS)
@@ -100,12 +110,20 @@ def test_every_recipe_has_a_name_that_records_know() -> None:
 def test_the_plan_is_the_ledger_that_the_run_leaves(trust: str) -> None:
     of = config(trust=trust)
     prepared, result = prepare(of, rows().n, D, method=METHOD), asked(of)
-    assert [event.to_dict() for event in prepared.plan().rows] == result.ledger and len(result.ledger) == 4
+    assert [event.to_dict() for event in prepared.plan().rows] == result.ledger and len(
+        result.ledger
+    ) == 4
     assert 1.999 < result.statement.epsilon <= 2.0 and result.statement.trust.kind == trust
-    assert result.config.method == "once" and result.config.rounds == 4 and result.stopped == "finished"
+    assert (
+        result.config.method == "once"
+        and result.config.rounds == 4
+        and result.stopped == "finished"
+    )
     for i in range(len(prepared.facts.n)):
         for whole, own in zip(prepared.plan().rows, prepared.plan(node=i).rows, strict=True):
-            np.testing.assert_array_equal(np.asarray(whole.spread())[i], np.asarray(own.spread()).ravel()[0])
+            np.testing.assert_array_equal(
+                np.asarray(whole.spread())[i], np.asarray(own.spread()).ravel()[0]
+            )
 
 
 def test_without_noise_it_is_the_script_on_exact_sums() -> None:
@@ -118,7 +136,9 @@ def test_without_noise_it_is_the_script_on_exact_sums() -> None:
 
 
 def test_all_rounds_are_affordable_or_none_is_begun() -> None:
-    """Noise that was calibrated before: a budget that covers three of four rounds is refused before the first."""
+    """Noise that was calibrated before: a budget that covers three of four rounds is refused
+    before the first.
+    """
     given = METHOD.with_noise(prepare(config(), rows().n, D, method=METHOD).algorithm.noise)
     assert asked(config(), given).ledger == asked(config()).ledger
     with pytest.raises(InvalidInput, match=r"epsilon=1\.8: the whole run costs 2"):
@@ -165,7 +185,9 @@ def test_a_checkpoint_goes_on_with_the_same_bits(tmp_path: Path, trust: str) -> 
 @pytest.mark.parametrize("trust", ["nobody", "sum"])
 def test_a_killed_run_goes_on_from_its_ledger(tmp_path: Path, trust: str) -> None:
     of = config(trust=trust)
-    with DurableLedger.create(tmp_path / "l", epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=N) as book:
+    with DurableLedger.create(
+        tmp_path / "l", epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=N
+    ) as book:
         with pytest.raises(Killed):
             asked(of, ledger=book, observers=[after(2)])
         assert len(book.rows) == 2
@@ -200,42 +222,63 @@ def test_a_lost_attempt_ends_a_run_that_needs_all_rounds() -> None:
     guard = RowGuard(held, prepared.facts, KeyedNoise(1, range(1), range(N)), prepared.ledger)
     place = Place(prepared.facts, Loses(make_graph("complete", N)), guard, (1, N), D)
     ended = engine.run(prepared.algorithm, place, 4)
-    assert (ended.stopped, ended.rounds) == ("too few sites are left", 2) and len(prepared.ledger.rows) == 3
+    assert (ended.stopped, ended.rounds) == ("too few sites are left", 2) and len(
+        prepared.ledger.rows
+    ) == 3
 
 
 def test_a_saved_run_is_read_again(tmp_path: Path) -> None:
     naming = of_columns(["a", "b"], 1.0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
-    held = naming.rows([(X[p], np.where(X[p, 0] > 0, 1.0, -1.0)) for p in np.array_split(np.arange(300), 3)])
+    held = naming.rows(
+        [(X[p], np.where(X[p, 0] > 0, 1.0, -1.0)) for p in np.array_split(np.arange(300), 3)]
+    )
     result = simulate(config(), held, method=newton_of(naming), loss=Weighted(Logistic()))
     result.save(tmp_path / "run.npz")
     again = Result.load(tmp_path / "run.npz")
-    assert again.config == result.config and again.facts.loss == Weighted(Logistic()) and again.outcome is None
-    assert again.statement == result.statement and again.algorithm["public"] == result.algorithm["public"]
+    assert (
+        again.config == result.config
+        and again.facts.loss == Weighted(Logistic())
+        and again.outcome is None
+    )
+    assert (
+        again.statement == result.statement
+        and again.algorithm["public"] == result.algorithm["public"]
+    )
     with pytest.raises(InvalidInput, match="trained no model"):
         _ = again.consensus
 
 
 def test_a_site_knows_the_noise_of_the_whole() -> None:
-    """In local trust the noise of a mean depends on all sites' sizes, and in a sum on who took part."""
+    """In local trust the noise of a mean depends on all sites' sizes, and in a sum on who took
+    part.
+    """
     for trust in ("nobody", "sum"):
         prepared = prepare(config(trust=trust), rows().n, D, method=METHOD)
         facts, method = prepared.facts, prepared.algorithm
         assert isinstance(method, Recipe)
         some = [Among.all(facts), Among(160.0, 3)][: 1 + (trust == "sum")]
         for among in some:
-            assert method.at(2).listed.spread(1, facts.node(2), among) == method.listed.spread(1, facts, among) > 0.0
+            assert (
+                method.at(2).listed.spread(1, facts.node(2), among)
+                == method.listed.spread(1, facts, among)
+                > 0.0
+            )
 
 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"noise": 0.5}, "calibrates the noise of its own"), ({"delta": None, "epsilon": 1.0}, "no pure price"),
+        ({"noise": 0.5}, "calibrates the noise of its own"),
+        ({"delta": None, "epsilon": 1.0}, "no pure price"),
         ({"epsilon": (1.0,) * N, "trust": "nobody"}, "have one price"),
-        ({"method": "dvp", "form": "printed", "delta": None, "trust": "nobody"}, "no paper has a printed form"),
+        (
+            {"method": "dvp", "form": "printed", "delta": None, "trust": "nobody"},
+            "no paper has a printed form",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_answers_cannot_have_is_refused(more: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         asked(config(**more))
@@ -268,13 +311,24 @@ def test_only_what_answers_use_is_kept_of_a_configuration() -> None:
     )
     own = run.for_recipe(METHOD)
     kept = RunConfig(
-        method="once", epsilon=1.0, delta=1e-5, rounds=4, graph="complete", trust="sum", colluders=2,
-        relation="zero-out", sites_per_row=2, accountant="zcdp", seed=8,
-    )  # fmt: skip
+        method="once",
+        epsilon=1.0,
+        delta=1e-5,
+        rounds=4,
+        graph="complete",
+        trust="sum",
+        colluders=2,
+        relation="zero-out",
+        sites_per_row=2,
+        accountant="zcdp",
+        seed=8,
+    )
     assert own == kept == own.for_recipe(METHOD) and RunConfig.from_dict(own.to_dict()) == own
 
 
-def test_a_script_is_gone_through_once_and_again_only_where_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_is_gone_through_once_and_again_only_where_it_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     began, script = [], Descent.script
 
     def counting(self: Descent, facts: Facts, replicates: int) -> Script:
@@ -287,5 +341,7 @@ def test_a_script_is_gone_through_once_and_again_only_where_it_is_lost(monkeypat
     assert len(began) == 1
     prepared = prepare(config(), rows().n, D, method=METHOD)
     for _ in range(2):  # the state alone is enough, as often as one likes
-        np.testing.assert_array_equal(prepared.algorithm.outcome(states[-1], prepared.facts), whole.outcome)
+        np.testing.assert_array_equal(
+            prepared.algorithm.outcome(states[-1], prepared.facts), whole.outcome
+        )
     assert len(began) == 3

@@ -1,4 +1,6 @@
-"""A method that another module brings is run, priced, audited and offered as those of the package."""
+"""A method that another module brings is run, priced, audited and offered as those of the
+package.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def extra() -> Iterator[str]:
 def test_it_ends_at_the_pooled_minimiser(extra: str) -> None:
     rows, config = unlike_sites(), RunConfig(method=extra, epsilon=math.inf, rounds=2000, rho=0.1)
     wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
-    np.testing.assert_allclose(simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=1e-6)
+    np.testing.assert_allclose(
+        simulate(config, rows).models[0], np.broadcast_to(wanted, (5, 3)), atol=1e-6
+    )
 
 
 def test_its_price_is_that_of_its_releases_and_meets_the_budget(extra: str, rows: Rows) -> None:
@@ -56,21 +60,30 @@ def test_its_price_is_that_of_its_releases_and_meets_the_budget(extra: str, rows
     mu = np.sqrt(sum((row.sensitivity / row.sigma) ** 2 for row in ledger))  # type: ignore[attr-defined]
     assert np.all(mu <= gaussian_mu(1.0, 1e-5)) and np.all(mu > 0.999 * gaussian_mu(1.0, 1e-5))
     result = simulate(config, rows)
-    assert result.ledger == [row.to_dict() for row in ledger] and 0.999 < result.statement.epsilon <= 1.0
+    assert (
+        result.ledger == [row.to_dict() for row in ledger]
+        and 0.999 < result.statement.epsilon <= 1.0
+    )
     for i, (outcome, own) in enumerate(run_sites(config, rows)):
         np.testing.assert_allclose(outcome.state.f, result.models[0, i], atol=1e-9)
-        assert float(np.max(own.per_node())) == pytest.approx(result.privacy["per_node"][i], rel=1e-12)
+        assert float(np.max(own.per_node())) == pytest.approx(
+            result.privacy["per_node"][i], rel=1e-12
+        )
 
 
 @pytest.mark.parametrize("delta", [None, 1e-5])
-def test_its_worst_pair_comes_near_the_price_and_never_above(extra: str, delta: float | None) -> None:
+def test_its_worst_pair_comes_near_the_price_and_never_above(
+    extra: str, delta: float | None
+) -> None:
     case = make_case(extra, rounds=1, delta=delta)
     exact, proved = densities(case).epsilon_at(delta or 0.0), watch(case, 0, 2, 0).proved
     assert 0.9 * proved <= exact <= proved * (1 + 1e-6)
 
 
 def test_the_command_line_has_it(extra: str) -> None:
-    planned = CliRunner().invoke(cli, ["plan", "--method", extra, "--epsilon", "2", "--rounds", "3", "--json"])
+    planned = CliRunner().invoke(
+        cli, ["plan", "--method", extra, "--epsilon", "2", "--rounds", "3", "--json"]
+    )
     assert json.loads(planned.output)["algorithm"]["name"] == extra
     listed = json.loads(CliRunner().invoke(cli, ["methods", "--json"]).output)
     assert extra in [one["name"] for one in listed]
@@ -79,10 +92,25 @@ def test_the_command_line_has_it(extra: str) -> None:
 
 
 def test_a_new_process_trains_with_it(tmp_path: Path) -> None:
-    words = ["train", "--data", "synthetic:n=400,d=3", "--nodes", "3", "--method", "extra", "--rounds", "2", "--json"]
+    words = [
+        "train",
+        "--data",
+        "synthetic:n=400,d=3",
+        "--nodes",
+        "3",
+        "--method",
+        "extra",
+        "--rounds",
+        "2",
+        "--json",
+    ]
     code = f"import outside; from sottovoce.cli import main; main({words!r})"
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parent,
     )
     assert json.loads(ran.stdout)["algorithm"]["name"] == "extra"
 
@@ -131,7 +159,12 @@ def test_what_is_no_method_or_clashes_is_refused() -> None:
     with pytest.raises(InvalidInput, match="the name 'other_steps' is taken"):
         sottovoce.register(clash)
     unregister("other_steps")
-    refused = {"taken": Twin, "brings the knobs own": Knobbed, "must tell": Silent, "must be a class": dict}
+    refused = {
+        "taken": Twin,
+        "brings the knobs own": Knobbed,
+        "must tell": Silent,
+        "must be a class": dict,
+    }
     for rule, wrong in refused.items():
         with pytest.raises(InvalidInput, match=rule):
             sottovoce.register(wrong)  # type: ignore[type-var]
@@ -235,9 +268,15 @@ print(json.dumps(said))
 def test_a_class_that_is_defined_again_brings_its_own_knobs_and_takes_the_old_ones_away() -> None:
     ran = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == {
-        "second": 0.5, "kept": True, "still there": 0.5, "dropped": True, "none left": True, "offered": True,
-        "plans": "dgd", "late": "method",
-    }  # fmt: skip
+        "second": 0.5,
+        "kept": True,
+        "still there": 0.5,
+        "dropped": True,
+        "none left": True,
+        "offered": True,
+        "plans": "dgd",
+        "late": "method",
+    }
 
 
 def test_a_knob_of_its_own_is_taken_before_configurations_are_made() -> None:

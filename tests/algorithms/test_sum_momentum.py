@@ -24,7 +24,9 @@ CASE = CASES["sum_momentum"]
 
 @pytest.mark.parametrize("cap", [math.inf, 0.5])
 def test_sites_that_differ_and_have_different_sizes_reach_the_pooled_minimiser(cap: float) -> None:
-    """One class a site, and rows from 10 to 160: a mean of local gradients by site would end elsewhere."""
+    """One class a site, and rows from 10 to 160: a mean of local gradients by site would end
+    elsewhere.
+    """
     parts = []
     for site, n in enumerate((10, 20, 40, 80, 160)):
         X = make_rows([n], 3, site).signed[0]
@@ -35,20 +37,27 @@ def test_sites_that_differ_and_have_different_sizes_reach_the_pooled_minimiser(c
     if cap == math.inf:
         wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
         np.testing.assert_allclose(found, np.broadcast_to(wanted, (5, 3)), atol=1e-5)
-        slow = simulate(CASE.make(epsilon=math.inf, method="dgd", rounds=500, eta=1.0, rho=0.1), rows).models[0]
+        slow = simulate(
+            CASE.make(epsilon=math.inf, method="dgd", rounds=500, eta=1.0, rho=0.1), rows
+        ).models[0]
         assert np.max(np.abs(slow - wanted)) > 0.05
     else:
         facts = prepare(config, rows.n, rows.d).facts
         norms = np.linalg.norm(rows.signed, axis=2)
         slopes = np.maximum(
-            -1 / (1 + np.exp(np.einsum("ind,id->in", rows.signed, found))), -cap / np.maximum(norms, 1e-9)
+            -1 / (1 + np.exp(np.einsum("ind,id->in", rows.signed, found))),
+            -cap / np.maximum(norms, 1e-9),
         )
         gradient = np.einsum("in,ind->d", slopes, rows.signed) / rows.n.sum() + facts.mu * found[0]
         np.testing.assert_allclose(gradient, 0.0, atol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, {"max_grad_norm": 0.25}, {"relation": "zero-out"}, {"colluders": 2}])
-def test_a_run_costs_what_gaussian_releases_of_all_rows_cost(rows: Rows, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{}, {"max_grad_norm": 0.25}, {"relation": "zero-out"}, {"colluders": 2}]
+)
+def test_a_run_costs_what_gaussian_releases_of_all_rows_cost(
+    rows: Rows, changes: dict[str, Any]
+) -> None:
     """Its noise is a curator's times N / (N - t)."""
     config = CASE.make(epsilon=1.0, accountant="pld", **changes)
     ledger = prepare(config, rows.n, rows.d).plan()
@@ -56,7 +65,9 @@ def test_a_run_costs_what_gaussian_releases_of_all_rows_cost(rows: Rows, changes
     assert mu <= gaussian_mu(1.0, 1e-5) and mu == pytest.approx(gaussian_mu(1.0, 1e-5), rel=1e-3)
     both = 1.0 if "relation" in changes else 2.0
     np.testing.assert_allclose(
-        ledger.rows[0].sensitivity, both * changes.get("max_grad_norm", 1.0) / rows.n.sum(), rtol=1e-9
+        ledger.rows[0].sensitivity,
+        both * changes.get("max_grad_norm", 1.0) / rows.n.sum(),
+        rtol=1e-9,
     )  # type: ignore[attr-defined]
     t = changes.get("colluders", 1)
     alone = ledger.rows[0].sensitivity[0] / ledger.rows[0].alpha[0]  # type: ignore[attr-defined]
@@ -88,8 +99,14 @@ def test_the_default_penalty_is_momentum_s_with_the_noise_of_a_sum() -> None:
         ({"colluders": 0}, r"^colluders=0: must be a whole number, at least 1"),
         ({"method": "momentum", "colluders": 2}, r"^colluders=2: momentum opens no sums"),
         ({"method": "momentum", "participants": 4}, r"^participants=4: momentum opens no sums"),
-        ({"method": "prox_admm", "trust": "sum"}, r"^trust='sum': method 'prox_admm' has trust='nobody'"),
-        ({"trust": "nobody"}, r"^trust='nobody': method 'sum_momentum' is 'momentum' under trust='sum'"),
+        (
+            {"method": "prox_admm", "trust": "sum"},
+            r"^trust='sum': method 'prox_admm' has trust='nobody'",
+        ),
+        (
+            {"trust": "nobody"},
+            r"^trust='nobody': method 'sum_momentum' is 'momentum' under trust='sum'",
+        ),
     ],
 )
 def test_what_sums_cannot_do_is_refused(changes: dict[str, Any], says: str) -> None:

@@ -23,7 +23,9 @@ def test_sites_that_are_alike_reach_the_pooled_minimiser(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize(("cap", "slope"), [(math.inf, 1.0), (0.25, 0.25)])
-def test_sensitivity_is_that_of_all_rows_at_one_curvature(rows: Rows, cap: float, slope: float) -> None:
+def test_sensitivity_is_that_of_all_rows_at_one_curvature(
+    rows: Rows, cap: float, slope: float
+) -> None:
     config = CASE.make(epsilon=1.0, max_grad_norm=cap, tol=1e-12)
     ready = prepare(config, rows.n, rows.d)
     q = ready.facts.mu + float(ready.algorithm.penalty(1))

@@ -1,4 +1,6 @@
-"""The zeta of 000's and 001's proofs, half of the listing's: what it costs, what it draws, and what it is not."""
+"""The zeta of 000's and 001's proofs, half of the listing's: what it costs, what it draws, and
+what it is not.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from sottovoce.runs.simulate import simulate
 
 N, D, C = 300, 6, 40.0
 SIZES = [N] * 4
-SHARED = {"form": "printed", "epsilon": math.inf, "rounds": 1, "graph": "path", "C": C, "rho": 0.4, "eta": 0.5}
+SHARED = {
+    "form": "printed",
+    "epsilon": math.inf,
+    "rounds": 1,
+    "graph": "path",
+    "C": C,
+    "rho": 0.4,
+    "eta": 0.5,
+}
 """A path: its ends have one neighbour, the others two."""
 BRANCH = 2.0 * math.log1p(0.25 * C / (N * (0.4 / 4 + 2.0 * 0.5)))
 """The alpha at which alpha-hat is 0 at a node with one neighbour."""
@@ -47,21 +57,26 @@ def test_the_claim_of_a_release_holds_at_the_proofs_zeta_in_both_branches(alpha:
 
 
 @pytest.mark.parametrize("alpha", [0.5 * BRANCH, 1.2 * BRANCH])
-def test_no_other_alpha_of_the_listing_has_the_proofs_noise_at_nodes_of_different_degree(alpha: float) -> None:
+def test_no_other_alpha_of_the_listing_has_the_proofs_noise_at_nodes_of_different_degree(
+    alpha: float,
+) -> None:
     """So the proof's curve is not the listing's, moved."""
     wanted, _ = releases(alpha, "proof")
 
     def apart(other: float) -> float:
         return float(releases(other, "listing")[0][0] - wanted[0])
 
-    moved = brentq(apart, 1.0001 * BRANCH, 5.0 * BRANCH, xtol=1e-14)  # agrees at the node at the end
+    # agrees at the node at the end
+    moved = brentq(apart, 1.0001 * BRANCH, 5.0 * BRANCH, xtol=1e-14)
     at_ends, inside = releases(moved, "listing")[0][[0, 1]]
     assert at_ends == pytest.approx(wanted[0], rel=1e-6)
     assert abs(inside / wanted[1] - 1.0) > 0.05
 
 
 def drawn(zeta: str, rows: Rows, alpha: float, replicates: int) -> np.ndarray:
-    """Norms of the noise b in the objectives of the first round, from what an end of the path sent."""
+    """Norms of the noise b in the objectives of the first round, from what an end of the path
+    sent.
+    """
     w = simulate(configured(alpha, zeta, seed=3, replicates=replicates), rows).models[:, 0]
     signed, curvature = rows.signed[0, :N], 0.4 / 4 + 2.0 * 0.5
     slopes = -1.0 / (1.0 + np.exp(w @ signed.T))
@@ -69,7 +84,9 @@ def drawn(zeta: str, rows: Rows, alpha: float, replicates: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("zeta", "share"), [("listing", 1.0), ("proof", 0.5)])
-def test_what_is_drawn_has_the_rate_that_was_asked_for_and_no_other(zeta: str, share: float) -> None:
+def test_what_is_drawn_has_the_rate_that_was_asked_for_and_no_other(
+    zeta: str, share: float
+) -> None:
     """Errs once in a thousand; three quarters or one and a half times the rate are rejected."""
     alpha = 1.0
     norms = drawn(zeta, make_rows(SIZES, D), alpha, 400)
@@ -101,4 +118,6 @@ def test_zeta_is_of_printed_forms_and_is_recorded_only_where_it_is_not_the_listi
     assert plain["zeta"] == "proof" and RunConfig.from_dict(plain) == configured(1.0, "proof")
     for wrong in ({"form": "corrected"}, {"method": "m_admm"}, {"zeta": "half"}):
         with pytest.raises(InvalidInput, match=r"^zeta="):
-            RunConfig.from_dict({"method": "dvp", "form": "printed", "zeta": "proof", "noise": 1.0, **wrong})  # type: ignore[arg-type]
+            RunConfig.from_dict(
+                {"method": "dvp", "form": "printed", "zeta": "proof", "noise": 1.0, **wrong}
+            )  # type: ignore[arg-type]

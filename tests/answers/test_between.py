@@ -1,4 +1,6 @@
-"""How sites differ: intervals that cover, by a covariance with a common part, and the wrong model refuted."""
+"""How sites differ: intervals that cover, by a covariance with a common part, and the wrong
+model refuted.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from scipy import stats
 from sottovoce.answers.between import between
 
 K, MEAN, SETS = 8, -1.5, 1000
-COMMON = 0.05  # variance that all sites' estimates have in common, as that of a column's effect at its mean
+# variance that all sites' estimates have in common, as that of a column's effect at its mean
+COMMON = 0.05
 V = np.diag(np.linspace(0.02, 0.1, K)) + COMMON
 
 
@@ -23,7 +26,9 @@ def drawn(sd: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("sd", [0.0, 0.3, 1.0])
 def test_intervals_cover_and_are_no_wider_than_they_need_be(sd: float) -> None:
-    """1,000 sets: a share of 95% has a standard error of 0.7 points, and three of them are allowed."""
+    """1,000 sets: a share of 95% has a standard error of 0.7 points, and three of them are
+    allowed.
+    """
     effects, following, estimates = drawn(sd, 3)
     found = [between(one, V, 0.05) for one in estimates]
 
@@ -33,7 +38,10 @@ def test_intervals_cover_and_are_no_wider_than_they_need_be(sd: float) -> None:
 
     spread = held([one.sd_ends for one in found], sd)
     assert spread >= 0.95 if sd == 0.0 else abs(spread - 0.95) < 0.021
-    mean, apart = held([one.mean_ends for one in found], MEAN), np.array([one.apart for one in found])
+    mean, apart = (
+        held([one.mean_ends for one in found], MEAN),
+        np.array([one.apart for one in found]),
+    )
     one_more = float(np.mean(np.abs(following - effects.mean(axis=1)) <= apart + 1e-9))
     most = 0.995 if sd == 0.0 else 0.985  # Student's law where nothing is left to estimate
     assert 0.93 < mean < most and 0.93 < one_more <= (1.0 if sd == 0.0 else 0.99)
@@ -47,10 +55,14 @@ def test_intervals_cover_and_are_no_wider_than_they_need_be(sd: float) -> None:
         best = np.array([[x for x, _ in one.sites] for one in found])
         said = np.array([[x for _, x in one.sites] for one in found])
         assert np.mean((best - effects) ** 2) < np.mean((estimates - effects) ** 2)
-        assert np.sqrt(np.mean((best - effects) ** 2)) == pytest.approx(np.sqrt(np.mean(said**2)), rel=0.12)
+        assert np.sqrt(np.mean((best - effects) ** 2)) == pytest.approx(
+            np.sqrt(np.mean(said**2)), rel=0.12
+        )
 
 
-def test_the_sum_of_squares_is_chi_squared_at_the_true_spread_and_its_interval_ends_where_it_surprises() -> None:
+def test_the_sum_of_squares_is_chi_squared_at_the_true_spread_and_its_interval_ends_where_it_surprises() -> (
+    None
+):
     _, _, estimates = drawn(0.5, 5)
     W = np.linalg.inv(V + 0.25 * np.eye(K))
     mean = estimates @ W.sum(axis=0) / W.sum()
@@ -67,7 +79,13 @@ def test_the_sum_of_squares_is_chi_squared_at_the_true_spread_and_its_interval_e
 def test_sites_that_are_known_exactly_have_their_own_mean_and_deviation() -> None:
     effects = np.array([-2.0, -1.0, 0.5, 1.5])
     found = between(effects, 1e-12 * np.eye(4), 0.05)
-    assert found.mean == pytest.approx(effects.mean()) and found.sd == pytest.approx(effects.std(ddof=1))
+    assert found.mean == pytest.approx(effects.mean()) and found.sd == pytest.approx(
+        effects.std(ddof=1)
+    )
     np.testing.assert_allclose([x for x, _ in found.sites], effects, atol=1e-9)
-    assert found.mean_ends == pytest.approx(stats.t.interval(0.95, 3, effects.mean(), effects.std(ddof=1) / 2.0))
-    assert found.apart == pytest.approx(stats.t.ppf(0.975, 3) * effects.std(ddof=1) * np.sqrt(1.25), rel=0.02)
+    assert found.mean_ends == pytest.approx(
+        stats.t.interval(0.95, 3, effects.mean(), effects.std(ddof=1) / 2.0)
+    )
+    assert found.apart == pytest.approx(
+        stats.t.ppf(0.975, 3) * effects.std(ddof=1) * np.sqrt(1.25), rel=0.02
+    )

@@ -1,4 +1,6 @@
-"""Held-out rows of several classes: counts by class and answer, their sensitivity, and intervals that cover."""
+"""Held-out rows of several classes: counts by class and answer, their sensitivity, and intervals
+that cover.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.eye(3)[:, cell % 3], cell // 3
 
 
-def judged(margins: np.ndarray, y: np.ndarray, held: Held, run: RunConfig = RUN, task: ManyClasses = TASK) -> Any:
+def judged(
+    margins: np.ndarray, y: np.ndarray, held: Held, run: RunConfig = RUN, task: ManyClasses = TASK
+) -> Any:
     return judge_of(task, held, None).ask(Scored(margins, b"model", y), run, 4)
 
 
@@ -47,7 +51,8 @@ def test_without_noise_they_are_the_counts() -> None:
         want[label, called] += 1
     np.testing.assert_allclose(found.counts, want, atol=1e-9)
     assert found.exact["rows"] == 891 and found.rows == 900
-    assert found.accuracy.value == pytest.approx(np.trace(want) / 900)  # a row without a label counts as wrong
+    # a row without a label counts as wrong
+    assert found.accuracy.value == pytest.approx(np.trace(want) / 900)
     assert found.found["b"].value == pytest.approx(want[1, 1] / want[1].sum())
     assert found.right["b"].value == pytest.approx(want[1, 1] / want[:, 1].sum())
     assert found.share["b"].value == pytest.approx(want[1].sum() / 900)
@@ -79,13 +84,19 @@ def test_intervals_cover_and_fail_without_the_noise() -> None:
             pairs += [(found.found[name], recall[k]), (found.right[name], precision[k])]
             pairs += [(found.share[name], TRUTH[k].sum())]
         inside += [one.low <= truth <= one.high for one, truth in pairs if one.value is not None]
-        width += [abs(one.value - truth) / (one.high - one.value) for one, truth in pairs if one.value is not None]
+        width += [
+            abs(one.value - truth) / (one.high - one.value)
+            for one, truth in pairs
+            if one.value is not None
+        ]
     assert len(inside) > 1000 and 0.92 < np.mean(inside) < 0.98
     assert np.mean(np.array(width) < 2 / 3) < 0.9
 
 
 def test_the_noise_in_an_accuracy_is_that_of_the_counts_that_are_added() -> None:
-    """Of five classes it is that of five counts of 25; a chi-squared test of 200 runs, at one in 10^4."""
+    """Of five classes it is that of five counts of 25; a chi-squared test of 200 runs, at one in
+    10^4.
+    """
     task, n = ManyClasses(tuple("abcde")), 3000
     rng = np.random.default_rng(1)
     y = rng.integers(5, size=n)
@@ -96,7 +107,10 @@ def test_the_noise_in_an_accuracy_is_that_of_the_counts_that_are_added() -> None
         one = judged(np.eye(5)[:, answers], y, Held(0.5), run, task).accuracy
         assert one.value is not None and one.low is not None and one.high is not None
         deviations.append(one.value - exact)
-        told.append(((one.high - one.low) / 2.0 / stats.norm.isf(0.025)) ** 2 - one.value * (1.0 - one.value) / n)
+        told.append(
+            ((one.high - one.low) / 2.0 / stats.norm.isf(0.025)) ** 2
+            - one.value * (1.0 - one.value) / n
+        )
     squares = float(np.sum(np.square(deviations)) / np.mean(told))
     assert 1e-4 < stats.chi2.sf(squares, 200) < 1 - 1e-4
 
@@ -120,12 +134,18 @@ def test_a_page_escapes_the_names_of_classes() -> None:
     plain = judged(margins, y, Held(2.0), task=task).to_dict()
     for holder in (False, True):
         text = render("sections.html", **sections({"evaluation": plain}, holder=holder))
-        assert evil not in text and "&lt;script&gt;" in text and ("for the holder only" in text) is holder
+        assert (
+            evil not in text
+            and "&lt;script&gt;" in text
+            and ("for the holder only" in text) is holder
+        )
 
 
 def test_a_page_says_that_rows_are_too_few_where_the_accuracy_is_refused() -> None:
     margins, y = drawn(2000, 0)
     plain = judged(margins, y, Held(2.0)).to_dict()
-    told = dict.fromkeys(plain["accuracy"]) | {"refused": "held-out rows are too few for this noise"}
+    told = dict.fromkeys(plain["accuracy"]) | {
+        "refused": "held-out rows are too few for this noise"
+    }
     assert "too few" in answer({"evaluation": plain | {"accuracy": told}})[0]
     assert "answered rightly" in answer({"evaluation": plain})[0]

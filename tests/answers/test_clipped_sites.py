@@ -18,7 +18,9 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
 
 
-def step(seen: float, error: float, h: float, *, start: float = 0.0, share: float = 1.0) -> ClippedStep:
+def step(
+    seen: float, error: float, h: float, *, start: float = 0.0, share: float = 1.0
+) -> ClippedStep:
     return ClippedStep(np.array([seen]), np.array([error]), np.array([start]), h, np.array([share]))
 
 
@@ -36,7 +38,9 @@ def test_a_clipped_step_alone_leaves_every_distance_beyond_it_open() -> None:
 
 @pytest.mark.parametrize("seen", [-1.2, -0.3, 0.4, 1.0])
 def test_it_is_the_mean_over_all_distances_that_gradients_leave_open(seen: float) -> None:
-    """By numerical integration; the last gradient is clipped, and an earlier one of larger noise is not."""
+    """By numerical integration; the last gradient is clipped, and an earlier one of larger noise
+    is not.
+    """
     h, share, start = 0.4, 0.8, 0.1
     steps = [
         step(seen, 0.3, 2.0, start=start, share=1.0 - share),
@@ -45,7 +49,9 @@ def test_it_is_the_mean_over_all_distances_that_gradients_leave_open(seen: float
 
     def lost(x: float) -> float:
         early, last = x + start, x
-        return (1.0 - share) * (early - np.clip(early, -2.0, 2.0)) + share * (last - np.clip(last, -h, h))
+        return (1.0 - share) * (early - np.clip(early, -2.0, 2.0)) + share * (
+            last - np.clip(last, -h, h)
+        )
 
     def likelihood(x: float) -> float:
         early = (seen - np.clip(x + start, -2.0, 2.0)) / 0.3
@@ -54,7 +60,9 @@ def test_it_is_the_mean_over_all_distances_that_gradients_leave_open(seen: float
 
     def mean_of(power: int) -> float:
         breaks = [-2.0, -h, h, 2.0]
-        parts = [quad(lambda x: likelihood(x) * lost(x) ** power, a, b)[0] for a, b in pairwise(breaks)]
+        parts = [
+            quad(lambda x: likelihood(x) * lost(x) ** power, a, b)[0] for a, b in pairwise(breaks)
+        ]
         return float(np.sum(parts))
 
     total = mean_of(0)
@@ -65,10 +73,11 @@ def test_it_is_the_mean_over_all_distances_that_gradients_leave_open(seen: float
 
 
 def test_the_constant_of_a_small_site_far_from_the_others_is_covered() -> None:
-    """Forty rows, 30 residual ranges away: all their residuals are clipped to one side when the last step is asked.
+    """Forty rows, 30 residual ranges away: all their residuals are clipped to one side when the
+    last step is asked.
 
-    Of 60 tables 95% hold the truth if intervals are right; fewer than 50 have a chance of 1e-4.  Without what clipping
-    leaves open a third do.
+    Of 60 tables 95% hold the truth if intervals are right; fewer than 50 have a chance of 1e-4.
+    Without what clipping leaves open a third do.
     """
     n, sites, draws = 2000, 6, 60
     rng = np.random.default_rng(5)

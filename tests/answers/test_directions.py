@@ -1,4 +1,6 @@
-"""Columns that repeat each other or do not vary cost their own lines, at any epsilon, and no other line."""
+"""Columns that repeat each other or do not vary cost their own lines, at any epsilon, and no
+other line.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,12 @@ def numbers(design: str, n: int, seed: int) -> Rows:
         X[:, 4] = 0.0
     naming = of_columns([f"x{j}" for j in range(5)], 2.8, SITES if design == "sites" else ())
     truth = {f"x{j}": float(SLOPES[j]) for j in range(5)} | {CONSTANT: -0.8}
-    return naming, [X[site == s] for s in range(4)], [X[site == s] @ SLOPES - 0.8 for s in range(4)], truth
+    return (
+        naming,
+        [X[site == s] for s in range(4)],
+        [X[site == s] @ SLOPES - 0.8 for s in range(4)],
+        truth,
+    )
 
 
 def levels(design: str, n: int, seed: int) -> Rows:
@@ -91,8 +98,22 @@ def levels(design: str, n: int, seed: int) -> Rows:
         flag = (ward == "b").astype(float)
     else:
         stage = np.where(stage == "z", "x", stage).astype(object)
-    odds = 0.5 * age + 0.4 * flag + 0.3 * (ward == "b") - 0.4 * (ward == "c") + 0.2 * (stage == "y") - 0.5
-    truth = {"age": 0.5, "flag": 0.4, "ward: b": 0.3, "ward: c": -0.4, "stage: y": 0.2, "stage: z": 0.0}
+    odds = (
+        0.5 * age
+        + 0.4 * flag
+        + 0.3 * (ward == "b")
+        - 0.4 * (ward == "c")
+        + 0.2 * (stage == "y")
+        - 0.5
+    )
+    truth = {
+        "age": 0.5,
+        "flag": 0.4,
+        "ward: b": 0.3,
+        "ward: c": -0.4,
+        "stage: y": 0.2,
+        "stage: z": 0.0,
+    }
     truth[CONSTANT] = -0.5
     columns = {"age": age, "flag": flag, "ward": ward, "stage": stage}
     parts = np.array_split(np.arange(n), 4)
@@ -109,7 +130,7 @@ def tables_of(
     y = [np.where(rng.random(len(one)) < expit(one), 1.0, -1.0) for one in odds]
     run = RunConfig(
         method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=replicates
-    )  # fmt: skip
+    )
     rows = naming.rows(list(zip(columns, y, strict=True)))
     found = simulate(run, rows, method=newton_of(naming), loss=Weighted(Logistic())).outcome
     return [table(found, naming, k, delta=1e-5) for k in range(replicates)], truth
@@ -125,7 +146,9 @@ def test_lost_columns_cost_their_own_lines_alone(design: str, epsilon: float) ->
     assert causes <= ({"merged"} if design == "empty" else {"lost"})
     for line in found.lines:
         if line.refused is None:
-            assert line.low is not None and line.high is not None and line.standard_error is not None
+            assert (
+                line.low is not None and line.high is not None and line.standard_error is not None
+            )
             assert abs(line.estimate - truth[line.term.text]) < 4.0 * line.standard_error  # type: ignore[operator]
             assert line.standard_error < 0.3 or design == "r = .99"
         elif line.cause == "lost":
@@ -135,7 +158,9 @@ def test_lost_columns_cost_their_own_lines_alone(design: str, epsilon: float) ->
 
 
 def test_nothing_is_lost_that_can_be_told() -> None:
-    """Columns that are correlated by .999, or a hundredth as wide as others, are printed without noise."""
+    """Columns that are correlated by .999, or a hundredth as wide as others, are printed without
+    noise.
+    """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 4))
     X[:, 1] = 0.999 * X[:, 0] + np.sqrt(1.0 - 0.999**2) * X[:, 1]
@@ -143,15 +168,21 @@ def test_nothing_is_lost_that_can_be_told() -> None:
     y = np.where(rng.random(6000) < expit(X[:, 0] - 0.5), 1.0, -1.0)
     naming = of_columns(["a", "b", "c", "d"], 60.0)
     run = RunConfig(method="auto", trust="sum", epsilon=INF, delta=1e-5, seed=0)
-    found = simulate(run, naming.rows([(X, y)] * 4), method=newton_of(naming), loss=Weighted(Logistic())).outcome
+    found = simulate(
+        run, naming.rows([(X, y)] * 4), method=newton_of(naming), loss=Weighted(Logistic())
+    ).outcome
     assert not found.directions.lost.any()
     assert all(line.refused is None for line in table(found, naming).lines)
 
 
 def test_what_noise_may_hide_is_not_called_lost() -> None:
-    """A column of zeros of few rows: more epsilon may show it, and the table says which column it is about."""
+    """A column of zeros of few rows: more epsilon may show it, and the table says which column
+    it is about.
+    """
     naming, columns, odds, _ = numbers("zeros", 3000, 0)
-    y = [np.where(np.random.default_rng(1).random(len(one)) < expit(one), 1.0, -1.0) for one in odds]
+    y = [
+        np.where(np.random.default_rng(1).random(len(one)) < expit(one), 1.0, -1.0) for one in odds
+    ]
     run = RunConfig(method="auto", trust="sum", epsilon=1.0, delta=1e-5, seed=0)
     rows = naming.rows(list(zip(columns, y, strict=True)))
     found = simulate(run, rows, method=newton_of(naming), loss=Weighted(Logistic())).outcome
@@ -187,7 +218,9 @@ def test_least_squares_loses_the_same_lines(design: str) -> None:
     naming, columns, odds, _ = numbers(design, 8000, 0)
     rng, days = np.random.default_rng(2), BoundedNumber(0.0, 60.0, "days")
     y = [np.clip(30.0 + 4.0 * one + 2.0 * rng.normal(size=len(one)), 0.0, 60.0) for one in odds]
-    rows = naming.rows([(X, np.ones(len(X))) for X in columns]).with_offset([days.encode(one) for one in y])
+    rows = naming.rows([(X, np.ones(len(X))) for X in columns]).with_offset(
+        [days.encode(one) for one in y]
+    )
     run = RunConfig(method="auto", trust="sum", epsilon=INF, delta=1e-5, seed=0)
     found = simulate(run, rows, method=slopes_of(naming), loss=Weighted(HuberResidual(1.0))).outcome
     said = table_of(found, naming, days)
@@ -204,7 +237,9 @@ def pair(noise: float, seed: int = 0, apart: float = 0.0) -> Directions:
     S = S + (E + E.T) / 2.0 if noise else S
     eye = np.eye(3)[None]
     variances = variances_of(S[None], np.zeros(3))
-    return directions(Frame(eye, eye), S[None], np.array([noise]), variances, np.array([np.trace(S) / 3.0]))
+    return directions(
+        Frame(eye, eye), S[None], np.array([noise]), variances, np.array([np.trace(S) / 3.0])
+    )
 
 
 class TestDirections:
@@ -220,17 +255,29 @@ class TestDirections:
         assert not pair(1e-5, apart=1e-3).lost.any() and not pair(1e-5, apart=1e-3).hidden.any()
 
     def test_one_of_a_column_that_was_left_out_is_neither_lost_nor_hidden(self) -> None:
-        """Its frame is 0 and its eigenvalue stands for nothing, though that is 0 within the noise."""
-        frame, H, noise = np.diag([0.0, 1.0, 1.0])[None], np.diag([0.1, 1.0, 1.2])[None], np.array([0.1])
+        """Its frame is 0 and its eigenvalue stands for nothing, though that is 0 within the
+        noise.
+        """
+        frame, H, noise = (
+            np.diag([0.0, 1.0, 1.0])[None],
+            np.diag([0.1, 1.0, 1.2])[None],
+            np.array([0.1]),
+        )
         found = directions(Frame(frame, frame), H, noise, np.full((1, 3), 0.5), np.ones(1))
         assert not found.lost.any() and not found.hidden.any()
         lines = lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
         assert not lines.turned.any() and lines.hidden == ()
 
-    def test_columns_of_which_noise_leaves_no_variance_have_lines_without_an_end_and_no_warning(self) -> None:
+    def test_columns_of_which_noise_leaves_no_variance_have_lines_without_an_end_and_no_warning(
+        self,
+    ) -> None:
         eye = np.eye(3)[None]
         found = directions(
-            Frame(eye, eye), np.diag([0.01, 1.0, 1.2])[None], np.array([0.1]), np.zeros((1, 3)), np.ones(1)
+            Frame(eye, eye),
+            np.diag([0.01, 1.0, 1.2])[None],
+            np.array([0.1]),
+            np.zeros((1, 3)),
+            np.ones(1),
         )
         lines = lost_lines(found, np.eye(3), np.zeros(3, dtype=bool))
         assert not lines.turned.any() and lines.relations == ()
@@ -244,9 +291,12 @@ class TestDirections:
     def test_lines_turn_beyond_the_noise_of_the_direction(self) -> None:
         """Of 200 draws a line without a part in it is called lost in few."""
         called = [
-            lost_lines(pair(5e-4, seed), np.eye(3), np.zeros(3, dtype=bool)).turned.tolist() for seed in range(200)
+            lost_lines(pair(5e-4, seed), np.eye(3), np.zeros(3, dtype=bool)).turned.tolist()
+            for seed in range(200)
         ]
-        assert np.mean(called, axis=0)[:2].tolist() == [1.0, 1.0] and np.mean(called, axis=0)[2] < 0.03
+        assert (
+            np.mean(called, axis=0)[:2].tolist() == [1.0, 1.0] and np.mean(called, axis=0)[2] < 0.03
+        )
 
     def test_parts_of_a_shift_add_up_and_one_moves_no_score(self) -> None:
         found, shift = pair(0.0), np.array([[0.7, -0.2, 0.4]])

@@ -1,4 +1,6 @@
-"""Quality from noisy histograms: exact without noise, intervals that cover, refusals, and what the commands print."""
+"""Quality from noisy histograms: exact without noise, intervals that cover, refusals, and what
+the commands print.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from sottovoce.runs.training import TrainConfig, train
 
 
 def config(**more: Any) -> RunConfig:
-    return RunConfig.from_dict({"method": "auto", "epsilon": 0.5, "delta": 1e-5, "trust": "sum", "seed": 0} | more)
+    return RunConfig.from_dict(
+        {"method": "auto", "epsilon": 0.5, "delta": 1e-5, "trust": "sum", "seed": 0} | more
+    )
 
 
 def drawn(n: int, rng: np.random.Generator, slope: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -32,14 +36,16 @@ def drawn(n: int, rng: np.random.Generator, slope: float = 1.0) -> tuple[np.ndar
     return slope * (logits + 1.0) - 1.0, np.where(rng.random(n) < expit(logits), 1.0, -1.0)
 
 
-def asked(scores: np.ndarray, y: np.ndarray, of: RunConfig, **more: Any) -> list[dict[str, metrics.Quality]]:
+def asked(
+    scores: np.ndarray, y: np.ndarray, of: RunConfig, **more: Any
+) -> list[dict[str, metrics.Quality]]:
     X = np.column_stack([scores, *more.pop("columns", [])])
     levels = more.get("levels", ())
     rows = ev.rows_of([(X[p], y[p]) for p in np.array_split(np.arange(len(y)), 4)])
     weights, threshold = np.eye(X.shape[1])[0], more.get("threshold", 0.5)
     method = ev.Histogram(
         judged=b"model", weights=weights, threshold=threshold, groups=ev.groups_of(levels, rows.d)
-    )  # fmt: skip
+    )
     return ev.qualities(simulate(of, rows, method=method, loss=ev.LOSS).outcome, **more)
 
 
@@ -77,12 +83,19 @@ def test_the_interval_of_the_area_covers(slope: float) -> None:
     for seed in range(runs):
         auc = asked(*drawn(4000, rng, slope), config(seed=seed))[0][""].auc
         inside += float(auc.low or 0) <= truth <= float(auc.high or 0)
-    assert stats.binom.cdf(inside, runs, 0.91) > 1e-4 and stats.binom.sf(inside - 1, runs, 0.995) > 1e-4
+    assert (
+        stats.binom.cdf(inside, runs, 0.91) > 1e-4
+        and stats.binom.sf(inside - 1, runs, 0.995) > 1e-4
+    )
 
 
 @pytest.mark.parametrize(
     ("spread", "slope", "of", "n"),
-    [(1.3, -1.0, {}, 8000), (0.1, -12.0, {"epsilon": 1.0}, 8000), (0.1, -12.0, {"epsilon": float("inf")}, 2000)],
+    [
+        (1.3, -1.0, {}, 8000),
+        (0.1, -12.0, {"epsilon": 1.0}, 8000),
+        (0.1, -12.0, {"epsilon": float("inf")}, 2000),
+    ],
 )
 def test_the_interval_of_the_area_covers_where_a_model_orders_wrongly(
     spread: float, slope: float, of: dict[str, Any], n: int
@@ -99,47 +112,70 @@ def test_the_interval_of_the_area_covers_where_a_model_orders_wrongly(
         found = asked(*made(n), config(seed=seed, **of))[0][""]
         inside += float(found.auc.low or 0) <= truth <= float(found.auc.high or 0)
     assert truth < 0.3 and stats.binom.cdf(inside, runs, 0.9) > 1e-4
-    assert found.slope is None or found.slope < 0.0  # refused where all rows are in one or two cells
+    # refused where all rows are in one or two cells
+    assert found.slope is None or found.slope < 0.0
 
 
 def test_a_model_of_which_little_is_told_has_a_wide_interval_of_the_area() -> None:
-    """All scores are in one cell, which tells no order: neither the wrong nor the right one is excluded."""
+    """All scores are in one cell, which tells no order: neither the wrong nor the right one is
+    excluded.
+    """
     rng = np.random.default_rng(9)
     scores = rng.choice([-0.95, -0.75, -0.55], 8000)
-    y = np.where(rng.random(8000) < np.where(scores < -0.9, 0.05, np.where(scores < -0.6, 0.3, 0.7)), 1.0, -1.0)
+    y = np.where(
+        rng.random(8000) < np.where(scores < -0.9, 0.05, np.where(scores < -0.6, 0.3, 0.7)),
+        1.0,
+        -1.0,
+    )
     auc = asked(scores, y, config(epsilon=float("inf")))[0][""].auc
     truth = ev.exact(scores, y)["auc"]
     assert float(auc.low or 0) <= min(truth, 1.0 - truth) and float(auc.high or 0) >= truth > 0.8
 
 
 @pytest.mark.parametrize("epsilon", [float("inf"), 1.0])
-def test_the_interval_of_accuracy_covers_where_the_threshold_is_beyond_all_cells(epsilon: float) -> None:
-    """Rare events that are told well, at one half: rows of the open cell are mostly right on both sides of it."""
+def test_the_interval_of_accuracy_covers_where_the_threshold_is_beyond_all_cells(
+    epsilon: float,
+) -> None:
+    """Rare events that are told well, at one half: rows of the open cell are mostly right on
+    both sides of it.
+    """
     rng = np.random.default_rng(10)
     y = np.where(rng.random(8000) < 0.04, 1.0, -1.0)
     scores = np.where(y > 0, rng.normal(3.0, 1.0, 8000), rng.normal(-4.0, 1.5, 8000))
     for one in asked(scores, y, config(epsilon=epsilon, replicates=20 if epsilon < 9 else 1)):
         accuracy, precision = one[""].rates["accuracy"], one[""].rates["precision"]
-        assert float(accuracy.low or 0) <= ev.exact(scores, y)["accuracy"] <= float(accuracy.high or 0)
+        assert (
+            float(accuracy.low or 0) <= ev.exact(scores, y)["accuracy"] <= float(accuracy.high or 0)
+        )
         assert precision.refused
 
 
 def test_the_noise_on_a_count_is_the_stated_one() -> None:
-    """A chi-squared test of 200 replicates at one in 10^4: two thirds and three halves of the noise do not pass."""
+    """A chi-squared test of 200 replicates at one in 10^4: two thirds and three halves of the
+    noise do not pass.
+    """
     scores, y = drawn(3000, np.random.default_rng(3))
     found = asked(scores, y, config(replicates=200))
     share = np.array([float(one[""].positives.value or 0) for one in found]) * 3000
     noise = found[0][""].noise * np.sqrt(metrics.CELLS)
     squares = float(np.sum((share - np.sum(y > 0)) ** 2)) / noise**2
     assert 1e-4 < stats.chi2.sf(squares, 200) < 1 - 1e-4
-    assert stats.chi2.sf(2.25 * squares, 200) < 1e-4 and stats.chi2.sf(squares / 2.25, 200) > 1 - 1e-4
+    assert (
+        stats.chi2.sf(2.25 * squares, 200) < 1e-4 and stats.chi2.sf(squares / 2.25, 200) > 1 - 1e-4
+    )
 
 
 def test_clamping_alone_would_bias_the_area() -> None:
     scores, y = drawn(3000, np.random.default_rng(4))
     found = asked(scores, y, config(replicates=200, epsilon=0.3))
-    want, mine = ev.exact(scores, y)["auc"], np.mean([float(one[""].auc.value or 0) for one in found])
-    rng, edges = np.random.default_rng(0), -1.0 + metrics.WIDTH * (np.arange(1, metrics.CELLS) - metrics.CELLS / 2)
+    want, mine = (
+        ev.exact(scores, y)["auc"],
+        np.mean([float(one[""].auc.value or 0) for one in found]),
+    )
+    rng, edges = (
+        np.random.default_rng(0),
+        -1.0 + metrics.WIDTH * (np.arange(1, metrics.CELLS) - metrics.CELLS / 2),
+    )
     cells = np.searchsorted(edges, scores, side="right")
     counts = np.stack([np.bincount(cells[y == k], minlength=metrics.CELLS) for k in (-1, 1)])
     clamped = []
@@ -164,7 +200,9 @@ def test_subgroups_are_counted_apart() -> None:
     found = asked(scores, y, config(epsilon=float("inf")), columns=[women], levels=levels)[0]
     for name, mine in (("women", women > 0), ("others", women == 0)):
         assert found[name].rows == pytest.approx(mine.sum())
-        assert float(found[name].auc.value or 0) == pytest.approx(ev.exact(scores[mine], y[mine])["auc"], abs=0.01)
+        assert float(found[name].auc.value or 0) == pytest.approx(
+            ev.exact(scores[mine], y[mine])["auc"], abs=0.01
+        )
     assert found[""].rows == 30_000
 
 
@@ -186,22 +224,29 @@ def test_an_encoding_that_was_computed_from_rows_is_said() -> None:
     for read in (True, False):
         schema = replace(declared, data_dependent=read)
         judge = judge_of(TwoClasses(), held, schema)
-        found = judge.ask(Scored(scores, b"model", y, np.zeros((800, 2))), run, caveat=schema.caveat)
+        found = judge.ask(
+            Scored(scores, b"model", y, np.zeros((800, 2))), run, caveat=schema.caveat
+        )
         assert found.statement.caveat == schema.caveat and (schema.caveat is not None) == read
 
 
 def test_the_noise_in_an_accuracy_is_that_of_all_counts_that_are_added() -> None:
-    """The number of rows is public, so none of it cancels; a chi-squared test of 200 replicates, at one in 10^4.
+    """The number of rows is public, so none of it cancels; a chi-squared test of 200 replicates, at
+    one in 10^4.
 
     Two thirds and three halves of the stated deviation do not pass.
     """
     scores, y = drawn(3000, np.random.default_rng(9))
-    found = [one[""].rates["accuracy"] for one in asked(scores, y, config(replicates=200, epsilon=1.0))]
+    found = [
+        one[""].rates["accuracy"] for one in asked(scores, y, config(replicates=200, epsilon=1.0))
+    ]
     value, low, high = np.array([(x.value, x.low, x.high) for x in found], dtype=float).T
     told = np.mean(((high - low) / 2.0 / stats.norm.isf(0.025)) ** 2 - value * (1.0 - value) / 3000)
     squares = float(np.sum((value - ev.exact(scores, y)["accuracy"]) ** 2)) / told
     assert 1e-4 < stats.chi2.sf(squares, 200) < 1 - 1e-4
-    assert stats.chi2.sf(2.25 * squares, 200) < 1e-4 and stats.chi2.sf(squares / 2.25, 200) > 1 - 1e-4
+    assert (
+        stats.chi2.sf(2.25 * squares, 200) < 1e-4 and stats.chi2.sf(squares / 2.25, 200) > 1 - 1e-4
+    )
 
 
 def two_levels(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -252,15 +297,24 @@ def test_intervals_cover_where_scores_tie_chances_jump_or_nothing_is_calibrated(
 
 
 def test_an_area_is_as_wide_as_its_ties_are_unknown() -> None:
-    """Without noise and with many rows: from all tied to three slopes, and the number itself as if scores were even."""
+    """Without noise and with many rows: from all tied to three slopes, and the number itself as
+    if scores were even.
+    """
     scores, y = drawn(400_000, np.random.default_rng(11))
-    auc, want = asked(scores, y, config(epsilon=float("inf")))[0][""].auc, ev.exact(scores, y)["auc"]
+    auc, want = (
+        asked(scores, y, config(epsilon=float("inf")))[0][""].auc,
+        ev.exact(scores, y)["auc"],
+    )
     assert float(auc.value or 0) == pytest.approx(want, abs=0.001)
-    assert 0.002 < want - float(auc.low or 0) < 0.007 and 0.004 < float(auc.high or 0) - want < 0.012
+    assert (
+        0.002 < want - float(auc.low or 0) < 0.007 and 0.004 < float(auc.high or 0) - want < 0.012
+    )
 
 
 def test_a_threshold_beyond_all_cells_leaves_an_open_cell_on_both_sides() -> None:
-    """Few positives, no score above one half: all rows are called negative, and the interval holds the other case."""
+    """Few positives, no score above one half: all rows are called negative, and the interval
+    holds the other case.
+    """
     rng = np.random.default_rng(12)
     scores = np.minimum(1.2 * rng.normal(size=20_000) - 4.0, -0.3)
     y = np.where(rng.random(20_000) < expit(scores), 1.0, -1.0)
@@ -268,7 +322,11 @@ def test_a_threshold_beyond_all_cells_leaves_an_open_cell_on_both_sides() -> Non
     assert found.rates["accuracy"].value == pytest.approx(want["accuracy"])
     assert found.confusion["true_positive"] == found.confusion["false_positive"] == 0.0
     sensitivity = found.rates["sensitivity"]
-    assert sensitivity.value == 0.0 and float(sensitivity.high or 0) > 0.02 and found.rates["precision"].refused
+    assert (
+        sensitivity.value == 0.0
+        and float(sensitivity.high or 0) > 0.02
+        and found.rates["precision"].refused
+    )
     mirrored = asked(-scores, -y, config(epsilon=float("inf")))[0][""]
     assert mirrored.rates["accuracy"].value == pytest.approx(want["accuracy"])
     assert mirrored.confusion["true_negative"] == mirrored.confusion["false_negative"] == 0.0
@@ -278,7 +336,9 @@ TABLE = "synthetic:n=3000,d=4,seed=1"
 
 
 def test_a_model_without_a_price_is_evaluated_at_one() -> None:
-    """Exact minimisers have no finite epsilon; the releases about held-out rows are others, and have."""
+    """Exact minimisers have no finite epsilon; the releases about held-out rows are others, and
+    have.
+    """
     exact = RunConfig(method="admm", epsilon=float("inf"), delta=1e-5, rounds=2)
     found = evaluate_report(train(TrainConfig(exact, TABLE)), Held(1.0))
     assert 0.99 < found.statement.epsilon <= 1.0 and found.quality[""].auc.value is not None

@@ -1,8 +1,10 @@
-"""One data set through every door: tables, predictions, intervals and evaluations are the same numbers.
+"""One data set through every door: tables, predictions, intervals and evaluations are the same
+numbers.
 
-Six sites that are as unlike as wards are, and labels of two classes or numbers.  Simulation, estimator and saved model
-have the same rows in the same order and the same seed, so they agree to the last bit; sites that add up shares agree
-but for rounding on the grid of shares.  Evaluations are compared without noise.
+Six sites that are as unlike as wards are, and labels of two classes or numbers.  Simulation,
+estimator and saved model have the same rows in the same order and the same seed, so they agree to
+the last bit; sites that add up shares agree but for rounding on the grid of shares.  Evaluations
+are compared without noise.
 """
 
 from __future__ import annotations
@@ -104,15 +106,21 @@ def configured(files: Made, test_share: float | None = None, trust: str = "sum")
 
 def estimator(files: Made, kind: str, **more: Any) -> Any:
     given: dict[str, Any] = {
-        "epsilon": EPSILON, "trust": "sum", "inference": True, "random_state": SEED, "schema": files.schema,
-    } | more  # fmt: skip
+        "epsilon": EPSILON,
+        "trust": "sum",
+        "inference": True,
+        "random_state": SEED,
+        "schema": files.schema,
+    } | more
     return (ConsensusClassifier if kind == "classes" else ConsensusRegressor)(**given)
 
 
 def trained(files: Made, kind: str, **more: Any) -> Any:
     """The simulation, with intervals."""
     config = configured(files, more.pop("test_share", None))
-    return infer(config, **more) if kind == "classes" else fit_numbers(config, intervals=True, **more)
+    return (
+        infer(config, **more) if kind == "classes" else fit_numbers(config, intervals=True, **more)
+    )
 
 
 def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
@@ -120,17 +128,35 @@ def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("kind", LABELS)
-def test_simulation_estimator_files_and_pages_have_one_table_and_one_answer(tmp_path: Path, kind: str) -> None:
+def test_simulation_estimator_files_and_pages_have_one_table_and_one_answer(
+    tmp_path: Path, kind: str
+) -> None:
     files, saved = made(tmp_path, kind), tmp_path / "run.json"
     words = ("--inference", "--epsilon", EPSILON, "--trust", "sum", "--seed", SEED)
     told = json.loads(
-        ok("train", "--data", files.csv, "--schema", files.schema, *words, "--save", saved, "--json",
-           "--report", tmp_path / "train.html")
-    )  # fmt: skip
+        ok(
+            "train",
+            "--data",
+            files.csv,
+            "--schema",
+            files.schema,
+            *words,
+            "--save",
+            saved,
+            "--json",
+            "--report",
+            tmp_path / "train.html",
+        )
+    )
     model = estimator(files, kind).fit(files.columns)
     model.save(tmp_path / "model.json")
     read = [SavedModel.load(tmp_path / name) for name in ("run.json", "model.json")]
-    tables = [told["coefficients"], read[0].coefficients, read[1].coefficients, read[0].table.to_dict()]
+    tables = [
+        told["coefficients"],
+        read[0].coefficients,
+        read[1].coefficients,
+        read[0].table.to_dict(),
+    ]
     lines = json.loads(json.dumps(model.coefficients_.to_dict()))
     for one in tables:
         same(one, lines)
@@ -143,7 +169,10 @@ def test_simulation_estimator_files_and_pages_have_one_table_and_one_answer(tmp_
     np.testing.assert_array_equal(*margins)
     ends = [one.intervals(table) for one in read]
     np.testing.assert_array_equal(*ends)
-    assert np.all((ends[0][:, 0] < told_of(read[0], margins[0])) & (told_of(read[0], margins[0]) < ends[0][:, 1]))
+    assert np.all(
+        (ends[0][:, 0] < told_of(read[0], margins[0]))
+        & (told_of(read[0], margins[0]) < ends[0][:, 1])
+    )
     if kind == "classes":
         sure = model.predict_proba(files.columns)[:, list(model.classes_).index("yes")]
         np.testing.assert_array_equal(sure, expit(margins[0]))
@@ -173,7 +202,9 @@ def told_of(saved: SavedModel, margins: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", LABELS)
 def test_held_out_rows_are_judged_with_their_own_site_s_constant(tmp_path: Path, kind: str) -> None:
-    """Without noise `evaluate` finds what the training found, and it is the model's own quality; average's is not."""
+    """Without noise `evaluate` finds what the training found, and it is the model's own quality;
+    average's is not.
+    """
     files = made(tmp_path, kind)
     done = trained(files, kind, test_share=0.3, held=Held(math.inf))
     done.answered.save(tmp_path / "run.json")
@@ -182,7 +213,11 @@ def test_held_out_rows_are_judged_with_their_own_site_s_constant(tmp_path: Path,
     asked = ("evaluate", tmp_path / "run.json", held, "--epsilon", "inf", "--json")
     found = json.loads(ok(*asked))
     there = json.loads(json.dumps(done.evaluation.to_dict()))
-    names = ["auc", "brier"] if kind == "classes" else ["r2", "mean_absolute_error", "root_mean_squared_error"]
+    names = (
+        ["auc", "brier"]
+        if kind == "classes"
+        else ["r2", "mean_absolute_error", "root_mean_squared_error"]
+    )
     assert found["exact"] == there["exact"]
     for name in names:
         assert found[name]["value"] == pytest.approx(there[name]["value"], rel=1e-9)
@@ -196,7 +231,10 @@ def test_held_out_rows_are_judged_with_their_own_site_s_constant(tmp_path: Path,
     average = done.answered.margins(dataset.test_columns, where=np.full(len(margins), -1))
     worse = roc_auc_score if kind == "classes" else r2_score
     assert worse(dataset.y_test, average) < own - 0.1
-    for site in ("south", "2"):  # all rows with the constant of one: another model, by name or number
+    for site in (
+        "south",
+        "2",
+    ):  # all rows with the constant of one: another model, by name or number
         one = json.loads(ok(*asked, "--site", site))
         assert one["exact"][names[0]] < own - 0.1
 
@@ -211,22 +249,33 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, list[Any],
     parts = data.partition("site:site", dataset.y_train, None, columns=dataset.train_columns)
     tables = [
         table_of(
-            dataset.schema, dataset.X_train[part], dataset.y_train[part],
+            dataset.schema,
+            dataset.X_train[part],
+            dataset.y_train[part],
             {name: values[part] for name, values in dataset.train_columns.items()},
         )
         for part in parts
-    ]  # fmt: skip
-    members = [Member(name, len(part), SigningKey.make().public) for name, part in zip(SITES, parts, strict=True)]
+    ]
+    members = [
+        Member(name, len(part), SigningKey.make().public)
+        for name, part in zip(SITES, parts, strict=True)
+    ]
     asks = Asks(inference=True, site_constants=True, evaluation=math.inf, holdout=0.3)
     config = RunConfig("auto", EPSILON, 1e-5, trust="sum", seed=SEED)
-    plan = make_plan(Proposal("trial", config, members, dataset.n_features, schema=dataset.schema.to_dict(), asks=asks))
+    plan = make_plan(
+        Proposal(
+            "trial", config, members, dataset.n_features, schema=dataset.schema.to_dict(), asks=asks
+        )
+    )
     return plan, tables, answer_sites(plan, tables)[0][1], files
 
 
 def test_separate_sites_have_the_table_of_a_simulation(deployed: Any, tmp_path: Path) -> None:
     plan, tables, _, files = deployed
     plain = replace(plan.asks, evaluation=None, holdout=0.0)
-    whole = make_plan(Proposal("trial", plan.config, plan.sites, plan.d, schema=plan.schema, asks=plain))
+    whole = make_plan(
+        Proposal("trial", plan.config, plan.sites, plan.d, schema=plan.schema, asks=plain)
+    )
     there = record(whole, answer_sites(whole, tables)[0][1])
     here = trained(files, "classes")
     for one, other in zip(there["coefficients"], here.coefficients.to_dict(), strict=True):
@@ -237,7 +286,9 @@ def test_separate_sites_have_the_table_of_a_simulation(deployed: Any, tmp_path: 
             assert one[name] == pytest.approx(other[name], rel=1e-6, abs=1e-8)
 
 
-def test_what_separate_sites_keep_answers_and_is_judged_as_they_judged_it(deployed: Any, tmp_path: Path) -> None:
+def test_what_separate_sites_keep_answers_and_is_judged_as_they_judged_it(
+    deployed: Any, tmp_path: Path
+) -> None:
     plan, tables, found, _ = deployed
     (tmp_path / "north.json").write_text(json.dumps(document(plan, found), allow_nan=False))
     saved = SavedModel.load(tmp_path / "north.json")
@@ -269,19 +320,25 @@ def test_groups_name_sites_of_arrays_and_of_frames_alike(tmp_path: Path, kind: s
     files = made(tmp_path, kind)
     X, y, site = files.columns["x"][:, None], files.columns["y"], files.columns["site"]
     y = y if kind == "numbers" else (y == "yes")
-    own = {"schema": None, "data_norm": 1.0} | ({"classes": [False, True]} if kind == "classes" else {})
+    own = {"schema": None, "data_norm": 1.0} | (
+        {"classes": [False, True]} if kind == "classes" else {}
+    )
     own |= {"y_bounds": (-15.0, 15.0)} if kind == "numbers" else {}
     model = estimator(files, kind, **own).fit(X, y, groups=site)
     lines = [line for line in model.coefficients_.to_dict() if line["name"] == "(constant)"]
     assert [line["level"] for line in lines] == SITES
     np.testing.assert_allclose(model.site_intercept_, [line["estimate"] for line in lines])
     answer: Callable[..., Any] = model.decision_function if kind == "classes" else model.predict
-    by_site = X @ np.ravel(model.coef_) + model.site_intercept_[[SITES.index(name) for name in site]]
+    by_site = (
+        X @ np.ravel(model.coef_) + model.site_intercept_[[SITES.index(name) for name in site]]
+    )
     expected = by_site if kind == "classes" else np.clip(by_site, -15.0, 15.0)
     np.testing.assert_allclose(answer(X, groups=site), expected, rtol=1e-9, atol=1e-9)
     with pytest.warns(HolderNote, match=f"{ROWS:,} of {ROWS:,} rows name no site"):
         average = answer(X)
-    np.testing.assert_allclose(average, X @ np.ravel(model.coef_) + np.ravel(model.intercept_), atol=1e-9)
+    np.testing.assert_allclose(
+        average, X @ np.ravel(model.coef_) + np.ravel(model.intercept_), atol=1e-9
+    )
     with pytest.warns(HolderNote, match="name no site"):
         strangers = model.score(X, y, groups=["?"] * ROWS)
     assert model.score(X, y, groups=site) > strangers + 0.1
@@ -293,15 +350,22 @@ def test_groups_name_sites_of_arrays_and_of_frames_alike(tmp_path: Path, kind: s
     np.testing.assert_array_equal(again_answer(X, groups=site), answer(X, groups=site))
 
 
-def test_least_squares_without_intervals_has_the_same_constants_at_every_door(tmp_path: Path) -> None:
+def test_least_squares_without_intervals_has_the_same_constants_at_every_door(
+    tmp_path: Path,
+) -> None:
     files = made(tmp_path, "numbers")
     done = fit_numbers(configured(files))
     model = estimator(files, "numbers", inference=False).fit(files.columns)
     estimates = [line["estimate"] for line in done.coefficients]
     assert model.coefficients_["coefficient"] == pytest.approx(estimates, rel=1e-12)
-    assert [name for name in model.coefficients_["name"] if "constant" in name] == [f"(constant): {s}" for s in SITES]
+    assert [name for name in model.coefficients_["name"] if "constant" in name] == [
+        f"(constant): {s}" for s in SITES
+    ]
     model.save(tmp_path / "model.json")
-    same(SavedModel.load(tmp_path / "model.json").coefficients, json.loads(json.dumps(done.coefficients)))
+    same(
+        SavedModel.load(tmp_path / "model.json").coefficients,
+        json.loads(json.dumps(done.coefficients)),
+    )
     np.testing.assert_array_equal(
         model.predict(files.columns), told_of(done.answered, done.answered.margins(files.columns))
     )
@@ -357,12 +421,18 @@ def test_a_row_s_site_decides_its_own_margin_alone(numbered: Any) -> None:
     assert places.tolist() == [0, 0, 0, -1, -1, -1, 1, -1, -1, -1]
     margins = saved.margins(rows | {"site": np.array(SPELLED, dtype=object)})
     for k, text in enumerate(SPELLED):
-        alone = {name: values[:1] for name, values in rows.items()} | {"site": np.array([text], dtype=object)}
+        alone = {name: values[:1] for name, values in rows.items()} | {
+            "site": np.array([text], dtype=object)
+        }
         assert saved.margins(alone)[0] == margins[k]
     for column in (np.array([1.0, np.nan, 7.0]), np.array([1, 5, 7]), np.array(["1", "x", "7.0"])):
         three = {name: values[:3] for name, values in rows.items()} | {"site": column}
         assert saved.places(three).tolist() == [0, -1, 3]
-    for column in ([1, "x", 2.5], [1, None, True], [np.float64(1.0), b"2", {}]):  # as a dict of lists has them
+    for column in (
+        [1, "x", 2.5],
+        [1, None, True],
+        [np.float64(1.0), b"2", {}],
+    ):  # as a dict of lists has them
         three = {name: values[:3] for name, values in rows.items()} | {"site": column}
         assert saved.places(three)[0] == 0
     without = saved.margins(rows)  # no site column at all
@@ -394,12 +464,19 @@ def test_a_site_is_asked_for_by_name_then_by_number_and_an_unknown_one_is_refuse
     numbered: Any, tmp_path: Path
 ) -> None:
     saved, files, run = numbered
-    for asked, place in (("7", 3), ("1.0", 0), ("0", 0), ("3", 2)):  # 3 is a name, and 0 the first one's number
+    for asked, place in (
+        ("7", 3),
+        ("1.0", 0),
+        ("0", 0),
+        ("3", 2),
+    ):  # 3 is a name, and 0 the first one's number
         assert SavedModel.load(run, site=asked).only == place
         lines = predicted(run, files.csv, "--site", asked)[:5]
         first = {name: values[:5] for name, values in files.columns.items()}
         wanted = told_of(saved, saved.margins(first, where=np.full(5, place)))
-        np.testing.assert_allclose([float(line["prediction"]) for line in lines], wanted, rtol=1e-12)
+        np.testing.assert_allclose(
+            [float(line["prediction"]) for line in lines], wanted, rtol=1e-12
+        )
     for asked in ("8", "-1", "nowhere", "7.5"):
         done = CliRunner().invoke(cli, ["predict", str(run), str(files.csv), "--site", asked])
         assert isinstance(done.exception, InvalidInput) and done.exception.field == "site"
@@ -412,21 +489,32 @@ def test_of_two_sites_nothing_is_known_of_a_third(tmp_path: Path) -> None:
     files = made(tmp_path, "numbers")
     columns = files.columns | {"site": np.array(["p", "q"], dtype=object)[np.arange(ROWS) % 2]}
     write(files.csv, columns)
-    saved = fit_numbers(configured(files, trust="nobody"), intervals=True).answered  # a sum of two hides neither
+    # a sum of two hides neither
+    saved = fit_numbers(configured(files, trust="nobody"), intervals=True).answered
     few = {name: values[:4] for name, values in columns.items()}
-    assert np.isfinite(saved.intervals(few)).all() and saved.table.site_constants.too_few is not None
+    assert (
+        np.isfinite(saved.intervals(few)).all() and saved.table.site_constants.too_few is not None
+    )
     ends = saved.intervals(few | {"site": np.array(["p", "z", "", "q"], dtype=object)})
     assert np.isnan(ends[:, 0]).tolist() == [False, True, True, False]
     saved.save(tmp_path / "run.json")
-    unnamed = write(tmp_path / "unnamed.csv", {name: values for name, values in few.items() if name != "site"})
-    done = CliRunner().invoke(cli, ["predict", str(tmp_path / "run.json"), str(unnamed), "--interval", "0.95"])
+    unnamed = write(
+        tmp_path / "unnamed.csv", {name: values for name, values in few.items() if name != "site"}
+    )
+    done = CliRunner().invoke(
+        cli, ["predict", str(tmp_path / "run.json"), str(unnamed), "--interval", "0.95"]
+    )
     lines = list(csv.DictReader(io.StringIO(done.stdout)))
     assert done.exit_code == 0 and all(line["low"] == "" for line in lines)
     assert "4 of 4 rows" in done.stderr and "no interval" in done.stderr
 
 
-def test_a_file_that_says_not_by_which_column_its_rows_were_dealt_is_refused(numbered: Any, tmp_path: Path) -> None:
-    """The column is never guessed from how a run dealt its rows, as versions before 0.3 did for files of their own."""
+def test_a_file_that_says_not_by_which_column_its_rows_were_dealt_is_refused(
+    numbered: Any, tmp_path: Path
+) -> None:
+    """The column is never guessed from how a run dealt its rows, as versions before 0.3 did for
+    files of their own.
+    """
     _, _, run = numbered
     plain = json.loads(run.read_text())
     said = plain.pop("site")
@@ -451,7 +539,8 @@ def test_a_file_that_says_not_by_which_column_its_rows_were_dealt_is_refused(num
 def test_intervals_for_rows_of_a_new_site_cover_and_those_without_the_spread_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """40 sets: the chance of one more site is computed in each, so the mean's error is under two points; 3 are allowed.
+    """40 sets: the chance of one more site is computed in each, so the mean's error is under two
+    points; 3 are allowed.
 
     Intervals around the average alone would cover a twentieth.
     """
@@ -474,10 +563,18 @@ def test_an_interval_with_a_draw_more_is_that_of_the_sum() -> None:
     half = 0.5 * (ends[:, 1] - ends[:, 0])
     for one, error in zip(half, errors, strict=True):
         total = np.hypot(spreads, error)
-        beyond = np.where(total > 0.0, 2.0 * stats.norm.sf(one / np.maximum(total, 1e-300)), 0.0).mean()
+        beyond = np.where(
+            total > 0.0, 2.0 * stats.norm.sf(one / np.maximum(total, 1e-300)), 0.0
+        ).mean()
         assert beyond == pytest.approx(alpha, rel=0.005)
-    none = widened(np.array([[1.0, 3.0], [np.nan, np.nan], [1.0, np.inf], [-np.inf, 4.0]]), np.zeros(3), alpha)
-    np.testing.assert_array_equal(none, [[1.0, 3.0], [np.nan, np.nan], [1.0, np.inf], [-np.inf, 4.0]])
+    none = widened(
+        np.array([[1.0, 3.0], [np.nan, np.nan], [1.0, np.inf], [-np.inf, 4.0]]), np.zeros(3), alpha
+    )
+    np.testing.assert_array_equal(
+        none, [[1.0, 3.0], [np.nan, np.nan], [1.0, np.inf], [-np.inf, 4.0]]
+    )
     one_sided = widened(np.array([[1.0, np.inf], [-np.inf, 4.0]]), spreads, alpha)
-    assert one_sided[0, 0] == pytest.approx(1.0 - half[0]) and one_sided[1, 1] == pytest.approx(4.0 + half[0])
+    assert one_sided[0, 0] == pytest.approx(1.0 - half[0]) and one_sided[1, 1] == pytest.approx(
+        4.0 + half[0]
+    )
     assert np.isinf(one_sided[0, 1]) and np.isinf(one_sided[1, 0])

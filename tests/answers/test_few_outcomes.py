@@ -1,4 +1,6 @@
-"""Intervals of two ends where few rows have the rarer outcome: as long as the count's own law, once printed, asks."""
+"""Intervals of two ends where few rows have the rarer outcome: as long as the count's own law,
+once printed, asks.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,24 @@ Z = 1.959963984540054
 
 
 def missed(mean: float, *, even: bool = False) -> float:
-    """The exact share of printed counts, 5 or more and without noise, whose low end is above the mean."""
+    """The exact share of printed counts, 5 or more and without noise, whose low end is above the
+    mean.
+    """
     counts = np.arange(5, 200)
     chances = stats.poisson.pmf(counts, mean)
-    ends = [x * math.exp(-Z / math.sqrt(x)) if even else least_mean(float(x), 0.0, 5.0, 0.05) for x in counts.tolist()]
+    ends = [
+        x * math.exp(-Z / math.sqrt(x)) if even else least_mean(float(x), 0.0, 5.0, 0.05)
+        for x in counts.tolist()
+    ]
     return float(chances[np.array(ends) > mean].sum() / chances.sum())
 
 
 class TestLaw:
     @pytest.mark.parametrize("mean", [2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0])
     def test_of_those_that_are_printed_few_are_too_high(self, mean: float) -> None:
-        """A count's own chance is taken by half, so that more than .025 is possible; the other side has less."""
+        """A count's own chance is taken by half, so that more than .025 is possible; the other
+        side has less.
+        """
         assert missed(mean) <= 0.042
 
     def test_ends_that_are_even_to_both_sides_are_too_high(self) -> None:
@@ -42,11 +51,17 @@ class TestLaw:
 
     @pytest.mark.parametrize("mean", [6.0, 10.0, 20.0])
     def test_with_noise_too(self, mean: float) -> None:
-        """3 deviations of noise, of which 4 are printed: 4,000 printed draws know a share of .025 to .0025."""
+        """3 deviations of noise, of which 4 are printed: 4,000 printed draws know a share of
+        .025 to .0025.
+        """
         rng = np.random.default_rng(int(mean))
         counts = rng.poisson(mean, 400_000) + 3.0 * rng.normal(size=400_000)
         printed = counts[counts >= 12.0][:4_000]
-        low = np.interp(printed, grid := np.linspace(12.0, 60.0, 97), [least_mean(x, 3.0, 12.0, 0.05) for x in grid])
+        low = np.interp(
+            printed,
+            grid := np.linspace(12.0, 60.0, 97),
+            [least_mean(x, 3.0, 12.0, 0.05) for x in grid],
+        )
         chance = min(1.0, float(np.mean(counts >= 12.0)) / 0.1)
         assert np.mean(low > mean) <= 0.025 / chance + 0.0075
         even = printed * np.exp(-Z * np.hypot(printed**-0.5, 3.0 / printed))
@@ -55,7 +70,9 @@ class TestLaw:
     def test_many_are_as_good_as_normal(self) -> None:
         for count, noise in ((1_000.0, 0.0), (1_000.0, 20.0), (4_000.0, 100.0)):
             even = count * math.exp(-Z * math.hypot(count**-0.5, noise / count))
-            assert least_mean(count, noise, 5.0 + 4.0 * noise, 0.05) == pytest.approx(even, rel=0.01)
+            assert least_mean(count, noise, 5.0 + 4.0 * noise, 0.05) == pytest.approx(
+                even, rel=0.01
+            )
 
     def test_it_is_none_where_the_noise_alone_may_be_as_large(self) -> None:
         assert least_mean(12.0, 3.0, 12.0, 1e-7) == pytest.approx(0.0, abs=1e-6)
@@ -63,7 +80,9 @@ class TestLaw:
 
 class TestSums:
     def test_only_the_side_towards_fewer_of_the_rarer_outcome_is_longer(self) -> None:
-        few = FewOutcomes(np.array([[1.0, 0.0]]), np.ones(1), *(np.array([x]) for x in (6.0, 0.0, 5.0, 600.0)))
+        few = FewOutcomes(
+            np.array([[1.0, 0.0]]), np.ones(1), *(np.array([x]) for x in (6.0, 0.0, 5.0, 600.0))
+        )
         gained = few.farther(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 0.05)
         one = 0.98 * (math.log(6.0 / least_mean(6.0, 0.0, 5.0, 0.05)) ** 2 - Z**2 / 6.0)
         np.testing.assert_allclose(gained, [[one, 0.0], [0.0, one], [0.0, 0.0], [4.0 * one, 0.0]])
@@ -86,13 +105,20 @@ def made() -> Coefficients:
     positive = rng.random(2_000) < expit(0.02 * (age - 50.0))
     positive[level == 3] = np.arange(np.sum(level == 3)) % 28 == 0
     columns = {"age": age, "ward": np.array(list("abcd"), dtype=object)[level]}
-    schema = {"age": {"kind": "number", "lo": 20, "hi": 80}, "ward": {"kind": "category", "values": list("abcd")}}
+    schema = {
+        "age": {"kind": "number", "lo": 20, "hi": 80},
+        "ward": {"kind": "category", "values": list("abcd")},
+    }
     naming = of_schema(Schema.from_dict({"columns": schema}))
     parts = np.array_split(rng.permutation(2_000), 3)
     raw = [{name: column[part] for name, column in columns.items()} for part in parts]
-    rows = naming.rows([(one, np.where(positive[part], 1.0, -1.0)) for one, part in zip(raw, parts, strict=True)])
+    rows = naming.rows(
+        [(one, np.where(positive[part], 1.0, -1.0)) for one, part in zip(raw, parts, strict=True)]
+    )
     run = RunConfig(method="auto", trust="sum", epsilon=math.inf, delta=1e-5, seed=1)
-    return table(simulate(run, rows, method=newton_of(naming), loss=Logistic()).outcome, naming, 0, 1e-5)
+    return table(
+        simulate(run, rows, method=newton_of(naming), loss=Logistic()).outcome, naming, 0, 1e-5
+    )
 
 
 class TestTable:
@@ -112,7 +138,9 @@ class TestTable:
         for ends in (made.conf_int(), again.conf_int()):
             np.testing.assert_array_equal(ends, [[line.low, line.high] for line in made.lines])
         one, line = again.contrast({"ward: d": 1.0}), made.lines[3]
-        assert (one.estimate, one.low, one.high) == pytest.approx((line.estimate, line.low, line.high))
+        assert (one.estimate, one.low, one.high) == pytest.approx(
+            (line.estimate, line.low, line.high)
+        )
         assert one.p == pytest.approx(line.p)
         against = made.contrast({"ward: c": 1.0, "ward: d": -1.0})
         assert against.high - against.estimate > 1.3 * (against.estimate - against.low)

@@ -1,4 +1,6 @@
-"""Forecasts of tables of coefficients: rows that are needed, and standard errors to expect, from public facts alone."""
+"""Forecasts of tables of coefficients: rows that are needed, and standard errors to expect, from
+public facts alone.
+"""
 
 from __future__ import annotations
 
@@ -47,19 +49,25 @@ def schema() -> Schema:
 
 
 def raw_rows(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Nine in ten numbers are in the typical ranges, levels are equally frequent, columns are unrelated."""
+    """Nine in ten numbers are in the typical ranges, levels are equally frequent, columns are
+    unrelated.
+    """
     age = np.clip(50.0 + 30.0 * rng.normal(size=n) / 1.645, 0.0, 120.0)
     dose = np.clip(3.0 + 2.0 * rng.normal(size=n) / 1.645, 0.0, 10.0)
     return {"age": age, "dose": dose, "stage": np.array(["a", "b", "c"])[rng.integers(3, size=n)]}
 
 
-def split(raw: dict[str, np.ndarray], y: np.ndarray) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
+def split(
+    raw: dict[str, np.ndarray], y: np.ndarray
+) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
     parts = np.array_split(np.arange(len(y)), SITES)
     return [({name: values[part] for name, values in raw.items()}, y[part]) for part in parts]
 
 
 def config(replicates: int) -> RunConfig:
-    return RunConfig("auto", trust="sum", epsilon=EPSILON, delta=DELTA, seed=1, replicates=replicates)
+    return RunConfig(
+        "auto", trust="sum", epsilon=EPSILON, delta=DELTA, seed=1, replicates=replicates
+    )
 
 
 def ratios(told: list[ahead.LineAhead], errors: list[list[float]]) -> np.ndarray:
@@ -68,7 +76,9 @@ def ratios(told: list[ahead.LineAhead], errors: list[list[float]]) -> np.ndarray
 
 
 def test_standard_errors_of_log_odds_are_those_that_runs_print() -> None:
-    """Within 1.3 of the mean of 16 draws; twice as much noise, or half of the rows, would be outside."""
+    """Within 1.3 of the mean of 16 draws; twice as much noise, or half of the rows, would be
+    outside.
+    """
     rng = np.random.default_rng(0)
     raw = raw_rows(N, rng)
     score = (raw["age"] - 50.0) / 30.0 + 0.5 * (raw["stage"] == "b")
@@ -77,7 +87,11 @@ def test_standard_errors_of_log_odds_are_those_that_runs_print() -> None:
     rows = naming().rows(split(raw, y))
     found = simulate(config(16), rows, method=newton_of(naming()), loss=loss).outcome
     shown = [table(found, naming(), k) for k in range(16)]
-    errors = [[line.standard_error for line in one.lines] for one in shown if all(x.refused is None for x in one.lines)]
+    errors = [
+        [line.standard_error for line in one.lines]
+        for one in shown
+        if all(x.refused is None for x in one.lines)
+    ]
     assert len(errors) >= 12
     study = Study.of(LogOdds(naming()), MU, sites=SITES)
     told = study.lines(float(N), DECLARED)
@@ -108,7 +122,9 @@ def test_standard_errors_of_numbers_are_those_that_runs_print() -> None:
 
 
 def test_rows_that_are_needed_follow_noise_and_sites() -> None:
-    """Only the product of rows and mu counts for what noise hides; sums spare it, and rare positives need more rows."""
+    """Only the product of rows and mu counts for what noise hides; sums spare it, and rare
+    positives need more rows.
+    """
     small = of_columns(["a", "b", "c"], 1.35 * np.sqrt(3.0))
     one = Study.of(LogOdds(small), MU).rows_needed(EVEN, 4)
     half_mu = Study.of(LogOdds(small), MU / 2.0).rows_needed(EVEN, 4)
@@ -119,7 +135,9 @@ def test_rows_that_are_needed_follow_noise_and_sites() -> None:
 
 
 def test_made_up_rows_are_as_declared() -> None:
-    """Nine in ten numbers are in their typical ranges, levels are equally frequent, nothing is correlated."""
+    """Nine in ten numbers are in their typical ranges, levels are equally frequent, nothing is
+    correlated.
+    """
     X = made_up(naming(), 20_000, np.random.default_rng(3), EVEN)
     schema = naming().schema
     assert schema is not None
@@ -131,7 +149,9 @@ def test_made_up_rows_are_as_declared() -> None:
 
 
 def test_made_up_rows_of_real_tables_have_rare_levels_long_tails_and_marks() -> None:
-    """Shares, widths and two values as `REAL` says: of 40 tables the rarest of three levels has an eighth at most."""
+    """Shares, widths and two values as `REAL` says: of 40 tables the rarest of three levels has
+    an eighth at most.
+    """
     columns = COLUMNS | {"mark": {"kind": "number", "lo": 0, "hi": 1}}
     encoding = of_schema(Schema.from_dict({"columns": columns, "name": "made"}))
     own = encoding.schema
@@ -212,7 +232,9 @@ def test_a_name_of_two_levels_is_refused_until_it_is_clear() -> None:
 
 
 def test_the_range_that_is_told_holds_the_number_that_is_told() -> None:
-    """Tables as declared hardly differ; those with the habits of real ones differ by more than a factor of two."""
+    """Tables as declared hardly differ; those with the habits of real ones differ by more than a
+    factor of two.
+    """
     study = Study.of(LogOdds(naming()), MU, sites=SITES)
     real, even = study.rows_needed(REAL, 9), study.rows_needed(EVEN, 3)
     assert real.half_range[0] <= real.half <= real.half_range[1]
@@ -235,4 +257,6 @@ def test_half_and_all_of_a_table_count_what_can_be_printed() -> None:
     rows = naming().rows(split(raw, y))
     much = RunConfig("auto", trust="sum", epsilon=100.0, delta=DELTA, seed=1)
     shown = table(simulate(much, rows, method=newton_of(naming()), loss=loss).outcome, naming())
-    assert any(line.cause == "separation" for line in shown.lines) and complete(shown) and half(shown)
+    assert (
+        any(line.cause == "separation" for line in shown.lines) and complete(shown) and half(shown)
+    )

@@ -1,4 +1,6 @@
-"""Coefficients with intervals: exact without noise, honest with it, refused where noise is too much of them."""
+"""Coefficients with intervals: exact without noise, honest with it, refused where noise is too
+much of them.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +59,14 @@ SCHEMA = {
 
 
 def config(**more: Any) -> RunConfig:
-    return RunConfig.from_dict({"method": "auto", "epsilon": 3.0, "delta": 1e-5, "trust": "sum", "seed": 0} | more)
+    return RunConfig.from_dict(
+        {"method": "auto", "epsilon": 3.0, "delta": 1e-5, "trust": "sum", "seed": 0} | more
+    )
 
 
-def numbers(n: int, seed: int = 0, norm: float = 3.0) -> tuple[Naming, list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
+def numbers(
+    n: int, seed: int = 0, norm: float = 3.0
+) -> tuple[Naming, list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     y = np.where(rng.random(n) < expit(X @ BETA[:3] + BETA[3]), 1.0, -1.0)
@@ -68,7 +74,9 @@ def numbers(n: int, seed: int = 0, norm: float = 3.0) -> tuple[Naming, list[tupl
     return of_columns(["a", "b", "c"], norm), parts, X
 
 
-def fitted(of: RunConfig, n: int = 8000, seed: int = 0, norm: float = 3.0) -> tuple[Naming, Estimates, Result]:
+def fitted(
+    of: RunConfig, n: int = 8000, seed: int = 0, norm: float = 3.0
+) -> tuple[Naming, Estimates, Result]:
     naming, parts, _ = numbers(n, seed, norm)
     result = simulate(of, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic()))
     return naming, result.outcome, result
@@ -103,20 +111,26 @@ def test_units_are_those_of_the_schema() -> None:
     rng = np.random.default_rng(1)
     naming = of_schema(Schema.from_dict(SCHEMA))
     raw = {
-        "age": rng.uniform(20, 80, 50), "dose": rng.uniform(0, 9, 50),
-        "sex": np.array(["f", "m"], dtype=object)[rng.integers(2, size=50)], "stage": rng.uniform(0, 3, 50),
-    }  # fmt: skip
+        "age": rng.uniform(20, 80, 50),
+        "dose": rng.uniform(0, 9, 50),
+        "sex": np.array(["f", "m"], dtype=object)[rng.integers(2, size=50)],
+        "stage": rng.uniform(0, 3, 50),
+    }
     w = rng.normal(size=naming.d)
     beta = naming.into_units @ w
     stage = np.floor(raw["stage"])
     A = np.column_stack(
         [raw["age"], np.log1p(raw["dose"]), raw["sex"] == "m", stage == 0, stage == 2, np.ones(50)]
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(naming.encoded(raw) @ w, A @ beta, rtol=1e-9)
     assert [(t.name, t.level, t.reference) for t in naming.terms] == [
-        ("age", None, None), ("dose", None, None), ("sex", "m", "f"), ("stage", "[0,1)", "[1,2)"),
-        ("stage", "[2,3]", "[1,2)"), ("(constant)", None, None),
-    ]  # fmt: skip
+        ("age", None, None),
+        ("dose", None, None),
+        ("sex", "m", "f"),
+        ("stage", "[0,1)", "[1,2)"),
+        ("stage", "[2,3]", "[1,2)"),
+        ("(constant)", None, None),
+    ]
     assert naming.terms[1].unit == "log1p(dose)"
 
 
@@ -128,7 +142,9 @@ def test_sites_have_constants_of_their_own() -> None:
         X = rng.normal(size=(20_000, 1)) + i
         parts.append((X, np.where(rng.random(20_000) < expit(0.5 * X[:, 0] + own[i]), 1.0, -1.0)))
     of = config(epsilon=float("inf"))
-    found = simulate(of, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())).outcome
+    found = simulate(
+        of, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())
+    ).outcome
     lines = table(found, naming).lines
     for line, truth in zip(lines, [0.5, *own], strict=True):
         assert abs(line.estimate - truth) < 4.0 * line.standard_error  # type: ignore[operator]
@@ -141,7 +157,10 @@ SETS = 80
 @lru_cache
 def many_fitted(trust: str) -> list[tuple[Naming, Estimates]]:
     """Fits of rows and noise that are drawn anew, for all tests of coverage."""
-    return [fitted(config(epsilon=1.0, seed=seed, trust=trust), n=6000, seed=seed)[:2] for seed in range(SETS)]
+    return [
+        fitted(config(epsilon=1.0, seed=seed, trust=trust), n=6000, seed=seed)[:2]
+        for seed in range(SETS)
+    ]
 
 
 def coverage(fits: Iterable[tuple[Naming, Estimates]]) -> tuple[int, int]:
@@ -164,7 +183,10 @@ def test_intervals_cover(trust: str) -> None:
 
 
 def test_a_covariance_without_the_noise_does_not_cover() -> None:
-    careless = ((naming, replace(one, covariance=one.covariance - one.noise)) for naming, one in many_fitted("sum"))
+    careless = (
+        (naming, replace(one, covariance=one.covariance - one.noise))
+        for naming, one in many_fitted("sum")
+    )
     inside, printed = coverage(careless)
     assert stats.binom.cdf(inside, printed, 0.935) < 1e-4
 
@@ -173,14 +195,20 @@ def test_a_table_that_is_mostly_noise_is_refused_and_says_what_would_do() -> Non
     naming, found, _ = fitted(config(epsilon=0.3), n=900)
     found_table = table(found, naming, delta=1e-5)
     assert all(line.refused and line.estimate is None for line in found_table.lines)
-    assert found_table.needs is not None and found_table.needs["rows"] > 900 and found_table.needs["epsilon"] > 0.3
+    assert (
+        found_table.needs is not None
+        and found_table.needs["rows"] > 900
+        and found_table.needs["epsilon"] > 0.3
+    )
     assert "rows is needed" in str(found_table.lines[0].refused)  # noise hides an eigenvalue
     naming, found, _ = fitted(config(epsilon=0.3), n=int(6 * found_table.needs["rows"]))
     assert all(line.refused is None for line in table(found, naming, delta=1e-5).lines)
 
 
 def test_fragility_is_the_rule_of_the_page() -> None:
-    """``tau = E |P^(1/2) E P c|^2 / c'P c`` over noise E, by draws of it; P has eigenvalues that are lowered."""
+    """``tau = E |P^(1/2) E P c|^2 / c'P c`` over noise E, by draws of it; P has eigenvalues that
+    are lowered.
+    """
     from sottovoce.queries.moments import square
 
     rng, d = np.random.default_rng(0), 3
@@ -195,21 +223,32 @@ def test_fragility_is_the_rule_of_the_page() -> None:
     assert tau == pytest.approx(second / (c @ P[0] @ c), rel=0.02)
     naming, found, _ = fitted(config())
     row = naming.into_units[1]
-    own = inference.fragility(found.frame, found.hessian, found.kept, found.hessian_noise, row[None])
-    assert found.fragility(row)[0] == own[0, 0] < TAU and found.fragility(row, 10.0)[0] > 50 * own[0, 0]
+    own = inference.fragility(
+        found.frame, found.hessian, found.kept, found.hessian_noise, row[None]
+    )
+    assert (
+        found.fragility(row)[0] == own[0, 0] < TAU
+        and found.fragility(row, 10.0)[0] > 50 * own[0, 0]
+    )
 
 
 def test_the_noise_of_a_hessian_moves_the_step_as_the_covariance_says() -> None:
-    """Errors E of a flattened matrix with variance s^2 an entry: Cov(E d) = (s^2 / 2)(|d|^2 I + d d')."""
+    """Errors E of a flattened matrix with variance s^2 an entry: Cov(E d) = (s^2 / 2)(|d|^2 I +
+    d d').
+    """
     from sottovoce.queries.moments import square
 
     rng, d = np.random.default_rng(0), np.array([0.3, -1.0, 0.5])
     moved = square(rng.normal(size=(200_000, 6)), 3) @ d
-    np.testing.assert_allclose(np.cov(moved.T), 0.5 * ((d @ d) * np.eye(3) + np.outer(d, d)), atol=0.02)
+    np.testing.assert_allclose(
+        np.cov(moved.T), 0.5 * ((d @ d) * np.eye(3) + np.outer(d, d)), atol=0.02
+    )
 
 
 def test_a_remedy_is_no_capped_number() -> None:
-    """A strain that falls below its bound only with many thousand times the rows has no number; a smaller one has."""
+    """A strain that falls below its bound only with many thousand times the rows has no number;
+    a smaller one has.
+    """
     naming, found, _ = fitted(config())
     far = dataclasses.replace(found, strain=np.array([1e5]), noise=found.covariance)
     near = dataclasses.replace(far, strain=np.array([5.0]))
@@ -228,10 +267,15 @@ def test_what_needs_no_budget() -> None:
     difference = shown.contrast({"a": 1.0, "b": -1.0})
     c = np.array([1.0, -1.0, 0.0, 0.0])
     assert difference.estimate == pytest.approx(c @ [x.estimate for x in shown.lines])
-    assert difference.standard_error == pytest.approx(np.sqrt(c @ covariance @ c)) and difference.p < 1e-6
+    assert (
+        difference.standard_error == pytest.approx(np.sqrt(c @ covariance @ c))
+        and difference.p < 1e-6
+    )
     both = shown.wald(["a", "b"])
     b = np.array([x.estimate for x in shown.lines])[:2]
-    assert both.statistic == pytest.approx(b @ np.linalg.solve(covariance[:2, :2], b)) and both.df == 2
+    assert (
+        both.statistic == pytest.approx(b @ np.linalg.solve(covariance[:2, :2], b)) and both.df == 2
+    )
     assert both.p == pytest.approx(stats.chi2.sf(both.statistic, 2))
     for names, rule in ((["d"], "is no coefficient"), (["c", "nothing"], "is no coefficient")):
         with pytest.raises(InvalidInput, match=rule):
@@ -241,7 +285,9 @@ def test_what_needs_no_budget() -> None:
     with pytest.raises(InvalidInput, match="is refused"):
         refused.contrast({"a": 1.0})
     for one in (shown, refused):
-        again = Coefficients.of_plain(json.loads(json.dumps(jsonable(one.plain()), allow_nan=False)))
+        again = Coefficients.of_plain(
+            json.loads(json.dumps(jsonable(one.plain()), allow_nan=False))
+        )
         assert again.lines == one.lines and again.needs == one.needs and again.odds == one.odds
         np.testing.assert_array_equal(again.covariance, one.covariance)
     with pytest.raises(InvalidInput, match="no covariance"):
@@ -251,17 +297,24 @@ def test_what_needs_no_budget() -> None:
 
 
 def test_what_a_model_says_of_a_row_has_an_interval() -> None:
-    """That of the row's own contrast of the table; NaN where a coefficient that is refused takes part."""
+    """That of the row's own contrast of the table; NaN where a coefficient that is refused takes
+    part.
+    """
     naming, found, _ = fitted(config(epsilon=3.0))
     shown = table(found, naming)
     saved = SavedModel(naming, found.estimate[0], np.ones(1), jsonable(shown.plain()))
     X = np.random.default_rng(1).normal(size=(40, 3))
     ends, wide = saved.intervals(X), saved.intervals(X, 0.01)
-    own = [shown.contrast(dict(zip(("a", "b", "c", CONSTANT), (*x, 1.0), strict=True))) for x in X.tolist()]
+    own = [
+        shown.contrast(dict(zip(("a", "b", "c", CONSTANT), (*x, 1.0), strict=True)))
+        for x in X.tolist()
+    ]
     np.testing.assert_allclose(ends, [[one.low, one.high] for one in own], rtol=1e-7)
     np.testing.assert_allclose(ends.mean(axis=1), saved.margins(X), rtol=1e-7)
     assert np.all(wide[:, 0] < ends[:, 0]) and np.all(wide[:, 1] > ends[:, 1])
-    lines = tuple(replace(line, refused="hidden") if line.term.name == "b" else line for line in shown.lines)
+    lines = tuple(
+        replace(line, refused="hidden") if line.term.name == "b" else line for line in shown.lines
+    )
     part = replace(saved, record=jsonable(replace(shown, lines=lines).plain()))
     X[:20, 1] = 0.0
     hidden = np.isnan(part.intervals(X)).any(axis=1)
@@ -274,9 +327,11 @@ def test_what_a_model_says_of_a_row_has_an_interval() -> None:
 
 
 def test_such_intervals_cover() -> None:
-    """The true log-odds of four rows, over 120 data sets and noises: 95%, at four standard errors of a share.
+    """The true log-odds of four rows, over 120 data sets and noises: 95%, at four standard errors
+    of a share.
 
-    Each is the contrast of a table, of which coverage is tested above; two thirds of its length does not pass here.
+    Each is the contrast of a table, of which coverage is tested above; two thirds of its length
+    does not pass here.
     """
     sets, short = 120, 2 / 3
     rows = np.array([[0.0, 0.0, 0.0], [1.0, -1.0, 0.5], [2.0, 2.0, 0.0], [-1.0, 0.3, -2.0]])
@@ -284,7 +339,9 @@ def test_such_intervals_cover() -> None:
     for seed in range(sets):
         found = fitted(config(epsilon=4.0, seed=seed), 4000, seed)[1]
         shown = table(found, naming)
-        ends = SavedModel(naming, found.estimate[0], np.ones(1), jsonable(shown.plain())).intervals(rows)
+        ends = SavedModel(naming, found.estimate[0], np.ones(1), jsonable(shown.plain())).intervals(
+            rows
+        )
         exact = rows @ BETA[:3] + BETA[3]
         off, half = np.abs(exact - ends.mean(axis=1)), 0.5 * (ends[:, 1] - ends[:, 0])
         held += off <= half
@@ -298,12 +355,16 @@ def test_steps_that_have_not_come_near_are_told_from_noise() -> None:
     naming, found, _ = fitted(config(epsilon=float("inf")))
     late = table(replace(found, strain=np.array([2.0])), naming, delta=1e-5)
     assert late.needs is None and late.lines[0].cause == "table unfinished"
-    noisy = table(replace(found, strain=np.array([2.0]), noise=found.covariance), naming, delta=1e-5)
+    noisy = table(
+        replace(found, strain=np.array([2.0]), noise=found.covariance), naming, delta=1e-5
+    )
     assert noisy.needs is not None and "mostly noise" in str(noisy.lines[0].refused)
 
 
 def test_a_table_whose_third_step_was_cut_short_is_refused() -> None:
-    """However short the last step is: scores of 60 in root mean square are out of the steps' reach."""
+    """However short the last step is: scores of 60 in root mean square are out of the steps'
+    reach.
+    """
     step, S = np.array([[3.0, 0.0], [0.5, 0.0]]), np.eye(2)[None].repeat(2, axis=0)
     shortened, cut = no_further(step, S, 0.75)
     np.testing.assert_allclose(shortened, [[0.75, 0.0], [0.5, 0.0]])
@@ -313,12 +374,18 @@ def test_a_table_whose_third_step_was_cut_short_is_refused() -> None:
     y = np.where(rng.random(6000) < expit(60.0 * X[:, 0]), 1.0, -1.0)
     naming, of = of_columns(["a", "b"], 3.0), config(epsilon=float("inf"))
     parts = [(X[p], y[p]) for p in np.array_split(np.arange(6000), 4)]
-    found = simulate(of, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())).outcome
-    assert found.strain[0] >= CUT and all(line.refused for line in table(found, naming, delta=1e-5).lines)
+    found = simulate(
+        of, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())
+    ).outcome
+    assert found.strain[0] >= CUT and all(
+        line.refused for line in table(found, naming, delta=1e-5).lines
+    )
 
 
 def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What noise of deviation s adds to d'Hd has a known mean and deviation, also in one direction alone."""
+    """What noise of deviation s adds to d'Hd has a known mean and deviation, also in one
+    direction alone.
+    """
     R, s, one = 4000, 0.01, np.eye(3)[None]
     A = np.repeat(np.diag([1.0, 1.0, 8.0])[None], R, axis=0)
     frame, H = Frame(A, np.linalg.inv(A)), np.repeat(0.2 * one, R, axis=0)
@@ -337,7 +404,9 @@ def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> 
     far = frame.back @ np.full((3, 1), -0.2 * 6.0 * s * 8.0 / 0.2)
     assert np.mean(strained(noise + far[:, :, 0])) > 0.99
     most = FAR * 0.2 / np.sqrt(8.0**2 + 2.0)  # then it alone shifts scores by FAR
-    assert np.all(np.isfinite(strain(noise, 0.99 * most))) and np.all(np.isinf(strain(noise, 1.01 * most)))
+    assert np.all(np.isfinite(strain(noise, 0.99 * most))) and np.all(
+        np.isinf(strain(noise, 1.01 * most))
+    )
     monkeypatch.setattr(inference, "CHANCE", 0.0)
     assert np.mean(strained(noise)) > 0.25
 
@@ -345,19 +414,31 @@ def test_noise_in_the_gradient_is_no_strain(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_needed_has_no_cap() -> None:
     """Where noise hides an eigenvalue, what would do is said to be more than what can be told."""
     naming, found, _ = fitted(config(epsilon=0.3), n=900)
-    lost = replace(found, hessian=found.hessian - 2.0 * np.linalg.eigvalsh(found.hessian[0])[0] * np.eye(4))
+    lost = replace(
+        found, hessian=found.hessian - 2.0 * np.linalg.eigvalsh(found.hessian[0])[0] * np.eye(4)
+    )
     said = table(lost, naming, delta=1e-5)
-    assert said.needs is not None and said.needs["more"] and "more than epsilon" in str(said.lines[0].refused)
+    assert (
+        said.needs is not None
+        and said.needs["more"]
+        and "more than epsilon" in str(said.lines[0].refused)
+    )
 
 
 def test_rare_levels_are_merged_with_the_reference_and_named() -> None:
     rng = np.random.default_rng(5)
-    schema = Schema.from_dict({"columns": {"k": {"kind": "category", "values": ["a", "b", "rare"]}}})
+    schema = Schema.from_dict(
+        {"columns": {"k": {"kind": "category", "values": ["a", "b", "rare"]}}}
+    )
     naming = of_schema(schema)
-    text = np.array(["a", "b", "rare"], dtype=object)[rng.choice(3, size=9000, p=[0.6, 0.3985, 0.0015])]
+    text = np.array(["a", "b", "rare"], dtype=object)[
+        rng.choice(3, size=9000, p=[0.6, 0.3985, 0.0015])
+    ]
     y = np.where(rng.random(9000) < expit(-0.3 + 0.6 * (text == "b")), 1.0, -1.0)
     parts = [({"k": text[p]}, y[p]) for p in np.array_split(np.arange(9000), 3)]
-    found = simulate(config(), naming.rows(parts), method=newton_of(naming), loss=Logistic()).outcome
+    found = simulate(
+        config(), naming.rows(parts), method=newton_of(naming), loss=Logistic()
+    ).outcome
     lines = table(found, naming, delta=1e-5).lines
     assert "merged with the reference" in str(lines[1].refused)
     assert lines[0].refused is None and abs(lines[0].estimate - 0.6) < 4 * lines[0].standard_error  # type: ignore[operator]
@@ -368,7 +449,11 @@ class TestRecipe:
         for trust in ("sum", "nobody"):
             *_, result = fitted(config(trust=trust))
             said = result.statement
-            assert 2.99 < said.epsilon <= 3.0 and said.releases == 21 == result.rounds and result.stopped == "finished"
+            assert (
+                2.99 < said.epsilon <= 3.0
+                and said.releases == 21 == result.rounds
+                and result.stopped == "finished"
+            )
             assert said.trust.kind == trust and (said.alone is not None) == (trust == "sum")
 
     def test_shares_add_up_to_the_budget(self) -> None:
@@ -378,7 +463,9 @@ class TestRecipe:
         spreads = []
         for trust in ("sum", "nobody"):
             naming, found, result = fitted(config(trust=trust))
-            scaled = newton_of(naming).with_noise(newton_of(naming).listed.shape.scaled(found.scale))
+            scaled = newton_of(naming).with_noise(
+                newton_of(naming).listed.shape.scaled(found.scale)
+            )
             spreads.append(scaled.listed.spread(12, result.facts, Among.all(result.facts)))
         # of four equal sites: sqrt(4) of a curator's, against sqrt(4 / 3) in sums with one colluder
         assert spreads[1] / spreads[0] == pytest.approx(np.sqrt(3.0), rel=1e-3)
@@ -390,22 +477,34 @@ class TestRecipe:
             yield Gradient(np.zeros((replicates, facts.d)))
 
         monkeypatch.setattr(Newton, "script", script)
-        with pytest.raises(ValueError, match="the next release of the list is 'count of positives'"):
-            simulate(config(), naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic()))
+        with pytest.raises(
+            ValueError, match="the next release of the list is 'count of positives'"
+        ):
+            simulate(
+                config(), naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())
+            )
 
     @pytest.mark.parametrize(
-        "more", [{"delta": None}, {"epsilon": (1.0, 2.0, 1.0, 1.0), "trust": "nobody"}, {"noise": 0.5}]
+        "more",
+        [{"delta": None}, {"epsilon": (1.0, 2.0, 1.0, 1.0), "trust": "nobody"}, {"noise": 0.5}],
     )
     def test_terms_that_sums_cannot_have_are_refused(self, more: dict[str, Any]) -> None:
         naming, parts, _ = numbers(400)
         with pytest.raises(InvalidInput):
-            simulate(config(**more), naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic()))
+            simulate(
+                config(**more),
+                naming.rows(parts),
+                method=newton_of(naming),
+                loss=Weighted(Logistic()),
+            )
 
     def test_a_ledger_on_disk_keeps_the_releases_and_its_budget(self, tmp_path: Any) -> None:
         naming, parts, _ = numbers(2000)
         rows, method = naming.rows(parts), newton_of(naming)
         of = config(trust="nobody", epsilon=2.0)
-        DurableLedger.create(tmp_path / "l", epsilon=3.0, delta=1e-5, accountant="zcdp", n_nodes=4).close()
+        DurableLedger.create(
+            tmp_path / "l", epsilon=3.0, delta=1e-5, accountant="zcdp", n_nodes=4
+        ).close()
         found, loss = [], Weighted(Logistic())
         for _ in range(2):  # the second time everything is read from the ledger
             with DurableLedger.open(tmp_path / "l") as book:
@@ -416,8 +515,12 @@ class TestRecipe:
             simulate(of, rows, method=method, loss=loss, ledger=book, run_name="two")
 
 
-def one_exact_step(X: np.ndarray, y: np.ndarray, off: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of a Newton step without noise from the minimiser plus `off`, as it is and as it is corrected."""
+def one_exact_step(
+    X: np.ndarray, y: np.ndarray, off: np.ndarray, marks: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of a Newton step without noise from the minimiser plus `off`, as it is and as it is
+    corrected.
+    """
     n, k = len(X), X.shape[1] + 1
     best, _ = newton(X, y, np.ones(n))
     A, w = np.hstack([X, np.ones((n, 1))]), best + off
@@ -454,7 +557,9 @@ def test_a_rare_level_is_corrected_for_its_own_rows() -> None:
 
 
 def test_a_rare_reference_is_corrected_like_a_level() -> None:
-    """The reference has no column of its own; nearly all of its rows are negative, and others are compared to it."""
+    """The reference has no column of its own; nearly all of its rows are negative, and others
+    are compared to it.
+    """
     rng = np.random.default_rng(13)
     level = rng.choice(3, p=[0.08, 0.5, 0.42], size=60_000)
     X = np.stack([rng.normal(size=len(level)), level == 1, level == 2], axis=1)
@@ -465,10 +570,13 @@ def test_a_rare_reference_is_corrected_like_a_level() -> None:
 
 
 def test_the_frame_moves_no_estimate() -> None:
-    """Three in ten rows are long in the frame of the Hessians, and coefficients are those of all rows alike."""
+    """Three in ten rows are long in the frame of the Hessians, and coefficients are those of all
+    rows alike.
+    """
     rng = np.random.default_rng(3)
     X = rng.normal(size=(20_000, 3)) * np.array([1.0, 0.1, 0.02])
-    X[:, 0] += 0.4 * (rng.random(len(X)) < 0.1) * X[:, 0] ** 2  # a bend that no model of these columns has
+    # a bend that no model of these columns has
+    X[:, 0] += 0.4 * (rng.random(len(X)) < 0.1) * X[:, 0] ** 2
     y = np.where(rng.random(len(X)) < expit(X[:, 0] - 0.3 * X[:, 0] ** 2), 1.0, -1.0)
     naming = of_columns(["a", "b", "c"], 1e3)  # no row is longer
     parts = [(X[p], y[p]) for p in np.array_split(np.arange(len(y)), 4)]
@@ -476,10 +584,14 @@ def test_the_frame_moves_no_estimate() -> None:
     of, loss = config(epsilon=float("inf")), Weighted(Logistic())
     for share in (0.0, 0.3):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(inference, "short", lambda cells, spread, noise, share=share: long(cells, share))
+            patch.setattr(
+                inference, "short", lambda cells, spread, noise, share=share: long(cells, share)
+            )
             found = simulate(of, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
         lines = table(found, naming).lines
-        assert all(abs(x.estimate - w) < 0.05 * x.standard_error for x, w in zip(lines, b, strict=True))  # type: ignore[operator]
+        assert all(
+            abs(x.estimate - w) < 0.05 * x.standard_error for x, w in zip(lines, b, strict=True)
+        )  # type: ignore[operator]
 
 
 def long(cells: np.ndarray, share: float) -> np.ndarray:
@@ -493,7 +605,8 @@ def test_what_a_step_leaves_undone_where_events_are_rare() -> None:
     D = np.linspace(0.01, -np.log1p(-LONGEST), 600)
     step = 1.0 - np.exp(-D)  # f(D) - f(0) over f'(D), of f = exp
     np.testing.assert_allclose(left_undone(-step), D - step, rtol=1e-9)
-    above = np.exp(D[np.log1p(LONGEST) > D]) - 1.0  # from D below, which goes too far by less than is said
+    # from D below, which goes too far by less than is said
+    above = np.exp(D[np.log1p(LONGEST) > D]) - 1.0
     assert np.all(above - np.log1p(above) <= left_undone(above))
     assert left_undone(np.array([50.0])) == pytest.approx(np.log(10.0) - 0.9)
 
@@ -507,28 +620,55 @@ def test_a_variance_with_the_square_of_a_bias_leaves_an_interval_its_95_percent(
 
 def test_what_the_last_step_may_have_left_undone_is_one_direction_a_group_of_rows() -> None:
     """The strain is a mean over all directions; a level of rare events may still be on its way."""
-    naming = of_schema(Schema.from_dict({**SCHEMA, "label": {"column": "ill", "positive": 1, "negative": 0}}))
+    naming = of_schema(
+        Schema.from_dict({**SCHEMA, "label": {"column": "ill", "positive": 1, "negative": 0}})
+    )
     m = naming.d
     steps = np.linspace(-0.8, 0.6, m)
     moved, one = np.linalg.solve(naming.into_units, steps), np.eye(m)[None]
     evidence = Evidence(
-        1e4, np.array([0.5]), one, 0.0, np.zeros((1, m)), 0.0, one, Shortened(one, np.zeros(1), one), one, ()
+        1e4,
+        np.array([0.5]),
+        one,
+        0.0,
+        np.zeros((1, m)),
+        0.0,
+        one,
+        Shortened(one, np.zeros(1), one),
+        one,
+        (),
     )
     found = Estimates(
-        moved[None], np.zeros((1, m)), 0.05 * one, 0.005 * one, 0.045 * one, one, one, np.array([1e-6]),
-        np.zeros(1), np.ones((1, m), dtype=bool), 1e4, 10.0, evidence=evidence,
-    )  # fmt: skip
+        moved[None],
+        np.zeros((1, m)),
+        0.05 * one,
+        0.005 * one,
+        0.045 * one,
+        one,
+        one,
+        np.array([1e-6]),
+        np.zeros(1),
+        np.ones((1, m), dtype=bool),
+        1e4,
+        10.0,
+        evidence=evidence,
+    )
     groups = groups_of(naming, np.ones(m, dtype=bool))
     none = np.zeros(len(groups.columns), dtype=bool)
     rarer, rows, ones = (np.full(len(none), x) for x in (20.0, 100.0, 1.0))
-    counts = Undetermined(groups, none, none, none, rarer, rows, noise=0.0 * ones, printed=5.0 * ones, side=ones)
+    counts = Undetermined(
+        groups, none, none, none, rarer, rows, noise=0.0 * ones, printed=5.0 * ones, side=ones
+    )
     undone, missing = _by_group(found, naming, counts, moved, 0)
     for k, v in enumerate(groups.directions[groups.whole]):
         length = float(v @ v)
-        known = np.hypot(v @ moved / length, np.sqrt(0.005 / length))  # the step is what it is but for its noise
+        # the step is what it is but for its noise
+        known = np.hypot(v @ moved / length, np.sqrt(0.005 / length))
         np.testing.assert_allclose(undone[k], float(left_undone(known)) * v)
         lacks = max(0.0, 1.0 / 16.0 - 0.045 / length)  # of one over 100 times .2 times .8
         np.testing.assert_allclose(missing[k], np.sqrt(lacks) * v)
     quadratic = replace(found, quadratic=True, evidence=None)
     for k, line in enumerate(table(quadratic, naming).lines):
-        assert line.standard_error == pytest.approx(np.sqrt(0.05 * np.sum(naming.into_units[k] ** 2)))
+        assert line.standard_error == pytest.approx(
+            np.sqrt(0.05 * np.sum(naming.into_units[k] ** 2))
+        )

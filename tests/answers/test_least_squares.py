@@ -1,4 +1,6 @@
-"""Least squares with intervals: the step is exact, the covariance holds all noise, and intervals cover."""
+"""Least squares with intervals: the step is exact, the covariance holds all noise, and intervals
+cover.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +33,34 @@ DAYS = BoundedNumber(0.0, 60.0, "days")
 BETA = np.array([3.0, -2.0, 0.0, 25.0])
 
 
-def drawn(n: int, seed: int, *, spread: float = 0.6, norm: float = 2.4) -> tuple[Naming, np.ndarray, np.ndarray]:
+def drawn(
+    n: int, seed: int, *, spread: float = 0.6, norm: float = 2.4
+) -> tuple[Naming, np.ndarray, np.ndarray]:
     """Columns, and targets whose spread depends on the first column."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     e = 3.0 * np.exp(spread * X[:, 0] - spread**2) * rng.normal(size=n)
-    return of_columns(["age", "dose", "none"], norm), X, np.clip(X @ BETA[:3] + BETA[3] + e, 0.0, 60.0)
+    return (
+        of_columns(["age", "dose", "none"], norm),
+        X,
+        np.clip(X @ BETA[:3] + BETA[3] + e, 0.0, 60.0),
+    )
 
 
-def estimated(naming: Naming, X: Any, y: np.ndarray, epsilon: float = 1.0, seed: int = 0) -> Estimates:
+def estimated(
+    naming: Naming, X: Any, y: np.ndarray, epsilon: float = 1.0, seed: int = 0
+) -> Estimates:
     parts = np.array_split(np.arange(len(y)), 4)
-    tables = [({k: v[p] for k, v in X.items()} if isinstance(X, dict) else X[p], np.ones(len(p))) for p in parts]
+    tables = [
+        ({k: v[p] for k, v in X.items()} if isinstance(X, dict) else X[p], np.ones(len(p)))
+        for p in parts
+    ]
     rows = naming.rows(tables).with_offset([DAYS.encode(y[p]) for p in parts])
     config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed)
     loss = Weighted(HuberResidual(1.0)) if naming.long else HuberResidual(1.0)
-    found: Estimates = simulate(config, rows, method=least_squares.slopes_of(naming), loss=loss).outcome
+    found: Estimates = simulate(
+        config, rows, method=least_squares.slopes_of(naming), loss=loss
+    ).outcome
     return found
 
 
@@ -57,7 +72,9 @@ def exact_fit(naming: Naming, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray,
     return S, np.linalg.solve(S, (A.T * weight) @ t / len(A))
 
 
-def listened(monkeypatch: pytest.MonkeyPatch, *given: Any) -> tuple[Estimates, dict[str, tuple[Any, Any]]]:
+def listened(
+    monkeypatch: pytest.MonkeyPatch, *given: Any
+) -> tuple[Estimates, dict[str, tuple[Any, Any]]]:
     """An estimate, and every answer with its statistic, by the name of the release."""
     answers, script = {}, least_squares.Stepped.script
 
@@ -76,7 +93,9 @@ def listened(monkeypatch: pytest.MonkeyPatch, *given: Any) -> tuple[Estimates, d
     return estimated(*given), answers
 
 
-def in_frame(naming: Naming, X: np.ndarray, y: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def in_frame(
+    naming: Naming, X: np.ndarray, y: np.ndarray, A: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows in a frame, their weights there, and targets."""
     rows = naming.encoded(X)
     own = 1.0 / np.maximum(1.0, np.linalg.norm(rows, axis=1) * (1.0 + 1e-9)) ** 2
@@ -85,7 +104,9 @@ def in_frame(naming: Naming, X: np.ndarray, y: np.ndarray, A: np.ndarray) -> tup
 
 
 def test_the_step_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the frame, ``estimate - OLS`` is a mean of ``M^-1 (E (t - OLS) - e)`` over the points t, with long rows."""
+    """In the frame, ``estimate - OLS`` is a mean of ``M^-1 (E (t - OLS) - e)`` over the points
+    t, with long rows.
+    """
     naming, X, y = drawn(5000, 0, spread=0.2, norm=1.6)
     found, answers = listened(monkeypatch, naming, X, y)
     U, weight, t = in_frame(naming, X, y, found.frame[0])
@@ -103,7 +124,9 @@ def test_the_step_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     missed = np.linalg.solve(found.frame[0], found.estimate[0]) - best
     known = np.vstack([np.array(errors).T, 1e3 * np.ones(3)])
     share, *_ = np.linalg.lstsq(known, np.append(missed, 1e3), rcond=None)
-    np.testing.assert_allclose(known[:-1] @ share, missed, atol=1e-9 * np.linalg.norm(missed) + 1e-9)
+    np.testing.assert_allclose(
+        known[:-1] @ share, missed, atol=1e-9 * np.linalg.norm(missed) + 1e-9
+    )
     assert np.all(share > 0.0) and share[2] > 0.6 and share.sum() == pytest.approx(1.0)
     assert np.linalg.norm(missed) > 1e-4
     assert np.mean(spreads) == pytest.approx(1.0, rel=0.5)
@@ -127,7 +150,9 @@ def test_without_noise_it_is_white_s_covariance() -> None:
 def tables() -> list[tuple[Naming, Estimates]]:
     """Of 100 data sets whose spread depends on a column."""
     made = [drawn(2000, seed) for seed in range(100)]
-    return [(naming, estimated(naming, X, y, 1.0, seed)) for seed, (naming, X, y) in enumerate(made)]
+    return [
+        (naming, estimated(naming, X, y, 1.0, seed)) for seed, (naming, X, y) in enumerate(made)
+    ]
 
 
 def coverage(change: Any = lambda found: found) -> float:
@@ -135,18 +160,25 @@ def coverage(change: Any = lambda found: found) -> float:
     inside = []
     for naming, found in tables():
         lines = least_squares.table_of(change(found), naming, DAYS).lines
-        inside += [line.low <= b <= line.high for line, b in zip(lines, BETA, strict=True) if line.low is not None]
+        inside += [
+            line.low <= b <= line.high
+            for line, b in zip(lines, BETA, strict=True)
+            if line.low is not None
+        ]
     assert len(inside) > 380
     return float(np.mean(inside))
 
 
 def known(found: Estimates, times: float = 1.0) -> Estimates:
-    """With a multiple of the covariance by sampling and noise, without what clipped residuals may do."""
+    """With a multiple of the covariance by sampling and noise, without what clipped residuals
+    may do.
+    """
     return dataclasses.replace(found, covariance=times * (found.sampling + found.noise))
 
 
 def test_intervals_cover_where_the_spread_depends_on_a_column() -> None:
-    """400 intervals: 95% within 4 standard errors of a share, two thirds and three halves of a width without.
+    """400 intervals: 95% within 4 standard errors of a share, two thirds and three halves of a
+    width without.
 
     Residuals lean to no side, so that what clipped ones may do is more than is needed.
     """
@@ -165,7 +197,9 @@ def test_intervals_without_the_noise_do_not_cover() -> None:
     assert coverage(blind) < 0.8
 
 
-def test_what_noise_may_hide_of_clipped_residuals_widens_all_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_noise_may_hide_of_clipped_residuals_widens_all_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     naming, X, y = drawn(2000, 7)
     wide = estimated(naming, X, y)
     monkeypatch.setattr(least_squares, "_EXCESS", 0.0)
@@ -176,12 +210,18 @@ def test_what_noise_may_hide_of_clipped_residuals_widens_all_lines(monkeypatch: 
     cells = np.zeros(len(edges) + 1)
     cells[-3:] = 0.01
     monkeypatch.setattr(least_squares, "_EXCESS", 0.25)
-    assert least_squares.hidden(cells, 0.0, edges[-4] * math.sqrt(2.0)) == pytest.approx(0.25 * 0.03)
-    assert least_squares.hidden(0.0 * cells, 0.002, edges[-4] * math.sqrt(2.0)) == pytest.approx(0.001)
+    assert least_squares.hidden(cells, 0.0, edges[-4] * math.sqrt(2.0)) == pytest.approx(
+        0.25 * 0.03
+    )
+    assert least_squares.hidden(0.0 * cells, 0.002, edges[-4] * math.sqrt(2.0)) == pytest.approx(
+        0.001
+    )
 
 
 def test_rows_of_a_tail_are_where_squares_of_residuals_are_large() -> None:
-    """Of rows whose spread is ``exp(0.4 x)``: squares lean by .8, and the mean excess of a cubic tail by 1.2."""
+    """Of rows whose spread is ``exp(0.4 x)``: squares lean by .8, and the mean excess of a cubic
+    tail by 1.2.
+    """
     rng = np.random.default_rng(2)
     x = rng.normal(size=500_000)
     A = np.column_stack([x, np.full(len(x), 0.5)])
@@ -190,7 +230,8 @@ def test_rows_of_a_tail_are_where_squares_of_residuals_are_large() -> None:
     found = clipped_tails.second_moments(M[None], J[None], np.zeros(1), constant)[0]
     np.testing.assert_allclose(found, np.outer([1.2, 0.5], [1.2, 0.5]), atol=0.05)
     even = clipped_tails.second_moments(M[None], M[None], np.zeros(1), constant)[0]
-    np.testing.assert_allclose(even, np.outer([0.0, 0.5], [0.0, 0.5]), atol=0.01)  # then constants alone are moved
+    # then constants alone are moved
+    np.testing.assert_allclose(even, np.outer([0.0, 0.5], [0.0, 0.5]), atol=0.01)
 
 
 def test_nothing_known_of_a_tail_is_one_row_beside_the_mean() -> None:
@@ -201,7 +242,9 @@ def test_nothing_known_of_a_tail_is_one_row_beside_the_mean() -> None:
 
 
 def skewed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Targets with a tail to one side, which is longer where the first column is large: costs, or lengths of stay."""
+    """Targets with a tail to one side, which is longer where the first column is large: costs,
+    or lengths of stay.
+    """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     tail = 1.2 * np.exp(0.5 * X[:, 0]) * (rng.lognormal(size=n) - math.exp(0.5))
@@ -209,7 +252,9 @@ def skewed(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_slopes_are_covered_where_a_clipped_tail_leans_with_a_column() -> None:
-    """100 intervals of the first slope: 95% within 3 standard errors of a share; without the allowance less."""
+    """100 intervals of the first slope: 95% within 3 standard errors of a share; without the
+    allowance less.
+    """
     naming = of_columns(["age", "dose", "none"], 2.4)
     _, truth = exact_fit(naming, *skewed(400_000, 999))
     inside = {0.0: 0, 1.0: 0}  # by the share of the allowance
@@ -233,7 +278,9 @@ def test_separate_sites_allow_for_clipped_residuals_too(monkeypatch: pytest.Monk
     method = least_squares.slopes_of(naming)
 
     def covariance() -> np.ndarray:
-        return simulate(config, rows, method=method, loss=Weighted(HuberResidual(1.0))).outcome.covariance[0]
+        return simulate(
+            config, rows, method=method, loss=Weighted(HuberResidual(1.0))
+        ).outcome.covariance[0]
 
     wide = covariance()
     with_allowance = least_squares.OfSites._clipping
@@ -256,7 +303,9 @@ def test_residuals_are_kept_to_where_none_are_seen() -> None:
 
 @pytest.mark.parametrize("h", [0.2, 0.354, 0.42, 0.5])
 def test_what_is_clipped_is_told_by_a_histogram(h: float) -> None:
-    """Of normal residuals of spread 1/6; with noise in the histogram it is never told to be less."""
+    """Of normal residuals of spread 1/6; with noise in the histogram it is never told to be
+    less.
+    """
     edges, spread = least_squares.EDGES, 1.0 / 6.0
     beyond = 2.0 * stats.norm.sf(np.append(edges, np.inf) / spread)
     cells = np.append(1.0 - beyond[0], beyond[:-1] - beyond[1:])
@@ -267,7 +316,9 @@ def test_what_is_clipped_is_told_by_a_histogram(h: float) -> None:
 
 
 def test_residuals_of_separate_sites_are_clipped_where_that_costs_least() -> None:
-    """At most as far out as one site would: nearer if noise costs more than what is clipped, and else there."""
+    """At most as far out as one site would: nearer if noise costs more than what is clipped, and
+    else there.
+    """
     edges, spread = least_squares.EDGES, 1.0 / 6.0
     beyond = 2.0 * stats.norm.sf(np.append(edges, np.inf) / spread)
     cells = np.append(1.0 - beyond[0], beyond[:-1] - beyond[1:])
@@ -275,7 +326,9 @@ def test_residuals_of_separate_sites_are_clipped_where_that_costs_least() -> Non
 
     def chosen(noise: float) -> float:
         one = np.ones(1)
-        costs = clipped_tails.Costs(sampling=1e-9 * one, noise=noise * one, clipped=one, weights=one)
+        costs = clipped_tails.Costs(
+            sampling=1e-9 * one, noise=noise * one, clipped=one, weights=one
+        )
         return clipped_tails.cheapest_width(cells, 1e-4, edges, costs)
 
     assert chosen(1e-12) == pytest.approx(farthest)
@@ -283,7 +336,9 @@ def test_residuals_of_separate_sites_are_clipped_where_that_costs_least() -> Non
 
 
 def test_moments_of_slopes_are_drawn_to_the_model_by_the_share_of_noise() -> None:
-    """Without noise they stay; noise of their own size leaves the multiple, and spreads that differ clearly stay."""
+    """Without noise they stay; noise of their own size leaves the multiple, and spreads that
+    differ clearly stay.
+    """
     rng = np.random.default_rng(0)
     root = rng.normal(size=(4, 4))
     H = (root @ root.T)[None]
@@ -304,9 +359,11 @@ def test_moments_of_slopes_are_drawn_to_the_model_by_the_share_of_noise() -> Non
 
 
 def test_the_sampling_variance_does_not_follow_the_noise() -> None:
-    """1,000 rows of one spread at epsilon 1: J as it is released is off by 2.2 of it, in root mean square.
+    """1,000 rows of one spread at epsilon 1: J as it is released is off by 2.2 of it, in root mean
+    square.
 
-    Drawn J is off by 1.9: spreads along a direction that are four times the mean are not drawn away.
+    Drawn J is off by 1.9: spreads along a direction that are four times the mean are not drawn
+    away.
     """
     ratios = []
     for seed in range(6):
@@ -317,10 +374,14 @@ def test_the_sampling_variance_does_not_follow_the_noise() -> None:
 
 
 def test_the_tail_of_a_skewed_target_is_not_clipped() -> None:
-    """Stays with a long tail: the constant is that of least squares, which residuals clipped early would miss."""
+    """Stays with a long tail: the constant is that of least squares, which residuals clipped
+    early would miss.
+    """
     rng, n = np.random.default_rng(3), 20_000
     X = rng.normal(size=(n, 3))
-    y = np.clip(8.0 + X @ BETA[:3] / 3 + 2.5 * (rng.lognormal(0.0, 0.8, n) - math.exp(0.32)), 0.0, 60.0)
+    y = np.clip(
+        8.0 + X @ BETA[:3] / 3 + 2.5 * (rng.lognormal(0.0, 0.8, n) - math.exp(0.32)), 0.0, 60.0
+    )
     naming = of_columns(["age", "dose", "none"], 2.4)
     found = estimated(naming, X, y, 3.0)
     _, best = exact_fit(naming, X, y)
@@ -336,8 +397,14 @@ def test_a_rare_level_counts_as_the_reference() -> None:
     ward = rng.choice(np.array(["a", "b", "rare"], dtype=object), p=[0.6, 0.399, 0.001], size=n)
     y = np.clip(20.0 + 6.0 * (ward == "b") + 3.0 * rng.normal(size=n), 0.0, 60.0)
     naming = of_schema(schema)
-    lines = least_squares.table_of(estimated(naming, {"ward": ward}, y, 3.0), naming, DAYS, 1e-5).lines
-    assert lines[0].low < 6.0 < lines[0].high and "merged" in str(lines[1].refused) and lines[2].refused is None
+    lines = least_squares.table_of(
+        estimated(naming, {"ward": ward}, y, 3.0), naming, DAYS, 1e-5
+    ).lines
+    assert (
+        lines[0].low < 6.0 < lines[0].high
+        and "merged" in str(lines[1].refused)
+        and lines[2].refused is None
+    )
 
 
 def related(n: int, seed: int, r: float = 0.99) -> tuple[Naming, np.ndarray, np.ndarray]:
@@ -368,11 +435,15 @@ def test_bounds_that_are_forty_times_too_wide_cost_little() -> None:
     parts = np.array_split(np.arange(len(y)), 4)
     errors = []
     for bounds in (DAYS, BoundedNumber(0.0, 2400.0)):
-        rows = naming.rows([(X[p], np.ones(len(p))) for p in parts]).with_offset([bounds.encode(y[p]) for p in parts])
+        rows = naming.rows([(X[p], np.ones(len(p))) for p in parts]).with_offset(
+            [bounds.encode(y[p]) for p in parts]
+        )
         config = RunConfig(method="auto", trust="sum", epsilon=3.0, delta=1e-5, seed=4)
         method = least_squares.slopes_of(naming)
         found = simulate(config, rows, method=method, loss=Weighted(HuberResidual(1.0))).outcome
-        errors.append([line.standard_error for line in least_squares.table_of(found, naming, bounds).lines])
+        errors.append(
+            [line.standard_error for line in least_squares.table_of(found, naming, bounds).lines]
+        )
     assert np.all(np.array(errors[1]) < 1.5 * np.array(errors[0]))
 
 
@@ -384,17 +455,25 @@ def test_the_share_of_targets_at_their_bounds_is_told_if_it_is_clear() -> None:
         told = shown.at_bounds
         assert told["low"] <= share <= told["high"] and told["high"] - told["low"] < 0.05
         assert told["clear"] == (share > 0.05) == ("beyond the declared bounds" in str(shown))
-        assert shown.plain()["at_bounds"] == told == least_squares.Coefficients.of_plain(shown.plain()).at_bounds
+        assert (
+            shown.plain()["at_bounds"]
+            == told
+            == least_squares.Coefficients.of_plain(shown.plain()).at_bounds
+        )
     assert told["at_upper"] == pytest.approx(0.1, abs=0.02) and told["at_lower"] < 0.02
 
 
 def test_intervals_of_that_share_hold_sampling_and_noise() -> None:
-    """2,000 draws: 95% within 4 standard errors of a share, and neither part of the variance may be left out."""
+    """2,000 draws: 95% within 4 standard errors of a share, and neither part of the variance may
+    be left out.
+    """
     rng, rows, spread = np.random.default_rng(0), 2000, 0.005
 
     def covers(told: float) -> float:
         true = np.array([0.05, 0.10])
-        seen = rng.multinomial(rows, [*true, 0.85], size=2000)[:, :2] / rows + spread * rng.normal(size=(2000, 2))
+        seen = rng.multinomial(rows, [*true, 0.85], size=2000)[:, :2] / rows + spread * rng.normal(
+            size=(2000, 2)
+        )
         found = [targets_at_bounds(one, told, rows) for one in seen]
         return float(np.mean([one["low"] <= true.sum() <= one["high"] for one in found]))
 
@@ -405,13 +484,22 @@ def test_intervals_of_that_share_hold_sampling_and_noise() -> None:
 class TestRegressor:
     def test_coefficients_have_intervals_in_the_targets_unit(self) -> None:
         _, X, y = drawn(8000, 5)
-        model = ConsensusRegressor((0, 60), data_norm=2.4, trust="sum", random_state=0, inference=True).fit(X, y)
+        model = ConsensusRegressor(
+            (0, 60), data_norm=2.4, trust="sum", random_state=0, inference=True
+        ).fit(X, y)
         lines = model.coefficients_.to_dict()
         for line, truth in zip(lines, BETA, strict=True):
-            assert abs(line["estimate"] - truth) < 4 * line["standard_error"] and 0.1 < line["noise_share"] < 1.0
+            assert (
+                abs(line["estimate"] - truth) < 4 * line["standard_error"]
+                and 0.1 < line["noise_share"] < 1.0
+            )
             assert "odds_ratio" not in line
         assert model.coef_[0] == lines[0]["estimate"] and model.intercept_ == lines[3]["estimate"]
-        assert model.privacy_spent_["epsilon"] <= 1.0 and "95% interval" in str(model) and "odds" not in str(model)
+        assert (
+            model.privacy_spent_["epsilon"] <= 1.0
+            and "95% interval" in str(model)
+            and "odds" not in str(model)
+        )
         assert "95% interval" in model.page()
         again = model.set_params(inference=False).fit(X, y)
         assert set(again.coefficients_) == {"name", "coefficient"}
@@ -419,10 +507,14 @@ class TestRegressor:
     @pytest.mark.filterwarnings("ignore:the model gives about one number")
     def test_too_much_noise_is_refused_with_what_would_do(self) -> None:
         _, X, y = drawn(2000, 5)
-        model = ConsensusRegressor((0, 60), data_norm=2.4, epsilon=0.05, random_state=0, inference=True).fit(X, y)
+        model = ConsensusRegressor(
+            (0, 60), data_norm=2.4, epsilon=0.05, random_state=0, inference=True
+        ).fit(X, y)
         assert all(line.refused for line in model.coefficients_.lines)
         assert model.coefficients_.needs["epsilon"] > 0.05
-        assert re.search(r"epsilon [\d.]+ or [\d,]+ rows (would do, about|is needed)", str(model.coefficients_))
+        assert re.search(
+            r"epsilon [\d.]+ or [\d,]+ rows (would do, about|is needed)", str(model.coefficients_)
+        )
         assert "odds" not in str(model.coefficients_) and np.all(np.isfinite(model.predict(X)))
 
     @pytest.mark.parametrize("knobs", [{"loss": "log-cosh:0.25"}, {"fit_intercept": False}])
@@ -431,7 +523,9 @@ class TestRegressor:
         model = ConsensusRegressor((0, 60), random_state=0, inference=True, **knobs)
         with pytest.raises(InvalidInput, match="squared loss with an intercept"):
             model.fit(X, y)
-        weighed = ConsensusRegressor((0, 60), random_state=0, inference=True, knobs={"max_weight": 1.0})
+        weighed = ConsensusRegressor(
+            (0, 60), random_state=0, inference=True, knobs={"max_weight": 1.0}
+        )
         with pytest.raises(InvalidInput, match="count alike"):
             weighed.fit(X, y, sample_weight=np.ones(50))
 
@@ -439,14 +533,18 @@ class TestRegressor:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("seed", [36, 160])
 def test_numbers_stay_numbers_where_noise_leaves_nothing_of_second_moments(seed: int) -> None:
-    """Heavy tails, sites of 80 rows, epsilon .3: of these two draws noise leaves no second moment of any column."""
+    """Heavy tails, sites of 80 rows, epsilon .3: of these two draws noise leaves no second
+    moment of any column.
+    """
     rng = np.random.default_rng([seed, 400, 30, 61])
     X = rng.standard_t(3, size=(400, 4)) / np.sqrt(3.0)
     rng.random(400)
     y = np.clip(25.0 + 3.0 * X[:, 0] + 5.0 * rng.standard_t(2, size=400), 0.0, 60.0)
     naming, task = of_columns([f"x{j}" for j in range(4)], 2.5), BoundedNumber(0.0, 60.0)
     parts = np.array_split(np.arange(400), 5)
-    rows = naming.rows([(X[p], np.ones(len(p))) for p in parts]).with_offset([task.encode(y[p]) for p in parts])
+    rows = naming.rows([(X[p], np.ones(len(p))) for p in parts]).with_offset(
+        [task.encode(y[p]) for p in parts]
+    )
     config = RunConfig(method="auto", trust="nobody", epsilon=0.3, delta=1e-5, seed=seed)
     recipe = least_squares.slopes_of(naming)
     found = simulate(config, rows, method=recipe, loss=Weighted(HuberResidual(1.0))).outcome

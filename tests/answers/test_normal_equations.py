@@ -1,4 +1,6 @@
-"""Normal equations with noise: against generalised least squares, exact solutions and numerical integration."""
+"""Normal equations with noise: against generalised least squares, exact solutions and numerical
+integration.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class TestProducts:
         np.testing.assert_allclose(mean.c, C, rtol=1e-12)
 
     def test_they_are_weighed_by_their_precisions(self) -> None:
-        """Two unbiased numbers with variances v and w have the best mean (x / v + y / w) / (1 / v + 1 / w)."""
+        """Two unbiased numbers with variances v and w have the best mean (x / v + y / w) / (1 /
+        v + 1 / w).
+        """
         s_M, spreads = np.array([0.2, 0.0, 1.0]), (0.3, 0.5)
         points, noises = RNG.normal(size=(2, R, D)), RNG.normal(size=(2, R, D))
         products = Products(M, s_M)
@@ -36,18 +40,29 @@ class TestProducts:
             products.add(point, gradient_at(point) - noise, spread)
         mean = products.together(products.distances(X))
         far = np.sum((X - points) ** 2, axis=2)
-        v, w = (spread**2 + s_M**2 / 2.0 * distance for spread, distance in zip(spreads, far, strict=True))
+        v, w = (
+            spread**2 + s_M**2 / 2.0 * distance
+            for spread, distance in zip(spreads, far, strict=True)
+        )
         share = (w / (v + w))[:, None]
-        np.testing.assert_allclose(mean.c, C + share * noises[0] + (1.0 - share) * noises[1], rtol=1e-9)
-        np.testing.assert_allclose(mean.center, share * points[0] + (1.0 - share) * points[1], rtol=1e-9)
+        np.testing.assert_allclose(
+            mean.c, C + share * noises[0] + (1.0 - share) * noises[1], rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            mean.center, share * points[0] + (1.0 - share) * points[1], rtol=1e-9
+        )
         np.testing.assert_allclose(mean.of_all, v * w / (v + w), rtol=1e-9)
-        by_gradients = share[:, 0] ** 2 * spreads[0] ** 2 + (1.0 - share[:, 0]) ** 2 * spreads[1] ** 2
+        by_gradients = (
+            share[:, 0] ** 2 * spreads[0] ** 2 + (1.0 - share[:, 0]) ** 2 * spreads[1] ** 2
+        )
         np.testing.assert_allclose(mean.of_gradients, by_gradients, rtol=1e-9)
 
     def test_noise_in_the_moments_moves_products_by_the_distance_of_the_point(self) -> None:
-        """Symmetric noise with deviation s on an entry, s sqrt(2) on the diagonal, as of two triangles in one.
+        """Symmetric noise with deviation s on an entry, s sqrt(2) on the diagonal, as of two
+        triangles in one.
 
-        The mean of |E (x - t)|^2 / d over 4000 draws is within 4% of its expectation: over four of its deviations.
+        The mean of |E (x - t)|^2 / d over 4000 draws is within 4% of its expectation: over four of
+        its deviations.
         """
         point, s_M, draws = np.zeros((R, D)), 0.3, 4000
         E = RNG.normal(size=(draws, D, D)) * s_M / np.sqrt(2.0)
@@ -70,7 +85,9 @@ class TestPosterior:
     def test_much_noise_leaves_the_free_coordinates_alone(self) -> None:
         found = posterior(M, C, np.full(R, 1e12), free=2).mean
         np.testing.assert_allclose(found[:, 2:], 0.0, atol=1e-6)
-        np.testing.assert_allclose(found[:, :2], np.linalg.solve(M[:, :2, :2], C[:, :2, None])[:, :, 0], rtol=1e-6)
+        np.testing.assert_allclose(
+            found[:, :2], np.linalg.solve(M[:, :2, :2], C[:, :2, None])[:, :, 0], rtol=1e-6
+        )
 
     def test_the_law_of_the_others_does_not_depend_on_where_the_free_ones_are(self) -> None:
         moved = C + np.einsum("rij,rj->ri", M[:, :, :2], np.full((R, 2), 7.0))
@@ -78,7 +95,9 @@ class TestPosterior:
         np.testing.assert_allclose(other - one, [[7.0, 7.0, 0.0, 0.0, 0.0]] * R, atol=1e-9)
 
     def test_gain_and_error_are_those_of_numerical_integration(self) -> None:
-        """Of x ~ N(0, tau^2) with tau^2 on a grid: integrals over x of each coordinate, by the trapezoidal rule."""
+        """Of x ~ N(0, tau^2) with tau^2 on a grid: integrals over x of each coordinate, by the
+        trapezoidal rule.
+        """
         values, z, variance = np.array([[2.0, 0.5]]), np.array([[1.5, -0.4]]), 0.09
         spreads = np.logspace(-3.0, 3.0, 61) / values.sum()
         x = np.linspace(-60.0, 60.0, 200_001)
@@ -87,7 +106,9 @@ class TestPosterior:
             """Of 1, x and x^2 by their joint law with what is seen, (3, spreads)."""
             likely = np.exp(-0.5 * (seen - value * x) ** 2 / variance)
             before = [np.exp(-0.5 * x**2 / s) / np.sqrt(2.0 * np.pi * s) for s in spreads]
-            return np.array([[np.trapezoid(likely * p * x**k, x) for p in before] for k in range(3)])
+            return np.array(
+                [[np.trapezoid(likely * p * x**k, x) for p in before] for k in range(3)]
+            )
 
         one, two = (integrals(value, seen) for value, seen in zip(values[0], z[0], strict=True))
         likely = one[0] * two[0] / np.sum(one[0] * two[0])

@@ -1,4 +1,6 @@
-"""Calibration slope, intercepts and O/E: those of a regression without noise, and intervals that cover with it."""
+"""Calibration slope, intercepts and O/E: those of a regression without noise, and intervals that
+cover with it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ LAWS = {
 """Mean and spread of the model's log-odds, and the line of the label's in them."""
 
 
-def drawn(law: tuple[float, float, float, float], n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def drawn(
+    law: tuple[float, float, float, float], n: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     middle, spread, intercept, slope = law
     z = rng.normal(middle, spread, n)
     return z, np.where(rng.random(n) < expit(intercept + slope * z), 1.0, -1.0)
@@ -68,7 +72,11 @@ def line_of(y: np.ndarray, z: np.ndarray) -> Regression:
 
 
 def check(found: Estimate, value: float, error: float, near: float, errors: float) -> None:
-    assert found.value == pytest.approx(value, abs=near) and found.low is not None and found.high is not None
+    assert (
+        found.value == pytest.approx(value, abs=near)
+        and found.low is not None
+        and found.high is not None
+    )
     assert (found.high - found.low) / (2.0 * Z) == pytest.approx(error, rel=errors)
 
 
@@ -78,11 +86,20 @@ def test_without_noise_slope_and_intercepts_are_those_of_a_regression(name: str)
     line = line_of(y, z)
     large = regression(y, np.ones((len(z), 1)), offset=z)
     found = asked(z, y, float("inf")).quality[""].recalibration
-    near, errors = (0.25, 0.25) if name == "another base rate" else (1e-3, 0.01)  # half of the rows are in an open cell
+    # half of the rows are in an open cell
+    near, errors = (0.25, 0.25) if name == "another base rate" else (1e-3, 0.01)
     check(found.slope, line.params[1], line.bse[1], near * line.bse[1], errors)
     check(found.intercept, line.params[0], line.bse[0], near * line.bse[0], errors)
-    check(found.in_the_large, large.params[0], large.robust[0], max(near, 0.02) * large.robust[0], max(errors, 0.05))
-    assert found.observed_expected.value == pytest.approx(np.sum(y > 0) / np.sum(expit(z)), rel=1e-6)
+    check(
+        found.in_the_large,
+        large.params[0],
+        large.robust[0],
+        max(near, 0.02) * large.robust[0],
+        max(errors, 0.05),
+    )
+    assert found.observed_expected.value == pytest.approx(
+        np.sum(y > 0) / np.sum(expit(z)), rel=1e-6
+    )
 
 
 def test_scores_in_few_places_have_the_slope_of_a_regression_too() -> None:
@@ -96,13 +113,16 @@ def test_scores_in_few_places_have_the_slope_of_a_regression_too() -> None:
 
 
 def test_slopes_that_noise_made_large_are_not_those_that_are_refused() -> None:
-    """Of 60 slopes of 2 about 70% are printed, with the truth for a median: within three standard errors of both.
+    """Of 60 slopes of 2 about 70% are printed, with the truth for a median: within three standard
+    errors of both.
 
     A bound for the error alone printed a third of them, with a median of 1.8.
     """
     rng = np.random.default_rng(8)
     found = [
-        asked(*drawn(LAWS["not sure enough"], 1000, rng), 1.0, seed).quality[""].recalibration.slope.value
+        asked(*drawn(LAWS["not sure enough"], 1000, rng), 1.0, seed)
+        .quality[""]
+        .recalibration.slope.value
         for seed in range(60)
     ]
     told = [slope for slope in found if slope is not None]
@@ -111,16 +131,24 @@ def test_slopes_that_noise_made_large_are_not_those_that_are_refused() -> None:
 
 
 def test_a_slope_of_rows_far_from_the_middle_of_the_cells_is_told() -> None:
-    """Of 16 slopes of 2 of a model of 98% events nearly all are printed, with a median within 3.5 standard errors.
+    """Of 16 slopes of 2 of a model of 98% events nearly all are printed, with a median within 3.5
+    standard errors.
 
-    Level and slope are nearly collinear there.  Of an information whose entries were corrected one by one, a third of
-    the slopes was refused.
+    Level and slope are nearly collinear there.  Of an information whose entries were corrected one
+    by one, a third of the slopes was refused.
     """
     rng, law = np.random.default_rng(11), (2.2, 0.55, 0.0, 2.0)
-    found = [asked(*drawn(law, 20_000, rng), 1.0, seed).quality[""].recalibration.slope for seed in range(16)]
+    found = [
+        asked(*drawn(law, 20_000, rng), 1.0, seed).quality[""].recalibration.slope
+        for seed in range(16)
+    ]
     slopes = [one.value for one in found if one.value is not None]
     assert len(slopes) > 0.85 * len(found)
-    errors = [(one.high - one.low) / (2.0 * Z) for one in found if one.high is not None and one.low is not None]
+    errors = [
+        (one.high - one.low) / (2.0 * Z)
+        for one in found
+        if one.high is not None and one.low is not None
+    ]
     assert abs(np.median(slopes) - 2.0) < 3.5 * 1.25 * np.median(errors) / np.sqrt(len(found))
 
 
@@ -139,7 +167,8 @@ def printed(name: str, epsilon: float, n: int, runs: int) -> dict[str, np.ndarra
 
 @pytest.mark.parametrize("name", ["too sure", "not sure enough"])
 def test_slope_and_intercept_have_the_stated_error_and_no_bias(name: str) -> None:
-    """At one in 10^4 each: the mean is within a third of an error and noise, the spread is that of the errors.
+    """At one in 10^4 each: the mean is within a third of an error and noise, the spread is that of
+    the errors.
 
     Errors that are half or twice as large would be refused.
     """
@@ -148,36 +177,50 @@ def test_slope_and_intercept_have_the_stated_error_and_no_bias(name: str) -> Non
         assert abs(z.mean()) < 1.0 / 3.0 + 3.9 / np.sqrt(runs)
         squares = float(np.sum((z - z.mean()) ** 2))
         assert 1e-4 < stats.chi2.sf(squares, runs - 1) < 1.0 - 1e-4
-        assert stats.chi2.sf(4.0 * squares, runs - 1) < 1e-4 and stats.chi2.sf(squares / 4.0, runs - 1) > 1.0 - 1e-4
+        assert (
+            stats.chi2.sf(4.0 * squares, runs - 1) < 1e-4
+            and stats.chi2.sf(squares / 4.0, runs - 1) > 1.0 - 1e-4
+        )
 
 
 def test_an_interval_is_as_long_above_as_the_error_is_at_its_upper_end() -> None:
-    """Where noise is large a steeper line is known worse, and an estimate that noise made small has too small an error.
+    """Where noise is large a steeper line is known worse, and an estimate that noise made small has
+    too small an error.
 
     Without noise the interval is that of a regression program, which is as long above as below.
     """
     rng = np.random.default_rng(9)
     above, below = [], []
     for seed in range(12):
-        slope = asked(*drawn(LAWS["calibrated"], 2000, rng), 0.5, seed).quality[""].recalibration.slope
+        slope = (
+            asked(*drawn(LAWS["calibrated"], 2000, rng), 0.5, seed).quality[""].recalibration.slope
+        )
         assert slope.value is not None and slope.low is not None and slope.high is not None
         above.append(slope.high - slope.value)
         below.append(slope.value - slope.low)
     ratio = np.array(above) / np.array(below)
     assert ratio.min() > 0.99 and np.median(ratio) > 1.1
-    plain = asked(*drawn(LAWS["calibrated"], 2000, rng), float("inf")).quality[""].recalibration.slope
+    plain = (
+        asked(*drawn(LAWS["calibrated"], 2000, rng), float("inf")).quality[""].recalibration.slope
+    )
     assert plain.value is not None and plain.low is not None and plain.high is not None
     assert plain.high - plain.value == pytest.approx(plain.value - plain.low)
 
 
 @pytest.mark.parametrize(("deviations", "least", "most"), [(2.0, 0.0, 0.2), (10.0, 0.8, 1.0)])
-def test_noise_in_a_correction_of_information_is_not_believed(deviations: float, least: float, most: float) -> None:
-    """Of one that is two deviations of noise little is kept, though it is a large share of the information."""
+def test_noise_in_a_correction_of_information_is_not_believed(
+    deviations: float, least: float, most: float
+) -> None:
+    """Of one that is two deviations of noise little is kept, though it is a large share of the
+    information.
+    """
     rng = np.random.default_rng(10)
     z, y = drawn(LAWS["not sure enough"], 2000, rng)
     label = (y > 0).astype(int)
     cell = np.searchsorted(recalibration.EDGES, z + 1.0, side="right")
-    counts = np.stack([np.bincount(cell[label == k], minlength=CELLS) for k in (0, 1)]).astype(float)
+    counts = np.stack([np.bincount(cell[label == k], minlength=CELLS) for k in (0, 1)]).astype(
+        float
+    )
     block = recalibration.Block(counts, 10.0, 2000.0)
     curve = recalibration.start(block, -1.0, 50.0)
     values = recalibration.values_of(curve)
@@ -185,7 +228,10 @@ def test_noise_in_a_correction_of_information_is_not_believed(deviations: float,
     found, spread = np.zeros(STATISTICS), np.ones(STATISTICS)
     spread[INFORMATION] = 0.3 * np.abs(information)
     found[INFORMATION] = deviations * spread[INFORMATION]
-    kept = recalibration.corrected(block, curve, values, found, spread).found[INFORMATION] / found[INFORMATION]
+    kept = (
+        recalibration.corrected(block, curve, values, found, spread).found[INFORMATION]
+        / found[INFORMATION]
+    )
     diagonal = kept[[0, 2]]
     assert np.all(diagonal >= least) and np.all(diagonal <= most)
 
@@ -211,7 +257,11 @@ def test_no_row_is_longer_than_the_units_of_its_corrections() -> None:
 def test_a_slope_whose_interval_says_nothing_is_refused() -> None:
     z, y = drawn(LAWS["rare events"], 2000, np.random.default_rng(5))
     found = asked(z, y, 0.2).quality[""]
-    assert found.slope is None and found.recalibration.slope.refused and found.recalibration.intercept.refused
+    assert (
+        found.slope is None
+        and found.recalibration.slope.refused
+        and found.recalibration.intercept.refused
+    )
     plain = found.to_dict()
     assert plain["calibration_slope"] is None and "says nothing" not in plain
     assert plain["calibration_slope_interval"]["refused"] == found.recalibration.slope.refused

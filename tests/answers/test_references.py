@@ -1,4 +1,6 @@
-"""What a rare reference, or a level without the rarer outcome, leaves of the table: sharp contrasts, and one end."""
+"""What a rare reference, or a level without the rarer outcome, leaves of the table: sharp
+contrasts, and one end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from sottovoce.problem.facts import Among
 from sottovoce.problem.losses import HuberResidual, Logistic
 from sottovoce.problem.task import BoundedNumber
 from sottovoce.reports.causes import Cause
-from sottovoce.reports.coefficients import axis_of, coefficient_section, end_text, forest, one_end, text_table
+from sottovoce.reports.coefficients import (
+    axis_of,
+    coefficient_section,
+    end_text,
+    forest,
+    one_end,
+    text_table,
+)
 from sottovoce.reports.picture import picture
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.simulate import simulate
@@ -65,7 +74,14 @@ def tables(
     raw = [{name: column[part] for name, column in rows.columns.items()} for part in parts]
 
     def config(seed: int, replicates: int = 1) -> RunConfig:
-        return RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=replicates)
+        return RunConfig(
+            method="auto",
+            trust="sum",
+            epsilon=epsilon,
+            delta=1e-5,
+            seed=seed,
+            replicates=replicates,
+        )
 
     if rows.outcome.dtype == bool:
         signs = [np.where(rows.outcome[part], 1.0, -1.0) for part in parts]
@@ -76,7 +92,9 @@ def tables(
     given = given.with_offset([TASK.encode(rows.outcome[part]) for part in parts])
     every = []
     for seed in range(draws):
-        found = simulate(config(seed), given, method=slopes_of(naming), loss=HuberResidual(1.0)).outcome
+        found = simulate(
+            config(seed), given, method=slopes_of(naming), loss=HuberResidual(1.0)
+        ).outcome
         every.append(table_of(found, naming, TASK, 1e-5))
     return every
 
@@ -93,7 +111,9 @@ def width(ends: np.ndarray) -> float:
 
 
 class TestRareReference:
-    """Against the widths with the most frequent level as the reference: four draws, at most 1.3 times."""
+    """Against the widths with the most frequent level as the reference: four draws, at most 1.3
+    times.
+    """
 
     @pytest.mark.parametrize("share", [0.0, 0.005, 0.02])
     @pytest.mark.parametrize("epsilon", [1.0, 3.0, math.inf])
@@ -108,14 +128,21 @@ class TestRareReference:
             naming = named(base)
             every = tables(rows, naming, epsilon, 4 if math.isfinite(epsilon) else 1)
             against = np.array(
-                [[line.term.level == "c", line.term.level == "d"] for line in every[0].lines], dtype=float
+                [[line.term.level == "c", line.term.level == "d"] for line in every[0].lines],
+                dtype=float,
             )
             compared = [made.sums((against[:, 0] - against[:, 1])[None]) for made in every]
             predicted = [made.sums(weights_of(naming, "c")) for made in every]
             refused = sum(bool(np.any(np.isnan(one))) for one in [*compared, *predicted])
             assert refused <= 2  # of one draw
-            assert all(abs(one.mean() - truth) < width(one) for one in compared if not np.any(np.isnan(one)))
-            found[base] = np.nanmedian([list(map(width, compared)), list(map(width, predicted))], axis=1)
+            assert all(
+                abs(one.mean() - truth) < width(one)
+                for one in compared
+                if not np.any(np.isnan(one))
+            )
+            found[base] = np.nanmedian(
+                [list(map(width, compared)), list(map(width, predicted))], axis=1
+            )
         assert np.all(found["a"] < 1.3 * found["b"])
 
     @pytest.mark.parametrize("numbers", [False, True], ids=["classes", "numbers"])
@@ -127,8 +154,12 @@ class TestRareReference:
             causes = {line.term.text: line.cause for line in made.lines}
             rare = Cause.REFERENCE.value
             assert causes == {
-                "age": None, "ward: b": rare, "ward: c": rare, "ward: d": rare, "(constant)": rare
-            }  # fmt: skip
+                "age": None,
+                "ward: b": rare,
+                "ward: c": rare,
+                "ward: d": rare,
+                "(constant)": rare,
+            }
             assert "% of the rows" in str(made.lines[1].refused)
             assert np.all(np.isnan(made.sums(weights_of(naming, "a"))))
             with pytest.raises(InvalidInput, match="refused"):
@@ -144,10 +175,14 @@ class TestRareReference:
             ends = made.sums(weights_of(naming, ward), 0.1)
             assert np.all(np.isfinite(ends))
             np.testing.assert_allclose(again.sums(weights_of(naming, ward), 0.1), ends)
-        old = {key: value for key, value in made.plain().items() if key != "determined"} | {"determined": None}
+        old = {key: value for key, value in made.plain().items() if key != "determined"} | {
+            "determined": None
+        }
         assert np.all(np.isnan(Coefficients.of_plain(old).sums(weights_of(naming, "b"))))
 
-    def test_a_rare_level_is_merged_with_the_reference_and_a_rare_reference_with_the_most_frequent_level(self) -> None:
+    def test_a_rare_level_is_merged_with_the_reference_and_a_rare_reference_with_the_most_frequent_level(
+        self,
+    ) -> None:
         block = Block(np.array([1, 2, 3]), np.array([0.5, 0.3, 0.195]), 0.005, np.ones(4))
         assert merged_reference(block, np.array([True, False, True, True, True])) == 1
         assert merged_reference(block, np.ones(5, dtype=bool)) is None
@@ -164,9 +199,13 @@ class TestRareReference:
 
 
 class TestSmallSite:
-    """Beside the table without it: at epsilon 1 noise hides the constant of .5% of the rows, at 10 it does not."""
+    """Beside the table without it: at epsilon 1 noise hides the constant of .5% of the rows, at
+    10 it does not.
+    """
 
-    def made(self, epsilon: float, first: int, *, numbers: bool) -> tuple[list[Coefficients], Naming]:
+    def made(
+        self, epsilon: float, first: int, *, numbers: bool
+    ) -> tuple[list[Coefficients], Naming]:
         """Tables of the sites from number `first` on."""
         share = 0.02 if numbers else 0.005
         rows = drawn(20_000, (share, 0.5, 0.3 - share, 0.2), numbers=numbers)
@@ -175,9 +214,15 @@ class TestSmallSite:
         own = Rows({"age": rows.columns["age"]}, rows.outcome)
         return tables(own, naming, epsilon, 6, parts), naming
 
-    @pytest.mark.parametrize(("epsilon", "numbers", "hidden"), [(1.0, False, 6), (10.0, False, 0), (1.0, True, 0)])
-    def test_it_widens_no_comparison_of_other_sites(self, epsilon: float, numbers: bool, hidden: int) -> None:
-        """With numbers it stays a column of its own, in a frame for rows as long as its own may be."""
+    @pytest.mark.parametrize(
+        ("epsilon", "numbers", "hidden"), [(1.0, False, 6), (10.0, False, 0), (1.0, True, 0)]
+    )
+    def test_it_widens_no_comparison_of_other_sites(
+        self, epsilon: float, numbers: bool, hidden: int
+    ) -> None:
+        """With numbers it stays a column of its own, in a frame for rows as long as its own may
+        be.
+        """
         widths, truth = list[float](), -0.9 if numbers else -0.3
         for first in (0, 1):
             every, naming = self.made(epsilon, first, numbers=numbers)
@@ -193,11 +238,17 @@ class TestSmallSite:
 
     def test_its_rows_count_with_the_mean_constant_of_the_others(self) -> None:
         kept = np.array([[True, False, True, True]])
-        small = SmallSites.of(np.array([0.0, 1.0, 1.0, 1.0]), kept, np.diag([9.0, 1.0, 6.0, 2.0])[None])
-        np.testing.assert_allclose(small.followed(np.array([[5.0, 7.0, 1.0, 3.0]])), [[5.0, 1.5, 1.0, 3.0]])
+        small = SmallSites.of(
+            np.array([0.0, 1.0, 1.0, 1.0]), kept, np.diag([9.0, 1.0, 6.0, 2.0])[None]
+        )
+        np.testing.assert_allclose(
+            small.followed(np.array([[5.0, 7.0, 1.0, 3.0]])), [[5.0, 1.5, 1.0, 3.0]]
+        )
         gradient = Answer(np.array([[5.0, 4.0, 1.0, 3.0]]), Among(1.0, 1), 1.0)
         np.testing.assert_allclose(small.gathered(gradient).value, [[5.0, 0.0, 4.0, 4.0]])
-        np.testing.assert_allclose(small.noise[0, 2:, 2:], np.eye(2) + np.outer([0.75, 0.25], [0.75, 0.25]))
+        np.testing.assert_allclose(
+            small.noise[0, 2:, 2:], np.eye(2) + np.outer([0.75, 0.25], [0.75, 0.25])
+        )
         none = SmallSites.of(np.array([0.0, 0.0, 0.0, 1.0]), kept, np.eye(4)[None])
         np.testing.assert_array_equal(none.P, np.eye(4)[None])
 
@@ -206,11 +257,17 @@ class TestMergedRows:
     """What rows whose level or site noise hides may do to all other lines is in the covariance."""
 
     @pytest.mark.parametrize("base", ["a", "d"])
-    def test_their_share_is_that_of_levels_references_and_sites_that_are_not_kept(self, base: str) -> None:
+    def test_their_share_is_that_of_levels_references_and_sites_that_are_not_kept(
+        self, base: str
+    ) -> None:
         """Of a to d with 5, 50, 30 and 15% of the rows, and sites with 60, 30 and 10%."""
         ward = {"kind": "category", "values": list("abcd"), "base": base}
-        naming = of_schema(Schema.from_dict({"columns": {"age": AGE, "ward": ward}}), ("s", "t", "u"))
-        rows = np.random.default_rng(3).permutation(np.repeat(WARDS, (2_000, 20_000, 12_000, 6_000)))
+        naming = of_schema(
+            Schema.from_dict({"columns": {"age": AGE, "ward": ward}}), ("s", "t", "u")
+        )
+        rows = np.random.default_rng(3).permutation(
+            np.repeat(WARDS, (2_000, 20_000, 12_000, 6_000))
+        )
         parts = np.split(rows, (24_000, 36_000))
         tables = [{"age": np.full(len(part), 50.0), "ward": part} for part in parts]
         x = np.concatenate([naming.encoded(one, site) for site, one in enumerate(tables)])
@@ -230,12 +287,16 @@ class TestMergedRows:
         assert recipe._merged(S, 1e3, kept) > 100.0
 
     def test_they_move_lines_by_about_as_much_as_is_allowed_for(self) -> None:
-        """A twentieth of the rows, one deviation from the mean of a column and one log-odds off, without noise."""
+        """A twentieth of the rows, one deviation from the mean of a column and one log-odds off,
+        without noise.
+        """
         rng = np.random.default_rng(2)
         z = rng.normal(size=60_000)
         off = np.arange(60_000) < 3_000
         z[off] += 1.0
-        naming = of_schema(Schema.from_dict({"columns": {"z": {"kind": "number", "lo": -4, "hi": 4}}}))
+        naming = of_schema(
+            Schema.from_dict({"columns": {"z": {"kind": "number", "lo": -4, "hi": 4}}})
+        )
         table_of_z = {"z": np.clip(z, -4.0, 4.0)}
         u = rng.random(60_000)
         found = []
@@ -251,8 +312,12 @@ class TestMergedRows:
         allowed = np.sqrt(np.diag(more.covariance[0] - found[0].covariance[0]))
         assert np.all((0.5 * allowed < moved) & (moved < 1.4 * allowed)), (moved, allowed)
 
-    def test_a_slope_is_not_told_without_constants_of_small_sites_that_go_with_its_column(self) -> None:
-        """Forty wards, whose constants rise with the mean of a column: merged they move its slope by .3."""
+    def test_a_slope_is_not_told_without_constants_of_small_sites_that_go_with_its_column(
+        self,
+    ) -> None:
+        """Forty wards, whose constants rise with the mean of a column: merged they move its
+        slope by .3.
+        """
         rng, rise = np.random.default_rng(7), np.repeat(np.linspace(-1.0, 1.0, 40), 200)
         z = rng.normal(size=(8_000, 3))
         z[:, 0] += rise
@@ -263,12 +328,18 @@ class TestMergedRows:
         given = Rows({f"z{k}": z[:, k] for k in range(3)}, positive)
         every = tables(given, naming, 1.0, 12, np.array_split(np.arange(8_000), 40))
         told = [one.lines[0] for one in every if one.lines[0].estimate is not None]
-        assert all(line.low <= 0.8 <= line.high for line in told if line.low is not None and line.high is not None)
+        assert all(
+            line.low <= 0.8 <= line.high
+            for line in told
+            if line.low is not None and line.high is not None
+        )
 
 
 class TestOneEnd:
     def test_the_largest_mean_is_that_of_the_exact_law(self) -> None:
-        """A hundred thousand draws know a share of .025 to .0005; half or twice of it is far off."""
+        """A hundred thousand draws know a share of .025 to .0005; half or twice of it is far
+        off.
+        """
         rng = np.random.default_rng(1)
         assert largest_mean(0.0, 0.0, 0.025) == pytest.approx(-math.log(0.025))
         assert largest_mean(3.0, 0.0, 0.025) == pytest.approx(8.7673, abs=1e-3)
@@ -279,12 +350,20 @@ class TestOneEnd:
         assert largest_mean(-9.0, 3.0, 0.025) == largest_mean(0.0, 3.0, 0.025)
 
     def test_a_bound_of_half_of_the_rows_is_none(self) -> None:
-        assert largest_log_odds(0.0, 0.0, 400.0, 0.025) == pytest.approx(math.log(3.689 / 396.311), abs=1e-3)
-        assert largest_log_odds(0.0, 0.0, 7.0, 0.025) == math.inf == largest_log_odds(0.0, 1.0, -5.0, 0.025)
+        assert largest_log_odds(0.0, 0.0, 400.0, 0.025) == pytest.approx(
+            math.log(3.689 / 396.311), abs=1e-3
+        )
+        assert (
+            largest_log_odds(0.0, 0.0, 7.0, 0.025)
+            == math.inf
+            == largest_log_odds(0.0, 1.0, -5.0, 0.025)
+        )
 
     @pytest.mark.parametrize("epsilon", [3.0, 10.0, math.inf])
     @pytest.mark.parametrize("positive", [False, True])
-    def test_a_level_with_one_outcome_never_has_two_ends(self, epsilon: float, positive: bool) -> None:
+    def test_a_level_with_one_outcome_never_has_two_ends(
+        self, epsilon: float, positive: bool
+    ) -> None:
         rows, naming = drawn(8_000, (0.4, 0.3, 0.2, 0.1)), named()
         rows.outcome[rows.columns["ward"] == "d"] = positive
         seen = 0
@@ -300,14 +379,18 @@ class TestOneEnd:
             narrow, wide = made.conf_int(0.5)[3], made.conf_int(0.01)[3]
             assert abs(narrow[0 if positive else 1]) > abs(wide[0 if positive else 1])
             own, other = (made.sums(weights_of(naming, ward)) for ward in "db")
-            assert np.isinf(own).sum() == 1 and (made.lines[1].refused is not None or np.all(np.isfinite(other)))
+            assert np.isinf(own).sum() == 1 and (
+                made.lines[1].refused is not None or np.all(np.isfinite(other))
+            )
             again = Coefficients.of_plain(json.loads(json.dumps(made.plain())))
             np.testing.assert_array_equal(again.sums(weights_of(naming, "d")), own)
             assert again.lines[3] == line
         assert seen
 
     @pytest.mark.parametrize(("epsilon", "mean"), [(10.0, 4.0), (math.inf, 2.0)])
-    def test_one_end_and_two_cover_a_level_with_few_events(self, epsilon: float, mean: float) -> None:
+    def test_one_end_and_two_cover_a_level_with_few_events(
+        self, epsilon: float, mean: float
+    ) -> None:
         """Of 16 intervals that miss 5% at most, more than three miss with a chance of .007."""
         missed = single = 0
         for seed in range(16):
@@ -315,7 +398,9 @@ class TestOneEnd:
             own = rows.columns["ward"] == "d"
             shift = math.log(mean / own.sum())
             log_odds = 0.02 * (rows.columns["age"][own] - 50.0) + shift
-            rows.outcome[own] = np.random.default_rng(900 + seed).random(own.sum()) < expit(log_odds)
+            rows.outcome[own] = np.random.default_rng(900 + seed).random(own.sum()) < expit(
+                log_odds
+            )
             truth = shift + 0.3 - 0.5  # against the reference
             (made,) = tables(rows, named(), epsilon, 1)
             low, high = made.conf_int()[3]
@@ -327,7 +412,9 @@ class TestOneEnd:
     def test_two_columns_with_such_levels_have_one_end_each(self, epsilon: float) -> None:
         """A level's rows that are in no other such level have an end; those in both have none."""
         n, rng = 20_000, np.random.default_rng(2)
-        columns = {name: rng.choice(4, size=n, p=(0.4, 0.3, 0.2, 0.1)) for name in ("ward", "shift")}
+        columns = {
+            name: rng.choice(4, size=n, p=(0.4, 0.3, 0.2, 0.1)) for name in ("ward", "shift")
+        }
         without = (columns["ward"] == 3) | (columns["shift"] == 3)
         outcome = (rng.random(n) < 0.4) & ~without
         rows = Rows({name: WARDS[codes] for name, codes in columns.items()}, outcome)
@@ -358,7 +445,9 @@ class TestOneEnd:
         (made,) = tables(rows, named(), math.inf, 1)
         lines = made.to_dict()
         end = lines[3]["low"]
-        assert one_end(lines[3]) == (end, 1) and lines[3]["odds_ratio_low"] == pytest.approx(math.exp(end))
+        assert one_end(lines[3]) == (end, 1) and lines[3]["odds_ratio_low"] == pytest.approx(
+            math.exp(end)
+        )
         assert lines[3]["high"] is None and lines[3]["p"] is None
         assert f"above {math.floor(100.0 * end) / 100.0:.2f}" in text_table(lines)
         assert axis_of(lines[:4]).high > end

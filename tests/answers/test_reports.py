@@ -1,4 +1,6 @@
-"""Pages to pass on: what they show, what they leave out, and that nothing in a document can break or script them."""
+"""Pages to pass on: what they show, what they leave out, and that nothing in a document can
+break or script them.
+"""
 
 from __future__ import annotations
 
@@ -96,13 +98,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     age, ward, clinic = rng.uniform(20, 80, n), rng.integers(3, size=n), rng.integers(3, size=n)
     p = expit(-2.0 + 0.03 * (age - 50) + np.array([0.0, 0.8, -0.5])[ward] + 0.2 * clinic)
     died = np.where(rng.random(n) < p, "yes", "no")
-    wards, clinics = (np.array(names) for names in (["north", "south", "west"], ["Aue", "Berg", "Chur"]))
+    wards, clinics = (
+        np.array(names) for names in (["north", "south", "west"], ["Aue", "Berg", "Chur"])
+    )
     rows = zip(clinics[clinic], age, wards[ward], died, strict=True)
     lines = ["clinic,age,ward,died", *(f"{c},{a:.2f},{w},{d}" for c, a, w, d in rows)]
     (place / "rows.csv").write_text("\n".join(lines) + "\n")
     (place / "schema.toml").write_text(SCHEMA)
-    words = ("train", "--data", place / "rows.csv", "--schema", place / "schema.toml", "--partition", "site:clinic")
-    words += ("--inference", "--trust", "sum", "--epsilon", 3, "--evaluation", 2, "--set", "by=ward")
+    words = (
+        "train",
+        "--data",
+        place / "rows.csv",
+        "--schema",
+        place / "schema.toml",
+        "--partition",
+        "site:clinic",
+    )
+    words += (
+        "--inference",
+        "--trust",
+        "sum",
+        "--epsilon",
+        3,
+        "--evaluation",
+        2,
+        "--set",
+        "by=ward",
+    )
     saved = ("--save", place / "run.json", "--report", place / "at_once.html")
     (place / "all.json").write_text(command(*words, *saved, "--json"))
     return place
@@ -123,11 +145,15 @@ class TestPage:
         text = page(record)
         seen = Reader(text)
         assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in seen.tags}
-        assert not [a for _, attrs in seen.tags for a in attrs if a in ("src", "href") or a.startswith("on")]
+        assert not [
+            a for _, attrs in seen.tags for a in attrs if a in ("src", "href") or a.startswith("on")
+        ]
         assert "http" not in text and "url(" not in text and "@import" not in text
 
     @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
-    def test_a_browser_asks_nobody_for_it_and_a_phone_shows_all(self, record: dict[str, Any], tmp_path: Path) -> None:
+    def test_a_browser_asks_nobody_for_it_and_a_phone_shows_all(
+        self, record: dict[str, Any], tmp_path: Path
+    ) -> None:
         assert BROWSER is not None
         (tmp_path / "run.html").write_text(page(record))
         assert check_pages.opened(BROWSER, [tmp_path / "run.html"]) == []
@@ -138,7 +164,8 @@ class TestPage:
         plots = [one for one in drawings if "cx=" in one or "<path" in one]
         named = [one for one in plots if "<title>" in one]
         assert len(named) >= 8 and len(re.findall(r"<desc>[^<]+</desc>", text)) == 2
-        assert all(len(one) < 200 for one in plots if one not in named)  # the legend, with its text beside
+        # the legend, with its text beside
+        assert all(len(one) < 200 for one in plots if one not in named)
 
     def test_it_says_what_a_committee_asks(self, record: dict[str, Any]) -> None:
         said = Reader(page(record, title="Who dies?")).text
@@ -146,11 +173,20 @@ class TestPage:
         south, age = lines["ward", "south"], lines["age", None]
         lead, points = answer(record)
         assert said.startswith(f"Who dies? Who dies? {lead} {points[0]} ")
-        assert lead.count(". ") == 0 and len(lead.split()) < 30 and "the odds of died = yes are" in lead
+        assert (
+            lead.count(". ") == 0
+            and len(lead.split()) < 30
+            and "the odds of died = yes are" in lead
+        )
         assert all(len(point.split()) < 35 and point.endswith(".") for point in points)
         rates, cut = record["evaluation"]["rates"], f"{100 * record['evaluation']['threshold']:g}%"
-        assert f"Calls from {cut} on find {100 * rates['sensitivity']['value']:.0f}% (" in points[-1]
-        assert f"{south['odds_ratio']:.2f} ({south['odds_ratio_low']:.2f} to {south['odds_ratio_high']:.2f})" in said
+        assert (
+            f"Calls from {cut} on find {100 * rates['sensitivity']['value']:.0f}% (" in points[-1]
+        )
+        assert (
+            f"{south['odds_ratio']:.2f} ({south['odds_ratio_low']:.2f} to "
+            f"{south['odds_ratio_high']:.2f})" in said
+        )
         over = [math.exp(40.0 * age[name]) for name in ("estimate", "low", "high")]
         assert f"{over[0]:.2f} ({over[1]:.2f} to {over[2]:.2f})" in said and "70 against 30" in said
         area = record["evaluation"]["auc"]
@@ -173,14 +209,16 @@ class TestPage:
             "ward=south",
             "A simulation, not a release",
         ):
-            assert text in said, text  # fmt: skip
+            assert text in said, text
 
     def test_files_and_commands_agree(self, folder: Path) -> None:
         command("report", folder / "run.json", "--out", folder / "later.html")
         assert (folder / "later.html").read_text() == (folder / "at_once.html").read_text()
         assert not re.search("/tmp|" + re.escape(str(folder)), (folder / "later.html").read_text())
 
-    def test_how_sites_differ_is_said_of_three_at_least(self, folder: Path, record: dict[str, Any]) -> None:
+    def test_how_sites_differ_is_said_of_three_at_least(
+        self, folder: Path, record: dict[str, Any]
+    ) -> None:
         table = SavedModel.load(folder / "run.json").table
         found = table.between_sites()
         constants = [line for line in record["coefficients"] if line["name"] == "(constant)"]
@@ -194,7 +232,9 @@ class TestPage:
         assert f"a standard deviation of {found.sd:.3g}" in said
         assert f"and {math.exp(found.apart):.3g} times the odds of these on average" in said
         plain = copy.deepcopy(record)
-        plain["coefficients"] = [refused(x, "noise") if x["level"] == "Aue" else x for x in plain["coefficients"]]
+        plain["coefficients"] = [
+            refused(x, "noise") if x["level"] == "Aue" else x for x in plain["coefficients"]
+        ]
         with pytest.raises(InvalidInput, match="of which 3 at least are printed"):
             Coefficients.of_plain(plain).between_sites()
         (folder / "two.json").write_text(json.dumps(plain))
@@ -205,35 +245,68 @@ class TestPage:
         plain = json.loads((folder / "all.json").read_text())
         kept = [plain["exact"], plain["evaluation"]["exact"]]
         for numbers in kept:
-            numbers |= {name: 0.12345 + k / 1000 for k, name in enumerate(n for n in numbers if n != "rows")}
-        plain["test_error"], plain["notes"] = 0.98765, ["a secret of the rows (for the data's holder only)"]
+            numbers |= {
+                name: 0.12345 + k / 1000 for k, name in enumerate(n for n in numbers if n != "rows")
+            }
+        plain["test_error"], plain["notes"] = (
+            0.98765,
+            ["a secret of the rows (for the data's holder only)"],
+        )
         public, private = (Reader(page(plain, holder=holder)).text for holder in (False, True))
         for text in ("0.1234", "0.1235", "0.1244", "0.9877", "a secret", "holder"):
             assert text not in public, text
-        assert "For the holder of the rows only" in private and "without noise: for the holder only" in private
+        assert (
+            "For the holder of the rows only" in private
+            and "without noise: for the holder only" in private
+        )
         assert "0.9877" in private and "a secret" in private and private.count("0.124") > 1
 
-    def test_what_is_saved_holds_no_exact_number(self, folder: Path, record: dict[str, Any]) -> None:
+    def test_what_is_saved_holds_no_exact_number(
+        self, folder: Path, record: dict[str, Any]
+    ) -> None:
         told = json.loads((folder / "all.json").read_text())
         saved = (folder / "run.json").read_text()
         for numbers in (told["exact"], told["evaluation"]["exact"]):
             assert not [name for name, x in numbers.items() if name != "rows" and repr(x) in saved]
         assert record["n_test"] == 2400 and record["sites"] == ["Aue", "Berg", "Chur"]
 
-    def test_a_strange_label_does_not_change_the_rows_that_are_told(self, folder: Path, tmp_path: Path) -> None:
+    def test_a_strange_label_does_not_change_the_rows_that_are_told(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
         """The number of held-out rows is public; how many of them have a known label is not."""
         text = (folder / "rows.csv").read_text().replace(",no\n", ",lost\n")
         (tmp_path / "rows.csv").write_text(text)
-        words = ("train", "--data", tmp_path / "rows.csv", "--schema", folder / "schema.toml", "--inference")
-        command(*words, "--trust", "sum", "--epsilon", 3, "--evaluation", 2, "--save", tmp_path / "run.json")
+        words = (
+            "train",
+            "--data",
+            tmp_path / "rows.csv",
+            "--schema",
+            folder / "schema.toml",
+            "--inference",
+        )
+        command(
+            *words,
+            "--trust",
+            "sum",
+            "--epsilon",
+            3,
+            "--evaluation",
+            2,
+            "--save",
+            tmp_path / "run.json",
+        )
         record = json.loads((tmp_path / "run.json").read_text())["record"]
         assert record["n_test"] == record["evaluation"]["rows"] == 2400
 
     def test_refusals_say_what_would_do(self, record: dict[str, Any]) -> None:
         plain = copy.deepcopy(record)
-        why = "too much of its variance is noise in the Hessian; epsilon 5.1, or 23,000 rows would do, about"
+        why = (
+            "too much of its variance is noise in the Hessian; epsilon 5.1, or 23,000 rows "
+            "would do, about"
+        )
         plain["coefficients"] = [
-            refused(line, why) if line["level"] == "south" else line for line in plain["coefficients"]
+            refused(line, why) if line["level"] == "south" else line
+            for line in plain["coefficients"]
         ]
         plain["needs"] = {"epsilon": 5.1, "rows": 23_000.0}
         said = Reader(page(plain)).text
@@ -241,15 +314,20 @@ class TestPage:
         plain["coefficients"] = [refused(line, why) for line in plain["coefficients"]]
         said = Reader(page(plain)).text
         assert (
-            "No coefficient can be told from noise at this budget (epsilon 5.1 or 23,000 rows would do, about)" in said
+            "No coefficient can be told from noise at this budget (epsilon 5.1 or 23,000 rows "
+            "would do, about)" in said
         )
 
     @pytest.mark.parametrize("n", [1, 40])
-    def test_one_coefficient_and_forty_with_long_names(self, record: dict[str, Any], n: int) -> None:
+    def test_one_coefficient_and_forty_with_long_names(
+        self, record: dict[str, Any], n: int
+    ) -> None:
         line = next(line for line in record["coefficients"] if line["level"] == "south")
         names = [f"therapy_within_the_last_{k}_days_" + "x" * 60 for k in range(n)]
         plain = record | {
-            "coefficients": [line | {"name": name, "estimate": 0.1 * k - 2} for k, name in enumerate(names)]
+            "coefficients": [
+                line | {"name": name, "estimate": 0.1 * k - 2} for k, name in enumerate(names)
+            ]
         }
         said = Reader(page(plain)).text
         assert all(name in said for name in names)
@@ -267,15 +345,36 @@ class TestPage:
 
     def test_a_number_that_is_predicted_without_intervals(self, record: dict[str, Any]) -> None:
         names = ("r2", "mean_absolute_error", "root_mean_squared_error", "mean_target")
-        errors = {name: {"value": 0.5 + k, "low": 0.25 + k, "high": 0.75 + k} for k, name in enumerate(names)}
-        held = errors | {"rows": 2400.0, "unit": "days", "exact": {"r2": 0.1234}, "privacy": record["privacy"]}
+        errors = {
+            name: {"value": 0.5 + k, "low": 0.25 + k, "high": 0.75 + k}
+            for k, name in enumerate(names)
+        }
+        held = errors | {
+            "rows": 2400.0,
+            "unit": "days",
+            "exact": {"r2": 0.1234},
+            "privacy": record["privacy"],
+        }
         lines = [
-            {name: line[name] for name in ("name", "level", "reference", "estimate")} for line in record["coefficients"]
+            {name: line[name] for name in ("name", "level", "reference", "estimate")}
+            for line in record["coefficients"]
         ]
-        plain = record | {"coefficients": lines, "evaluation": held, "label": {"column": "stay"}, "needs": None}
+        plain = record | {
+            "coefficients": lines,
+            "evaluation": held,
+            "label": {"column": "stay"},
+            "needs": None,
+        }
         said = Reader(page(plain)).text
-        assert "A model of stay" in said and "predictions of stay are off by 1.5 days on average (1.25 to 1.75)" in said
-        assert f"{lines[0]['estimate']:.4g}" in said and "interval" in said and "p" not in text_table(lines).split()
+        assert (
+            "A model of stay" in said
+            and "predictions of stay are off by 1.5 days on average (1.25 to 1.75)" in said
+        )
+        assert (
+            f"{lines[0]['estimate']:.4g}" in said
+            and "interval" in said
+            and "p" not in text_table(lines).split()
+        )
         assert "0.1234" not in said and "0.1234" in Reader(page(plain, holder=True)).text
 
     def test_places_are_those_of_the_numbers(self, record: dict[str, Any]) -> None:
@@ -293,7 +392,10 @@ class TestAnybody:
 
     def poisoned(self, plain: Any) -> Any:
         if isinstance(plain, dict):
-            return {k: self.poisoned(v) if k not in ("privacy", "config") else v for k, v in plain.items()}
+            return {
+                k: self.poisoned(v) if k not in ("privacy", "config") else v
+                for k, v in plain.items()
+            }
         if isinstance(plain, list):
             return [self.poisoned(x) for x in plain]
         return plain + self.EVIL if isinstance(plain, str) else plain
@@ -303,14 +405,21 @@ class TestAnybody:
         plain["coefficients"][-1]["name"] = self.EVIL
         plain["evaluation"]["by"] = {self.EVIL: next(iter(plain["evaluation"]["by"].values()))}
         plain["notes"] = [self.EVIL]
-        whole, part = page(plain, title=self.EVIL, holder=True), render("sections.html", **sections(plain))
+        whole, part = (
+            page(plain, title=self.EVIL, holder=True),
+            render("sections.html", **sections(plain)),
+        )
         for text in (whole, part, picture(plain)):
             assert "<script" not in text and "<img" not in text and "&lt;script" in text
             Reader(text)
 
-    @pytest.mark.parametrize("place", ["coefficients", "evaluation", "privacy", "n_train", "sites", "asked", "label"])
+    @pytest.mark.parametrize(
+        "place", ["coefficients", "evaluation", "privacy", "n_train", "sites", "asked", "label"]
+    )
     @pytest.mark.parametrize("wrong", [7, "text", [1], {"a": 1}, [{"name": "x"}], [None]])
-    def test_other_documents_are_refused_in_one_line(self, record: dict[str, Any], place: str, wrong: Any) -> None:
+    def test_other_documents_are_refused_in_one_line(
+        self, record: dict[str, Any], place: str, wrong: Any
+    ) -> None:
         """Or shown, where the document can be read without that part."""
         found = ""
         with contextlib.suppress(InvalidInput):
@@ -335,40 +444,77 @@ class TestAnybody:
 
 class TestCommands:
     def test_a_run_without_inference(self, folder: Path, tmp_path: Path) -> None:
-        run, files = tmp_path / "run.npz", ("--data", folder / "rows.csv", "--schema", folder / "schema.toml")
+        run, files = (
+            tmp_path / "run.npz",
+            ("--data", folder / "rows.csv", "--schema", folder / "schema.toml"),
+        )
         words = ("--method", "prox_admm", "--rounds", 5, "--evaluation", 2)
         command("train", *files, *words, "--save", run, "--report", tmp_path / "a.html")
         command("report", run, "--out", tmp_path / "b.html")
         assert (tmp_path / "a.html").read_text() == (tmp_path / "b.html").read_text()
         said = Reader((tmp_path / "a.html").read_text()).text
-        assert "A model of died = yes" in said and "higher probability" in said and "Which columns" not in said
+        assert (
+            "A model of died = yes" in said
+            and "higher probability" in said
+            and "Which columns" not in said
+        )
         done = CliRunner().invoke(cli, ["report", str(run), "--plot", str(tmp_path / "p.svg")])
-        assert "train with --inference" in str(done.exception) or "leave it out" in str(done.exception)
+        assert "train with --inference" in str(done.exception) or "leave it out" in str(
+            done.exception
+        )
 
-    def test_evaluate_writes_the_answers_of_run_and_rows(self, folder: Path, tmp_path: Path) -> None:
+    def test_evaluate_writes_the_answers_of_run_and_rows(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
         out = tmp_path / "e.html"
-        command("evaluate", folder / "run.json", folder / "rows.csv", "--epsilon", 0.7, "--report", out)
+        command(
+            "evaluate", folder / "run.json", folder / "rows.csv", "--epsilon", 0.7, "--report", out
+        )
         said = Reader(out.read_text()).text
-        assert "Which columns matter" in said and "12,000 rows that the model was not trained on" in said
+        assert (
+            "Which columns matter" in said
+            and "12,000 rows that the model was not trained on" in said
+        )
         assert "epsilon = 0.700" in said and "sottovoce evaluate run.json rows.csv" in said
 
     @pytest.mark.parametrize("name", ["run.json", "run.npz"])
     def test_predict_at_a_threshold(self, folder: Path, tmp_path: Path, name: str) -> None:
         run = folder / name
         if name == "run.npz":
-            run, files = tmp_path / name, ("--data", folder / "rows.csv", "--schema", folder / "schema.toml")
+            run, files = (
+                tmp_path / name,
+                ("--data", folder / "rows.csv", "--schema", folder / "schema.toml"),
+            )
             command("train", *files, "--method", "prox_admm", "--rounds", 3, "--save", run)
         for cut in (0.1, 0.3):
-            answers = json.loads(command("predict", run, folder / "rows.csv", "--threshold", cut, "--json"))
+            answers = json.loads(
+                command("predict", run, folder / "rows.csv", "--threshold", cut, "--json")
+            )
             assert all((a["prediction"] == "yes") == (a["probability"] >= cut) for a in answers)
             assert {a["prediction"] for a in answers} == {"yes", "no"} or cut == 0.1
         assert "inside (0, 1)" in str(
             CliRunner().invoke(cli, ["predict", str(run), "x", "--threshold", "1.5"]).exception
         )
 
-    def test_a_loss_without_probabilities_has_no_threshold(self, folder: Path, tmp_path: Path) -> None:
-        run, files = tmp_path / "run.npz", ("--data", folder / "rows.csv", "--schema", folder / "schema.toml")
-        command("train", *files, "--method", "prox_admm", "--rounds", 3, "--set", "loss=huber:0.5", "--save", run)
+    def test_a_loss_without_probabilities_has_no_threshold(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
+        run, files = (
+            tmp_path / "run.npz",
+            ("--data", folder / "rows.csv", "--schema", folder / "schema.toml"),
+        )
+        command(
+            "train",
+            *files,
+            "--method",
+            "prox_admm",
+            "--rounds",
+            3,
+            "--set",
+            "loss=huber:0.5",
+            "--save",
+            run,
+        )
         words = ["predict", str(run), str(folder / "rows.csv"), "--threshold", "0.3"]
         assert "no probability" in str(CliRunner().invoke(cli, words).exception)
 
@@ -381,9 +527,16 @@ class TestEstimators:
         model = ConsensusClassifier(inference=True, epsilon=3.0, data_norm=3.0, random_state=0)
         assert str(model) == repr(model)
         said = str(model.fit(X, y))
-        assert said.startswith(repr(model)) and "epsilon = 3.000" in said and str(model.coefficients_) in said
+        assert (
+            said.startswith(repr(model))
+            and "epsilon = 3.000" in said
+            and str(model.coefficients_) in said
+        )
         *table, weighed = str(model.coefficients_).splitlines()
-        assert weighed.startswith("Rows longer than data_norm count for less") and weighed in model.page()
+        assert (
+            weighed.startswith("Rows longer than data_norm count for less")
+            and weighed in model.page()
+        )
         assert table[0].split() == [
             "column",
             "estimate",
@@ -397,15 +550,28 @@ class TestEstimators:
             "p",
         ]
         first = model.coefficients_.lines[0]
-        assert table[1].split()[:2] == ["x0", f"{first.estimate:.3f}"] and table[1].endswith("<.001")
+        assert table[1].split()[:2] == ["x0", f"{first.estimate:.3f}"] and table[1].endswith(
+            "<.001"
+        )
         assert len({len(line) for line in table}) == 1
-        assert "<table>" in model._repr_html_() and "95% interval" in model._repr_mimebundle_()["text/html"]
-        few = ConsensusClassifier(inference=True, epsilon=0.03, data_norm=3.0, random_state=0).fit(X[:3000], y[:3000])
-        assert "refused" in str(few) and "Not all is printed" in str(few) and "Not all is printed" in few.page()
+        assert (
+            "<table>" in model._repr_html_()
+            and "95% interval" in model._repr_mimebundle_()["text/html"]
+        )
+        few = ConsensusClassifier(inference=True, epsilon=0.03, data_norm=3.0, random_state=0).fit(
+            X[:3000], y[:3000]
+        )
+        assert (
+            "refused" in str(few)
+            and "Not all is printed" in str(few)
+            and "Not all is printed" in few.page()
+        )
 
     def test_regressors_show_their_statement(self) -> None:
         X = np.random.default_rng(0).normal(size=(4000, 2))
-        model = ConsensusRegressor((0, 20), data_norm=3.0, trust="sum", random_state=0).fit(X, 10 + X[:, 0])
+        model = ConsensusRegressor((0, 20), data_norm=3.0, trust="sum", random_state=0).fit(
+            X, 10 + X[:, 0]
+        )
         assert "epsilon = 1.000" in str(model) and "epsilon = 1.000" in model._repr_html_()
 
 
@@ -418,8 +584,17 @@ class TestLongRows:
     def trained(self, folder: Path, text: str, *more: object) -> tuple[str, dict[str, Any], str]:
         schema, run, said = (folder / f"long.{ext}" for ext in ("toml", "json", "html"))
         schema.write_text(text)
-        words = ("train", *(more or ("--data", folder / "rows.csv")), "--schema", schema, "--partition", "site:clinic")
-        screen = command(*words, "--inference", "--trust", "sum", "--epsilon", 5, "--save", run, "--report", said)
+        words = (
+            "train",
+            *(more or ("--data", folder / "rows.csv")),
+            "--schema",
+            schema,
+            "--partition",
+            "site:clinic",
+        )
+        screen = command(
+            *words, "--inference", "--trust", "sum", "--epsilon", 5, "--save", run, "--report", said
+        )
         return " ".join(screen.split()), json.loads(run.read_text())["record"], said.read_text()
 
     def test_it_is_said_on_the_screen_in_the_record_and_on_the_page(self, folder: Path) -> None:
@@ -438,7 +613,10 @@ class TestLongRows:
         """Other rows, the same words: no private row is counted."""
         head, *rows = (folder / "rows.csv").read_text().splitlines()
         few = folder / "few.csv"
-        few.write_text("\n".join([head, *(re.sub(r",\d+\.\d+,", ",50.00,", row) for row in rows[:6000])]) + "\n")
+        few.write_text(
+            "\n".join([head, *(re.sub(r",\d+\.\d+,", ",50.00,", row) for row in rows[:6000])])
+            + "\n"
+        )
         _, kept, _ = self.trained(folder, LONG)
         _, other, _ = self.trained(folder, LONG, "--data", few)
         assert other["n_train"] != kept["n_train"] and other["weighed"] == kept["weighed"]
@@ -449,9 +627,9 @@ class TestLongRows:
         for text in (SCHEMA, LONG):
             schema.write_text(text)
             notes = json.loads(command("train", *words, "--schema", schema))["notes"]
-            assert any("are shortened, so coefficients are not those of whole rows" in n for n in notes) is (
-                text == LONG
-            )
+            assert any(
+                "are shortened, so coefficients are not those of whole rows" in n for n in notes
+            ) is (text == LONG)
 
 
 class TestWhatALineIsWorth:
@@ -473,26 +651,50 @@ class TestWhatALineIsWorth:
 
     def line(self, name: str, share: float, estimate: float) -> dict[str, Any]:
         p = 2.0 * float(norm.sf(abs(estimate) / 0.1))
-        known = {"name": name, "level": None, "reference": None, "unit": None, "refused": None, "unsure": False}
+        known = {
+            "name": name,
+            "level": None,
+            "reference": None,
+            "unit": None,
+            "refused": None,
+            "unsure": False,
+        }
         return known | {"noise_share": share, "estimate": estimate, "standard_error": 0.1, "p": p}
 
     def test_a_wide_table_says_so_once(self) -> None:
         lines = [self.line("a", 0.1, 1.0), self.line("b", 0.9917, 0.05)]
         assert remark([lines[0]], None) == ""
         said = remark(lines, None)
-        assert "1 in 120 of the rows" in said and "that of b 11.0 times" in said and said.count("rows") == 1
+        assert (
+            "1 in 120 of the rows" in said
+            and "that of b 11.0 times" in said
+            and said.count("rows") == 1
+        )
 
     def test_lines_that_are_picked_out_by_chance_and_noise_are_named(self) -> None:
-        noisy, plain, clear = self.line("a", 0.6, 0.21), self.line("b", 0.2, 0.21), self.line("c", 0.6, 0.9)
+        noisy, plain, clear = (
+            self.line("a", 0.6, 0.21),
+            self.line("b", 0.2, 0.21),
+            self.line("c", 0.6, 0.9),
+        )
         assert "too large" in remark([noisy], None) and "34%" in remark([noisy], None)
         assert "too large" not in remark([plain], None) + remark([clear], None)
 
     def test_a_mark_tells_its_reason(self) -> None:
         line = self.line("a", 0.2, 0.05) | {
-            "unsure": True, "cause": "hidden", "low": -0.1, "high": 0.2, "odds_ratio": 1.05, "steps": 1.0,
+            "unsure": True,
+            "cause": "hidden",
+            "low": -0.1,
+            "high": 0.2,
+            "odds_ratio": 1.05,
+            "steps": 1.0,
             "typical": None,
-        }  # fmt: skip
-        for cause, label in (("hidden", Cause.HIDDEN.label), ("strained", Cause.STRAINED.label), ("later", "")):
+        }
+        for cause, label in (
+            ("hidden", Cause.HIDDEN.label),
+            ("strained", Cause.STRAINED.label),
+            ("later", ""),
+        ):
             told = line | {"cause": cause}
             assert text_table([told]).splitlines()[1].endswith(label)
             assert mark(told) == (f"? ({label.rstrip('?')})" if label else "?")

@@ -1,4 +1,6 @@
-"""Public frames: what noise hides in one is seen in the next, and steps by what rows lack that are shortened."""
+"""Public frames: what noise hides in one is seen in the next, and steps by what rows lack that
+are shortened.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from scipy.special import expit
 
 from sottovoce.algorithms.items import Answer
 from sottovoce.answers import inference
-from sottovoce.answers.frames import EDGES, LONG, Frame, Sight, displacement, sharper, short, whitening
+from sottovoce.answers.frames import (
+    EDGES,
+    LONG,
+    Frame,
+    Sight,
+    displacement,
+    sharper,
+    short,
+    whitening,
+)
 from sottovoce.answers.inference import Estimates, newton_of
 from sottovoce.answers.rehearsal import facts_of, priced
 from sottovoce.answers.terms import of_schema
@@ -33,7 +44,9 @@ class TestFrames:
         np.testing.assert_allclose(frame.A @ frame.back, np.eye(3)[None], atol=1e-9)
         np.testing.assert_allclose([unseen, lost], np.zeros((2, 1, 3, 3)), atol=1e-9)
         noisy = whitening(self.S, 0.001, self.KEPT)
-        assert np.linalg.eigvalsh(noisy.frame.A)[0, -1] == pytest.approx((0.001 * np.sqrt(6.0)) ** -0.5)
+        assert np.linalg.eigvalsh(noisy.frame.A)[0, -1] == pytest.approx(
+            (0.001 * np.sqrt(6.0)) ** -0.5
+        )
         np.testing.assert_allclose(np.linalg.eigvalsh(noisy.unseen)[0], [0.0, 0.0, 1.0], atol=1e-3)
         np.testing.assert_allclose(noisy.moments[0, :2, :2], self.S[0, :2, :2], atol=1e-9)
 
@@ -44,7 +57,9 @@ class TestFrames:
         np.testing.assert_allclose((frame.A @ frame.back)[0], np.diag([1.0, 1.0, 0.0]), atol=1e-9)
 
     def test_what_noise_hid_is_seen_in_a_frame_of_what_it_did_not(self) -> None:
-        """In turns: each shows directions that are smaller by the noise's norm; what is seen is not stretched more."""
+        """In turns: each shows directions that are smaller by the noise's norm; what is seen is
+        not stretched more.
+        """
         spread, noise, sight = 0.002, np.array([0.002]), whitening(self.S, 0.002, self.KEPT)
         least = [self.smallest(sight)]
         for _ in range(3):
@@ -66,17 +81,25 @@ class TestFrames:
         np.testing.assert_allclose(shortened.frame.A, sight.frame.A, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(shortened.lost, np.diag([0.0, 0.8, 0.0])[None], atol=1e-9)
         longer = sharper(sight, np.diag([1.0, 4.0, 1.0])[None], np.array([0.001]), self.KEPT)
-        assert np.linalg.det(longer.frame.A[0]) == pytest.approx(0.5 * np.linalg.det(sight.frame.A[0]))
+        assert np.linalg.det(longer.frame.A[0]) == pytest.approx(
+            0.5 * np.linalg.det(sight.frame.A[0])
+        )
 
     def test_where_nothing_is_shown_what_was_seen_in_part_was_noise(self) -> None:
-        sight = Sight(Frame(np.eye(2)[None], np.eye(2)[None]), np.diag([0.3, 0.0])[None], np.zeros((1, 2, 2)))
-        found = sharper(sight, np.diag([0.01, 1.0])[None], np.array([0.02]), np.ones((1, 2), dtype=bool))
+        sight = Sight(
+            Frame(np.eye(2)[None], np.eye(2)[None]), np.diag([0.3, 0.0])[None], np.zeros((1, 2, 2))
+        )
+        found = sharper(
+            sight, np.diag([0.01, 1.0])[None], np.array([0.02]), np.ones((1, 2), dtype=bool)
+        )
         assert found.moments[0, 0, 0] < 0.1 and found.unseen[0, 0, 0] > 0.0
 
     def test_a_rare_reference_is_merged_with_the_most_frequent_level(self) -> None:
         ward = {"kind": "category", "values": ["a", "b", "c", "d"], "base": "a"}
         columns = {"age": {"kind": "number", "lo": 0, "hi": 100}, "ward": ward}
-        naming = of_schema(Schema.from_dict({"columns": columns, "name": "wards", "intercept": True}))
+        naming = of_schema(
+            Schema.from_dict({"columns": columns, "name": "wards", "intercept": True})
+        )
         marked = np.flatnonzero(naming.marks)
         shares = np.array([0.5, 0.494, 0.003])  # and .003 of the reference
         S = np.diag(naming.constant * naming.value**2)
@@ -92,11 +115,14 @@ class TestFrames:
         assert np.any(said.frame[0] != 0.0, axis=1).tolist() == [True, False, True, False, True]
 
     @pytest.mark.parametrize("seed", [54, 68])
-    def test_steps_count_what_rows_lack_that_are_shortened(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A reference of 40 rows in 6,000: Hessians in the frame have a tenth of their curvature, and steps overshoot.
+    def test_steps_count_what_rows_lack_that_are_shortened(
+        self, seed: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A reference of 40 rows in 6,000: Hessians in the frame have a tenth of their curvature,
+        and steps overshoot.
 
-        The levels' common log-odds, near 0.8, are then off by ten and more, though no step is taken along directions in
-        which the rows seem to have nothing.
+        The levels' common log-odds, near 0.8, are then off by ten and more, though no step is taken
+        along directions in which the rows seem to have nothing.
         """
         plain = {"kind": {"kind": "category", "values": list("abcdef")}}
         plain |= {f"x{j}": {"kind": "number", "lo": -4.0, "hi": 4.0} for j in range(6)}
@@ -115,14 +141,20 @@ class TestFrames:
         def reached() -> float:
             of = RunConfig(method="auto", epsilon=10.0, delta=1e-5, trust="sum", seed=seed)
             loss = Weighted(Logistic()) if naming.long else Logistic()
-            found: Estimates = simulate(of, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
+            found: Estimates = simulate(
+                of, naming.rows(parts), method=newton_of(naming), loss=loss
+            ).outcome
             return float((naming.into_units @ found.at[0])[0])
 
         # With this few rows the reference is merged; the frames are to hold if it is not.
-        monkeypatch.setattr(inference.Newton, "_kept", lambda self, S, *rest: np.ones(S.shape[:2], dtype=bool))
+        monkeypatch.setattr(
+            inference.Newton, "_kept", lambda self, S, *rest: np.ones(S.shape[:2], dtype=bool)
+        )
         counted = reached()
         monkeypatch.setattr(
-            inference, "sharper", lambda *args, **more: sharper(*args, **more)._replace(lost=np.zeros((1, 12, 12)))
+            inference,
+            "sharper",
+            lambda *args, **more: sharper(*args, **more)._replace(lost=np.zeros((1, 12, 12))),
         )
         assert abs(counted) < 3.0 < 10.0 < abs(reached())
 
@@ -142,12 +174,19 @@ class TestFrames:
         assert np.quantile(edges[0], 0.9) <= EDGES[12] < EDGES[16] < np.quantile(edges[1], 0.9)
 
     def test_a_displacement_is_newtons_without_noise_and_stays_where_noise_hides_it(self) -> None:
-        rng, frame = np.random.default_rng(0), whitening(self.S[:, :2, :2], 0.0, self.KEPT[:, :2]).frame
+        rng, frame = (
+            np.random.default_rng(0),
+            whitening(self.S[:, :2, :2], 0.0, self.KEPT[:, :2]).frame,
+        )
         H, away = 0.2 * np.eye(2)[None], np.array([[0.3, -2.0]])
         back = frame.back @ H @ frame.back
         gradient = -np.einsum("rij,rj->ri", back, away)
-        np.testing.assert_allclose(displacement(frame, H, np.zeros(1), gradient, 0.0), away, rtol=1e-9)
-        np.testing.assert_allclose(displacement(frame, H, np.zeros(1), gradient, 1e-7), away, rtol=1e-3)
+        np.testing.assert_allclose(
+            displacement(frame, H, np.zeros(1), gradient, 0.0), away, rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            displacement(frame, H, np.zeros(1), gradient, 1e-7), away, rtol=1e-3
+        )
         lost = np.repeat(gradient, 200, axis=0) * 0.0 + rng.normal(size=(200, 2))
         many = [np.repeat(x, 200, axis=0) for x in (frame.A, frame.back, H)]
         moved = displacement(Frame(many[0], many[1]), many[2], np.zeros(200), lost, 1.0)

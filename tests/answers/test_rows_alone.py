@@ -1,8 +1,8 @@
 """A held-out row's score is its own: how many rows another person has changes no bit of it.
 
-Scores are counted in cells, and what a person may move is priced as one count in a cell.  A linear algebra library
-rounds the last rows of a matrix otherwise than those before, so scores of more rows than are read, or of fewer, would
-carry other people over an edge.
+Scores are counted in cells, and what a person may move is priced as one count in a cell.  A linear
+algebra library rounds the last rows of a matrix otherwise than those before, so scores of more rows
+than are read, or of fewer, would carry other people over an edge.
 """
 
 from __future__ import annotations
@@ -82,9 +82,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Rows]:
 
 
 def made_table(
-    folder: Path, label: str, extra: int, people: int = 120, first: int = HELD_OUT[0], gap: bool = False
+    folder: Path,
+    label: str,
+    extra: int,
+    people: int = 120,
+    first: int = HELD_OUT[0],
+    gap: bool = False,
 ) -> None:
-    """A table of people with one row each, but person `first`, who has `extra` more; with a `gap`, without a label."""
+    """A table of people with one row each, but person `first`, who has `extra` more; with a
+    `gap`, without a label.
+    """
     rng = np.random.default_rng(7)
     values = LABELS[label][1]
     lines = []
@@ -97,7 +104,9 @@ def made_table(
     with (folder / "rows.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["who", *(f"x{j}" for j in range(D)), "y"], *lines])
     columns = "".join(f'[columns.x{j}]\nkind = "number"\nlo = -1\nhi = 1\n' for j in range(D))
-    (folder / "s.toml").write_text(f'person = "who"\nna = ["?"]\nlabel = {LABELS[label][0]}\n{columns}')
+    (folder / "s.toml").write_text(
+        f'person = "who"\nna = ["?"]\nlabel = {LABELS[label][0]}\n{columns}'
+    )
 
 
 def config(folder: Path, method: str = "dgd", **more: Any) -> TrainConfig:
@@ -111,11 +120,15 @@ def config(folder: Path, method: str = "dgd", **more: Any) -> TrainConfig:
             **more,
         }
     )
-    return TrainConfig(run, str(folder / "rows.csv"), str(folder / "s.toml"), nodes=2, test_share=0.5, centre=False)
+    return TrainConfig(
+        run, str(folder / "rows.csv"), str(folder / "s.toml"), nodes=2, test_share=0.5, centre=False
+    )
 
 
 def saved_run(folder: Path, label: str) -> Path:
-    """A run by rounds on a table of one row a person, with a model that is made so that scores lie near zero."""
+    """A run by rounds on a table of one row a person, with a model that is made so that scores
+    lie near zero.
+    """
     made_table(folder, label, 0)
     result = train(replace(config(folder), test_share=None)).result
     model = np.random.default_rng(5).normal(size=result.models.shape)
@@ -124,7 +137,14 @@ def saved_run(folder: Path, label: str) -> Path:
 
 
 def by_evaluate(folder: Path) -> None:
-    words = ["evaluate", str(folder / "run.npz"), str(folder / "rows.csv"), "--epsilon", "1", "--json"]
+    words = [
+        "evaluate",
+        str(folder / "run.npz"),
+        str(folder / "rows.csv"),
+        "--epsilon",
+        "1",
+        "--json",
+    ]
     done = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
 
@@ -166,12 +186,18 @@ def test_one_persons_number_of_rows_moves_no_other_score(
         asked.clear()
         door(tmp_path)
         held[extra] = scores_of(asked[-1])
-    for extra in (1, 2, 3, 7):  # the person keeps the first row, so nothing at all is another number
+    for extra in (
+        1,
+        2,
+        3,
+        7,
+    ):  # the person keeps the first row, so nothing at all is another number
         np.testing.assert_array_equal(held[extra], held[0])
 
 
 @pytest.mark.parametrize(
-    ("door", "label"), [(by_evaluate, "two classes"), (by_rounds, "two classes"), (by_answers, "two classes")]
+    ("door", "label"),
+    [(by_evaluate, "two classes"), (by_rounds, "two classes"), (by_answers, "two classes")],
 )
 def test_a_row_without_a_label_moves_no_other_score(
     door: Callable[[Path], None], label: str, tmp_path: Path, asked: list[Rows]
@@ -191,9 +217,11 @@ def test_a_row_without_a_label_moves_no_other_score(
 
 
 def test_no_count_moves_with_a_model_made_for_it(tmp_path: Path, asked: list[Rows]) -> None:
-    """Everybody lies on an edge of the cells but for rounding; counts without noise differ by that one person alone.
+    """Everybody lies on an edge of the cells but for rounding; counts without noise differ by that
+    one person alone.
 
-    With one product of all rows, the first, a person of two rows moved up to three others across the edge.
+    With one product of all rows, the first, a person of two rows moved up to three others across
+    the edge.
     """
     rng = np.random.default_rng(11)
     run = saved_run(tmp_path, "two classes")
@@ -215,7 +243,9 @@ def test_no_count_moves_with_a_model_made_for_it(tmp_path: Path, asked: list[Row
         assert len(set(positive)) == 1
 
 
-def test_moved_rows_are_chosen_before_they_are_shortened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_rows_are_chosen_before_they_are_shortened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = []
     shorten = Move.shortened
 
@@ -239,7 +269,9 @@ def test_moved_rows_are_chosen_before_they_are_shortened(tmp_path: Path, monkeyp
 def test_a_model_with_huge_weights_is_no_question_about_rows(
     size: float, label: str, tmp_path: Path, asked: list[Rows]
 ) -> None:
-    """A model may come from anybody; were sums beyond all numbers refused, the refusal would be a free answer."""
+    """A model may come from anybody; were sums beyond all numbers refused, the refusal would be
+    a free answer.
+    """
     run = saved_run(tmp_path, label)
     result = Result.load(run)
     replace(result, models=np.full(result.models.shape, size)).save(run)
@@ -248,7 +280,9 @@ def test_a_model_with_huge_weights_is_no_question_about_rows(
     for value in ("1", "-1", "0"):
         cells = lines[1].split(",")
         cells[1 : 1 + D] = [value] * D
-        (tmp_path / "rows.csv").write_text("\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n")
+        (tmp_path / "rows.csv").write_text(
+            "\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n"
+        )
         asked.clear()
         by_evaluate(tmp_path)
         counted.append(scores_of(asked[-1])[0, 1:])

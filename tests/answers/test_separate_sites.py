@@ -1,4 +1,6 @@
-"""Sites that each release their own answers: one table of all, as good as a meta-analysis of their own tables."""
+"""Sites that each release their own answers: one table of all, as good as a meta-analysis of
+their own tables.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import HuberResidual, Logistic
 from sottovoce.problem.task import BoundedNumber
 from sottovoce.problem.weighted_loss import Weighted
-from sottovoce.queries import Bounded, FramedCurvature, Gradient, Lengths, NoisyBounded, SecondMoments
+from sottovoce.queries import (
+    Bounded,
+    FramedCurvature,
+    Gradient,
+    Lengths,
+    NoisyBounded,
+    SecondMoments,
+)
 from sottovoce.runs.config import RunConfig
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
@@ -48,7 +57,9 @@ def drawn(
     scores = [x @ BETA + c for x, c in zip(X, own, strict=True)]
     if kind == "numbers":
         # without tails all histograms show the same width of residuals, whatever their noise
-        return X, [np.clip(s + rng.uniform(-1.7, 1.7, size=len(s)), TASK.low, TASK.high) for s in scores]
+        return X, [
+            np.clip(s + rng.uniform(-1.7, 1.7, size=len(s)), TASK.low, TASK.high) for s in scores
+        ]
     return X, [np.where(rng.random(len(s)) < expit(s), 1.0, -1.0) for s in scores]
 
 
@@ -64,7 +75,9 @@ def rows_of(kind: str, naming: Naming, X: list[np.ndarray], y: list[np.ndarray])
     return rows.with_offset([TASK.encode(part) for part in y])
 
 
-def table_of(kind: str, run: RunConfig, X: list[np.ndarray], y: list[np.ndarray], apart: bool = True) -> Coefficients:
+def table_of(
+    kind: str, run: RunConfig, X: list[np.ndarray], y: list[np.ndarray], apart: bool = True
+) -> Coefficients:
     naming = naming_of(len(X) if apart else 1)
     rows = rows_of(kind, naming, X, y)
     if kind == "classes":
@@ -80,15 +93,21 @@ def errors(table: Coefficients) -> np.ndarray:
 
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_interval_is_wider_than_a_meta_analysis_of_the_sites_own_tables(kind: str, apart: bool) -> None:
-    """Answers that are averaged by rows give intervals that are 1.3 to 2.5 times as wide, for unequal sites."""
+def test_no_interval_is_wider_than_a_meta_analysis_of_the_sites_own_tables(
+    kind: str, apart: bool
+) -> None:
+    """Answers that are averaged by rows give intervals that are 1.3 to 2.5 times as wide, for
+    unequal sites.
+    """
     own = OWN if apart else np.full(3, OWN[0])
     ratios = []
     for seed in range(3):
         X, y = drawn(kind, seed, own=own)
         joint = errors(table_of(kind, config(seed=seed), X, y, apart))[: len(BETA)]
         alone = [
-            errors(table_of(kind, config(seed=10 * seed + i), [x], [part], apart=False))[: len(BETA)]
+            errors(table_of(kind, config(seed=10 * seed + i), [x], [part], apart=False))[
+                : len(BETA)
+            ]
             for i, (x, part) in enumerate(zip(X, y, strict=True), 1)
         ]
         pooled = np.nansum(np.array(alone) ** -2.0, axis=0) ** -0.5
@@ -98,7 +117,9 @@ def test_no_interval_is_wider_than_a_meta_analysis_of_the_sites_own_tables(kind:
 
 
 def test_a_common_constant_is_no_wider_than_by_a_meta_analysis() -> None:
-    """Counts are of as few rows as the least noise weighs; with the sampling error of these the ratio is 1.06."""
+    """Counts are of as few rows as the least noise weighs; with the sampling error of these the
+    ratio is 1.06.
+    """
     own, ratios = np.full(3, OWN[0]), []
     for seed in range(4):
         X, y = drawn("classes", seed, own=own)
@@ -113,13 +134,19 @@ def test_a_common_constant_is_no_wider_than_by_a_meta_analysis() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_intervals_cover_where_sites_are_unlike_and_of_unlike_sizes(kind: str) -> None:
-    """Standardised errors of 30 data sets: both ends leave out one in a thousand, and errors a third off fail."""
+    """Standardised errors of 30 data sets: both ends leave out one in a thousand, and errors a
+    third off fail.
+    """
     found = []
     for seed in range(30):
         X, y = drawn(kind, 100 + seed)
         table = table_of(kind, config(seed=seed), X, y)
         truth = np.append(BETA, OWN)
-        z = [(x.estimate - t) / x.standard_error for x, t in zip(table.lines, truth, strict=True) if not x.refused]
+        z = [
+            (x.estimate - t) / x.standard_error
+            for x, t in zip(table.lines, truth, strict=True)
+            if not x.refused
+        ]
         found.append([float(np.mean(np.square(z[:3]))), float(np.mean(np.square(z[3:])))])
     squares = np.mean(found, axis=0)
     low, high = stats.chi2.ppf([0.0005, 0.9995], 90) / 90.0
@@ -130,7 +157,9 @@ def test_intervals_cover_where_sites_are_unlike_and_of_unlike_sizes(kind: str) -
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_noise_it_is_the_table_of_all_rows(kind: str) -> None:
     X, y = drawn(kind, 3)
-    alone, summed = (table_of(kind, config(math.inf, trust=trust), X, y) for trust in ("nobody", "sum"))
+    alone, summed = (
+        table_of(kind, config(math.inf, trust=trust), X, y) for trust in ("nobody", "sum")
+    )
     np.testing.assert_allclose(errors(alone), errors(summed), rtol=1e-6)
     for one, other in zip(alone.lines, summed.lines, strict=True):
         assert one.estimate == pytest.approx(other.estimate, rel=1e-6)
@@ -152,12 +181,20 @@ def test_twenty_small_sites_with_constants_of_their_own_are_printed(kind: str) -
     [
         Gradient(np.array([[0.4, -0.2, 0.5, 0.3]])),
         SecondMoments(np.zeros((1, 4))),
-        FramedCurvature(np.array([[0.4, -0.2, 0.5, 0.3]]), 0.2, frame=np.diag([1.0, 2.0, 3.0, 1.5])[None] + 0.1),
-        Lengths(np.zeros((1, 4)), frame=np.diag([1.0, 2.0, 3.0, 1.5])[None] + 0.1, edges=np.array([0.5, 1.0])),
+        FramedCurvature(
+            np.array([[0.4, -0.2, 0.5, 0.3]]), 0.2, frame=np.diag([1.0, 2.0, 3.0, 1.5])[None] + 0.1
+        ),
+        Lengths(
+            np.zeros((1, 4)),
+            frame=np.diag([1.0, 2.0, 3.0, 1.5])[None] + 0.1,
+            edges=np.array([0.5, 1.0]),
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_answer_about_many_constants_is_read_as_that_of_rows_with_one(what: Bounded) -> None:
-    """A site's rows with one constant give the same numbers at a point that has this site's constant."""
+    """A site's rows with one constant give the same numbers at a point that has this site's
+    constant.
+    """
     X, y = drawn("classes", 7)
     columns = Columns(naming_of(3).constant, 3)
     own = np.array([[0.3, -0.2, 0.1]])
@@ -195,7 +232,11 @@ def test_sites_estimates_are_pooled_by_inverse_covariance_with_a_constant_each()
     for _ in range(2):
         root = rng.normal(size=(3, 3))
         covariance, estimate = root @ root.T + np.eye(3), rng.normal(size=3)
-        steps.append(SiteStep(estimate[None], covariance[None], 0.7 * covariance[None], 0.3 * covariance[None]))
+        steps.append(
+            SiteStep(
+                estimate[None], covariance[None], 0.7 * covariance[None], 0.3 * covariance[None]
+            )
+        )
         stacked.append(estimate)
         covariances.append(covariance)
     design = np.vstack([columns.embedding(i).T for i in range(2)])
@@ -213,4 +254,6 @@ def test_what_noise_explains_of_differences_between_sites_is_no_difference() -> 
     alike = drawn_together(z, np.ones((200, 30)))
     unlike = drawn_together(10.0 * z, np.ones((200, 30)))
     assert np.mean(alike**2) < 0.1 and np.mean((unlike - 10.0 * z) ** 2) < 5.0
-    np.testing.assert_allclose(drawn_together(z, np.zeros((200, 30))), z - z.mean(axis=1, keepdims=True), atol=1e-12)
+    np.testing.assert_allclose(
+        drawn_together(z, np.zeros((200, 30))), z - z.mean(axis=1, keepdims=True), atol=1e-12
+    )

@@ -1,4 +1,6 @@
-"""What the data do not determine is told, at any epsilon and without noise; what they do determine is printed."""
+"""What the data do not determine is told, at any epsilon and without noise; what they do
+determine is printed.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ BINARY = {"kind": "category", "values": ["no", "yes"]}
 
 
 class Rows(NamedTuple):
-    """A table that a design may change: columns, their schema, whether rows are positive, and their sites."""
+    """A table that a design may change: columns, their schema, whether rows are positive, and
+    their sites.
+    """
 
     columns: dict[str, Any]
     schema: dict[str, Any]
@@ -51,7 +55,9 @@ def plain(seed: int) -> Rows:
     """Rows of a logistic model: 40, 30, 20 and 10% in four wards."""
     rng = np.random.default_rng(seed)
     age, ward = rng.uniform(20, 80, N), rng.choice(4, p=[0.4, 0.3, 0.2, 0.1], size=N)
-    positive = rng.random(N) < expit(-1.0 + 0.03 * (age - 50) + np.array([0.0, 0.4, -0.4, 0.2])[ward])
+    positive = rng.random(N) < expit(
+        -1.0 + 0.03 * (age - 50) + np.array([0.0, 0.4, -0.4, 0.2])[ward]
+    )
     columns = {"age": age, "ward": np.array(list("abcd"), dtype=object)[ward]}
     schema = {"age": {"kind": "number", "lo": 0, "hi": 120}, "ward": WARD}
     return Rows(columns, schema, positive, rng.integers(4, size=N), rng)
@@ -85,7 +91,9 @@ def quasi(rows: Rows) -> None:
 
 
 def a_combination(rows: Rows) -> None:
-    """Each of two columns has both outcomes at both of its levels, and their difference decides where it is not 0."""
+    """Each of two columns has both outcomes at both of its levels, and their difference decides
+    where it is not 0.
+    """
     first, second = rows.rng.random((2, N)) < 0.2
     for name, yes in (("u", first), ("v", second)):
         rows.columns[name], rows.schema[name] = np.where(yes, "yes", "no").astype(object), BINARY
@@ -133,13 +141,17 @@ def drawn(name: str, seed: int) -> tuple[Rows, tuple[str, ...]]:
     return rows, SITES if name == "a site" else ()
 
 
-def asked(rows: Rows, sites: tuple[str, ...], epsilon: float, seed: int, draws: int = 1) -> tuple[Naming, Estimates]:
+def asked(
+    rows: Rows, sites: tuple[str, ...], epsilon: float, seed: int, draws: int = 1
+) -> tuple[Naming, Estimates]:
     """Estimates of as many draws of the noise."""
     naming = of_schema(Schema.from_dict({"columns": rows.schema, "na": ["NA"]}), sites)
     y = np.where(rows.positive, 1.0, -1.0)
     own = [rows.site == i for i in range(4)]
     parts = [({key: column[mine] for key, column in rows.columns.items()}, y[mine]) for mine in own]
-    config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=draws)
+    config = RunConfig(
+        method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=draws
+    )
     loss = Weighted(Logistic()) if naming.long else Logistic()
     return naming, simulate(config, naming.rows(parts), method=newton_of(naming), loss=loss).outcome
 
@@ -151,12 +163,18 @@ def shown(name: str, epsilon: float, seed: int) -> Coefficients:
 
 
 @pytest.mark.parametrize("name", DESIGNS)
-def test_without_noise_what_has_no_maximum_is_refused_with_its_cause_and_the_rest_is_printed(name: str) -> None:
+def test_without_noise_what_has_no_maximum_is_refused_with_its_cause_and_the_rest_is_printed(
+    name: str,
+) -> None:
     _, undetermined, cause = DESIGNS[name]
     for seed in SEEDS:
         for line in shown(name, INF, seed).lines:
             if line.term.text in undetermined:
-                assert line.estimate is None and line.p is None and (line.low is None or line.high is None)
+                assert (
+                    line.estimate is None
+                    and line.p is None
+                    and (line.low is None or line.high is None)
+                )
                 assert line.cause == cause.value and str(line.refused).startswith(cause.sentence)
             elif cause is not Cause.TABLE_UNFINISHED:
                 assert line.refused is None and line.noise_share == 0.0
@@ -170,14 +188,20 @@ def test_with_noise_it_has_no_small_p(name: str, epsilon: float) -> None:
     for seed in SEEDS:
         for line in shown(name, epsilon, seed).lines:
             if line.term.text in undetermined:
-                assert line.refused is not None or (line.p is not None and line.p > 0.05), (seed, line)
+                assert line.refused is not None or (line.p is not None and line.p > 0.05), (
+                    seed,
+                    line,
+                )
                 assert line.refused is None or line.cause in {cause.value for cause in Cause}
 
 
 def exact(rows: Rows, levels: tuple[str, ...] = ("b", "c", "d")) -> tuple[np.ndarray, np.ndarray]:
     """Maximum likelihood of age and wards, and its standard errors."""
     marks = [rows.columns["ward"] == level for level in levels]
-    A, w = np.column_stack([rows.columns["age"], *marks, np.ones(N)]).astype(float), np.zeros(2 + len(levels))
+    A, w = (
+        np.column_stack([rows.columns["age"], *marks, np.ones(N)]).astype(float),
+        np.zeros(2 + len(levels)),
+    )
     w[-1] = -1.0
     for _ in range(60):
         p = expit(A @ w)
@@ -204,9 +228,13 @@ def strong(odds: float) -> Rows:
 
 
 @pytest.mark.parametrize(
-    "rows", [few(5), few(7), few(10), strong(20.0), strong(1 / 20.0)], ids=["5", "7", "10", "odds 20", "odds 1/20"]
+    "rows",
+    [few(5), few(7), few(10), strong(20.0), strong(1 / 20.0)],
+    ids=["5", "7", "10", "odds 20", "odds 1/20"],
 )
-def test_a_strong_effect_with_a_few_events_is_printed_and_agrees_with_maximum_likelihood(rows: Rows) -> None:
+def test_a_strong_effect_with_a_few_events_is_printed_and_agrees_with_maximum_likelihood(
+    rows: Rows,
+) -> None:
     naming, found = asked(rows, (), INF, 0)
     lines, (w, errors) = table(found, naming).lines, exact(rows)
     assert all(line.refused is None and not line.unsure for line in lines)
@@ -216,7 +244,9 @@ def test_a_strong_effect_with_a_few_events_is_printed_and_agrees_with_maximum_li
         assert 0.9 * error < line.standard_error < 1.25 * error
 
 
-def counted(rows: Rows, sites: tuple[str, ...], epsilon: float, draws: int = 1) -> list[list[RarerOutcome]]:
+def counted(
+    rows: Rows, sites: tuple[str, ...], epsilon: float, draws: int = 1
+) -> list[list[RarerOutcome]]:
     """Of every draw of the noise, by the start, and by every later point."""
     naming, found = asked(rows, sites, epsilon, 0, draws)
     assert found.evidence is not None
@@ -230,11 +260,20 @@ def counted(rows: Rows, sites: tuple[str, ...], epsilon: float, draws: int = 1) 
 
 
 def test_groups_count_their_rows_exactly_without_noise() -> None:
-    """Of all rows, of every level, of the reference, and of a number by its distance from its bounds."""
+    """Of all rows, of every level, of the reference, and of a number by its distance from its
+    bounds.
+    """
     rows = plain(0)
     ward, age = rows.columns["ward"], rows.columns["age"]
-    weights = [np.ones(N), *((ward == level).astype(float) for level in "bcda"), age / 120.0, 1.0 - age / 120.0]
-    rarer = np.array([min(float(u[rows.positive].sum()), float(u[~rows.positive].sum())) for u in weights])
+    weights = [
+        np.ones(N),
+        *((ward == level).astype(float) for level in "bcda"),
+        age / 120.0,
+        1.0 - age / 120.0,
+    ]
+    rarer = np.array(
+        [min(float(u[rows.positive].sum()), float(u[~rows.positive].sum())) for u in weights]
+    )
     ((start, *points),) = counted(rows, (), INF)
     np.testing.assert_allclose(start.rows, rarer, rtol=1e-6)
     assert len(points) == 4 and np.all(start.noise == 0.0)
@@ -246,7 +285,9 @@ def test_groups_count_their_rows_exactly_without_noise() -> None:
 
 
 def test_a_merged_level_does_not_hide_what_later_points_count() -> None:
-    """It has no rows and no noise; all others are as sharp as all points make them, not as the start alone."""
+    """It has no rows and no noise; all others are as sharp as all points make them, not as the
+    start alone.
+    """
     start = RarerOutcome(np.array([0.0, 90.0, 7.0]), np.array([0.0, 30.0, 0.0]), np.zeros(3))
     point = RarerOutcome(np.array([0.0, 120.0, 8.0]), np.array([0.0, 10.0, 0.0]), np.zeros(3))
     found = together([start, point])
@@ -255,7 +296,9 @@ def test_a_merged_level_does_not_hide_what_later_points_count() -> None:
 
 
 def test_the_count_of_a_group_without_the_outcome_is_none_but_for_its_noise() -> None:
-    """At 40 draws a deviation of 1 is known to .11, and a mean to .16; the third constant is that of the site."""
+    """At 40 draws a deviation of 1 is known to .11, and a mean to .16; the third constant is
+    that of the site.
+    """
     for name, group in (("a site", 2), ("a level", 3), ("the reference", 4)):
         rows, sites = drawn(name, 0)
         every = counted(rows, sites, 10.0, draws=40)
@@ -273,27 +316,43 @@ def test_a_merged_level_is_part_of_the_reference() -> None:
     rows = naming.encoded({"ward": np.array(list("abcd"), dtype=object)})
     np.testing.assert_allclose(rows @ every, 1.0)
     marked = rows @ whole.directions.T  # all rows, b, c, d, and the reference a
-    np.testing.assert_allclose(marked, [[1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 0, 0, 1, 0]], atol=1e-9)
+    np.testing.assert_allclose(
+        marked, [[1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 0, 0, 1, 0]], atol=1e-9
+    )
     kept[1] = False  # c
     merged = groups_of(naming, kept)
     np.testing.assert_allclose(
         (rows @ merged.directions.T)[:, 2:], [[0, 0, 1], [0, 0, 0], [0, 0, 1], [0, 1, 0]], atol=1e-9
     )
-    assert merged.decides[2:].tolist() == [[False] * 4, [False, False, True, False], [True, False, True, True]]
+    assert merged.decides[2:].tolist() == [
+        [False] * 4,
+        [False, False, True, False],
+        [True, False, True, True],
+    ]
 
 
 def of_a_rare_level(positive: bool) -> list[RarerOutcome]:
-    """By all points, in 24 draws of the noise: a level of 160 of 8,000 rows with 72 of the rarer outcome, or none."""
+    """By all points, in 24 draws of the noise: a level of 160 of 8,000 rows with 72 of the rarer
+    outcome, or none.
+    """
     rng, names = np.random.default_rng(5), list("abcde")
     columns = {f"c{j}": {"kind": "category", "values": names} for j in range(3)}
     naming = of_schema(Schema.from_dict({"columns": columns}))
-    codes = np.stack([rng.permutation(np.repeat(np.arange(5), (4000, 2000, 1200, 640, 160))) for _ in range(3)], axis=1)
-    y = np.where(rng.random(len(codes)) < expit(0.3 * (codes == 1) @ (1.0, -1.0, 1.0) - 0.4), 1.0, -1.0)
+    codes = np.stack(
+        [rng.permutation(np.repeat(np.arange(5), (4000, 2000, 1200, 640, 160))) for _ in range(3)],
+        axis=1,
+    )
+    y = np.where(
+        rng.random(len(codes)) < expit(0.3 * (codes == 1) @ (1.0, -1.0, 1.0) - 0.4), 1.0, -1.0
+    )
     level = np.flatnonzero(codes[:, 0] == 4)
     y[level] = -1.0
     y[level[:72]] = 1.0 if positive else -1.0
     text = np.array(names, dtype=object)[codes]
-    parts = [({f"c{j}": text[p, j] for j in range(3)}, y[p]) for p in np.array_split(np.arange(len(y)), 4)]
+    parts = [
+        ({f"c{j}": text[p, j] for j in range(3)}, y[p])
+        for p in np.array_split(np.arange(len(y)), 4)
+    ]
     config = RunConfig(method="auto", trust="sum", epsilon=3.0, delta=1e-5, seed=5, replicates=24)
     found = simulate(config, naming.rows(parts), method=newton_of(naming), loss=Logistic()).outcome
     assert found.evidence is not None
@@ -301,18 +360,23 @@ def of_a_rare_level(positive: bool) -> list[RarerOutcome]:
     for draw in range(24):
         seen, groups = found.evidence.of(draw), groups_of(naming, found.kept[draw])
         start, _ = at_the_start(groups, every, seen)
-        of_all = together([start, *(at_a_point(groups, every, seen, point) for point in seen.points)])
+        of_all = together(
+            [start, *(at_a_point(groups, every, seen, point) for point in seen.points)]
+        )
         counts.append(RarerOutcome(*(part[4:5] for part in of_all)))
     return counts
 
 
 def test_a_rare_level_whose_rows_are_shortened_is_counted_by_moments_as_short() -> None:
-    """No more than the 72 that it has, on average, and well above the noise; without the outcome it has next to none.
+    """No more than the 72 that it has, on average, and well above the noise; without the outcome it
+    has next to none.
 
-    With moments of whole rows for the chance it is 41, and with their share of the rows the count of none has 1.3 times
-    the noise that is told.
+    With moments of whole rows for the chance it is 41, and with their share of the rows the count
+    of none has 1.3 times the noise that is told.
     """
-    some, none = ([one for one in of_a_rare_level(which) if one.noise[0] > 0.0] for which in (True, False))
+    some, none = (
+        [one for one in of_a_rare_level(which) if one.noise[0] > 0.0] for which in (True, False)
+    )
     assert min(len(some), len(none)) > 20  # of 24: in the others the level is merged
     rows = np.array([one.rows[0] for one in some])
     assert 46.0 < rows.mean() < 76.0, rows.mean()
@@ -322,28 +386,37 @@ def test_a_rare_level_whose_rows_are_shortened_is_counted_by_moments_as_short() 
 
 
 def rare(n: int = 40_000) -> tuple[Naming, Estimates]:
-    """Twelve draws of a table of weak effects with 2% events, and of levels that have 16 of them as expected."""
+    """Twelve draws of a table of weak effects with 2% events, and of levels that have 16 of them
+    as expected.
+    """
     rng, names = np.random.default_rng(4), list("abcde")
     columns = {f"c{j}": {"kind": "category", "values": names} for j in range(3)}
     naming = of_schema(Schema.from_dict({"columns": columns}))
     codes = rng.choice(5, p=(0.5, 0.25, 0.15, 0.08, 0.02), size=(n, 3))
     y = np.where(rng.random(n) < expit(0.3 * (codes == 1) @ (1.0, -1.0, 1.0) - 3.9), 1.0, -1.0)
     text = np.array(names, dtype=object)[codes]
-    parts = [({f"c{j}": text[p, j] for j in range(3)}, y[p]) for p in np.array_split(np.arange(n), 4)]
+    parts = [
+        ({f"c{j}": text[p, j] for j in range(3)}, y[p]) for p in np.array_split(np.arange(n), 4)
+    ]
     config = RunConfig(method="auto", trust="sum", epsilon=1.0, delta=1e-5, seed=4, replicates=12)
     found = simulate(config, naming.rows(parts), method=newton_of(naming), loss=Logistic()).outcome
     return naming, found
 
 
 def test_a_level_that_its_count_refuses_does_not_hide_how_strong_all_others_are() -> None:
-    """Its estimate is mostly noise, and may be most of the size of all effects; what it has is one end at most."""
+    """Its estimate is mostly noise, and may be most of the size of all effects; what it has is
+    one end at most.
+    """
     naming, found = rare()
     assert found.room is not None
     refused = ends = 0
     for k in range(12):
         made = table(found, naming, k, 1e-5)
         refused += found.room[k] < ROOM and found.strain[k] <= SURE
-        assert not any(line.cause == Cause.SIZE_HIDDEN.value for line in made.lines) or found.room[k] < 2.0
+        assert (
+            not any(line.cause == Cause.SIZE_HIDDEN.value for line in made.lines)
+            or found.room[k] < 2.0
+        )
         rarest = [line for line in made.lines if line.term.level == "e"]
         assert all(line.low is None or line.high is None for line in rarest)
         ends += sum(line.one_sided == "below" for line in rarest)
@@ -352,7 +425,9 @@ def test_a_level_that_its_count_refuses_does_not_hide_how_strong_all_others_are(
 
 
 def test_a_number_is_counted_from_its_bounds_whatever_its_encoding() -> None:
-    """Also with a typical range and a transform; what its bound decides is the number, and the constant but at 0."""
+    """Also with a typical range and a transform; what its bound decides is the number, and the
+    constant but at 0.
+    """
     numbers = {
         "a": {"kind": "number", "lo": 0, "hi": 50, "to": "[0,1]"},
         "b": {"kind": "number", "lo": 20, "hi": 80, "typical": [30, 60]},
@@ -399,10 +474,14 @@ def run_of(folder: Path, name: str, epsilon: float) -> tuple[dict[str, Any], str
     label = np.where(rows.positive, "yes", "no")
     heads = [*columns, *(["site"] if sites else []), "outcome"]
     cells = zip(*columns.values(), *([where] if sites else []), label, strict=True)
-    (folder / "rows.csv").write_text("\n".join([",".join(heads), *(",".join(map(str, row)) for row in cells)]) + "\n")
+    (folder / "rows.csv").write_text(
+        "\n".join([",".join(heads), *(",".join(map(str, row)) for row in cells)]) + "\n"
+    )
     schema = SCHEMA + ('site = "site"\n' if sites else "")
     for key, block in rows.schema.items():
-        schema += f"[columns.{key}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in block.items())
+        schema += f"[columns.{key}]\n" + "".join(
+            f"{k} = {json.dumps(v)}\n" for k, v in block.items()
+        )
     (folder / "schema.toml").write_text(schema)
     words = [
         "train",
@@ -423,24 +502,36 @@ def run_of(folder: Path, name: str, epsilon: float) -> tuple[dict[str, Any], str
 
 @pytest.mark.parametrize("epsilon", [1.0, 10.0, INF])
 @pytest.mark.parametrize("name", SIX)
-def test_terminal_json_and_report_tell_the_same_cause(name: str, epsilon: float, tmp_path: Path) -> None:
+def test_terminal_json_and_report_tell_the_same_cause(
+    name: str, epsilon: float, tmp_path: Path
+) -> None:
     record, html = run_of(tmp_path, name, epsilon)
     console = Console(width=200, record=True, file=io.StringIO())
     show_coefficients(record, console)
     terminal = " ".join(console.export_text().split())
     for name_of in DESIGNS[name][1]:
         column, _, level = name_of.partition(": ")
-        line = next(x for x in record["coefficients"] if (x["name"], x["level"] or "") == (column, level))
+        line = next(
+            x for x in record["coefficients"] if (x["name"], x["level"] or "") == (column, level)
+        )
         assert line["refused"] is not None or (line["p"] > 0.05 and line["unsure"])
-    told = [line for line in record["coefficients"] if line["refused"] is not None or line["unsure"]]
+    told = [
+        line for line in record["coefficients"] if line["refused"] is not None or line["unsure"]
+    ]
     assert told
     for line in told:
         cause = cause_of(line)
         if line["refused"] is not None:
-            assert cause is not None and line["cause"] == cause.value and line["estimate"] is None and line["p"] is None
+            assert (
+                cause is not None
+                and line["cause"] == cause.value
+                and line["estimate"] is None
+                and line["p"] is None
+            )
             assert line["refused"].startswith(cause.sentence)
         if cause is not None:
-            assert cause.sentence[1:] in terminal and cause.sentence[1:] in html  # a sentence may begin with it
+            # a sentence may begin with it
+            assert cause.sentence[1:] in terminal and cause.sentence[1:] in html
     effects = [line for line in record["coefficients"] if line["name"] != "(constant)"]
     if not blames_noise(effects):
         assert "can be told from noise" not in html
@@ -448,8 +539,14 @@ def test_terminal_json_and_report_tell_the_same_cause(name: str, epsilon: float,
 
 class TestCauses:
     def test_every_cause_has_its_own_words(self) -> None:
-        assert len({cause.sentence for cause in Cause}) == len(Cause) == len({cause.value for cause in Cause})
-        assert all(cause.brief.startswith("as ") and not cause.sentence.endswith(".") for cause in Cause)
+        assert (
+            len({cause.sentence for cause in Cause})
+            == len(Cause)
+            == len({cause.value for cause in Cause})
+        )
+        assert all(
+            cause.brief.startswith("as ") and not cause.sentence.endswith(".") for cause in Cause
+        )
 
     @pytest.mark.parametrize(
         ("line", "cause"),
@@ -460,11 +557,15 @@ class TestCauses:
             ({"refused": "so", "cause": "of a later version"}, None),
         ],
     )
-    def test_a_line_has_the_cause_of_its_code(self, line: dict[str, Any], cause: Cause | None) -> None:
+    def test_a_line_has_the_cause_of_its_code(
+        self, line: dict[str, Any], cause: Cause | None
+    ) -> None:
         assert cause_of(line) is cause
 
     def test_noise_is_blamed_only_if_it_is_why_of_all(self) -> None:
-        noise, other = ({"refused": "so", "cause": cause.value} for cause in (Cause.NOISE, Cause.SEPARATION))
+        noise, other = (
+            {"refused": "so", "cause": cause.value} for cause in (Cause.NOISE, Cause.SEPARATION)
+        )
         assert blames_noise([noise]) and not blames_noise([noise, other]) and not blames_noise([])
 
     def test_what_is_refused_for_two_causes_is_named_by_cause(self) -> None:
@@ -475,7 +576,10 @@ class TestCauses:
             common | {"level": "d", "refused": None, "cause": None},
         ]
         said = remark(lines, None)
-        assert f"ward: b: {Cause.SEPARATION.sentence}." in said and f"ward: c: {Cause.NOISE.sentence}." in said
+        assert (
+            f"ward: b: {Cause.SEPARATION.sentence}." in said
+            and f"ward: c: {Cause.NOISE.sentence}." in said
+        )
         assert "ward: d" not in said
 
     def test_a_page_without_a_printed_line_tells_the_cause_first(self, tmp_path: Path) -> None:
@@ -484,11 +588,14 @@ class TestCauses:
         assert "mostly noise" not in text and text.count("too few steps to come near enough") >= 2
 
 
-@pytest.mark.parametrize(("sd", "high", "said", "never"), [
-    (0.0, 1.02, "fit a standard deviation of 0, and any up to 1.02", "deviation of 0 (0"),
-    (0.5, 1.5, "a standard deviation of 0.5 (0.1 to 1.5)", "fit"),
-    (0.0, 0.0, "closer than chance", "any up to"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sd", "high", "said", "never"),
+    [
+        (0.0, 1.02, "fit a standard deviation of 0, and any up to 1.02", "deviation of 0 (0"),
+        (0.5, 1.5, "a standard deviation of 0.5 (0.1 to 1.5)", "fit"),
+        (0.0, 0.0, "closer than chance", "any up to"),
+    ],
+)
 def test_one_more_site_may_differ_by_all_deviations_that_are_told(
     sd: float, high: float, said: str, never: str
 ) -> None:

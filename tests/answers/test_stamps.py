@@ -45,12 +45,18 @@ class Site:
         parts = [(rng.normal(size=(50, D - 1)), rng.choice([-1.0, 1.0], 50)) for _ in range(N)]
         summed = self.trust == "sum"
         more: dict[str, Any] = {"participants": N, "colluders": 1} if summed else {}
-        facts = Facts(LOSS, np.full((N, 1), 50.0), D, 1.0, 1.0, N, "replace-one", pure=False, **more)
+        facts = Facts(
+            LOSS, np.full((N, 1), 50.0), D, 1.0, 1.0, N, "replace-one", pure=False, **more
+        )
         alpha, net = np.full((N, 1), 0.1), DenseNet(make_graph("complete", N))
         own = NoisyBounded.of(what, alpha, "x")
         query = as_released(own, facts)
         runs = self.ledger.runs
-        run = self.ledger.resume("a", "p") if runs else self.ledger.reserve("a", "p", [query.event(facts)])
+        run = (
+            self.ledger.resume("a", "p")
+            if runs
+            else self.ledger.reserve("a", "p", [query.event(facts)])
+        )
         guard = RowGuard(rows_of(parts), facts, SystemNoise((1, N)), run)
         return oracle_of(facts, net, guard).ask(own)
 
@@ -58,7 +64,10 @@ class Site:
 @pytest.fixture(params=["nobody", "sum"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
     path = tmp_path / "l"
-    return Site(DurableLedger.create(path, epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=N), request.param)
+    return Site(
+        DurableLedger.create(path, epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=N),
+        request.param,
+    )
 
 
 def question(shift: float = 0.0, **more: Any) -> Scores:
@@ -68,37 +77,57 @@ def question(shift: float = 0.0, **more: Any) -> Scores:
 
 @pytest.mark.parametrize(
     "other",
-    [question(1e-9), question(edges=EDGES + 0.1), question(groups=np.eye(D)[1:2]), question(constant=-CONSTANT)],
+    [
+        question(1e-9),
+        question(edges=EDGES + 0.1),
+        question(groups=np.eye(D)[1:2]),
+        question(constant=-CONSTANT),
+    ],
 )
 def test_a_stored_answer_is_read_at_its_own_point_only(site: Site, other: Scores) -> None:
     first = site.asked(question())
     np.testing.assert_array_equal(site.asked(question()), first)
-    with pytest.raises(LedgerMismatch, match="release 1 of this run was computed at a different iterate"):
+    with pytest.raises(
+        LedgerMismatch, match="release 1 of this run was computed at a different iterate"
+    ):
         site.asked(other)
     assert len(site.ledger.rows) == 1
     np.testing.assert_array_equal(site.asked(question()), first)
 
 
-def test_an_answer_that_was_kept_without_its_stamp_is_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_was_kept_without_its_stamp_is_not_read(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody can tell at which point it was asked."""
     with monkeypatch.context() as bare:
         bare.setattr(Bounded, "stamp", lambda self: b"")
         site.asked(question())
-    with pytest.raises(LedgerMismatch, match="release 1 of this run was computed at a different iterate"):
+    with pytest.raises(
+        LedgerMismatch, match="release 1 of this run was computed at a different iterate"
+    ):
         site.asked(question())
     assert len(site.ledger.rows) == 1
 
 
 def test_a_run_in_a_ledger_is_that_of_one_identity(tmp_path: Path) -> None:
-    """A model, a threshold and subgroups are not in the rows that the ledger is bound to, nor in the configuration."""
+    """A model, a threshold and subgroups are not in the rows that the ledger is bound to, nor in
+    the configuration.
+    """
     rows = rows_of([(np.random.default_rng(1).normal(size=(60, D - 1)), np.ones(60))])
     config = RunConfig(method="auto", epsilon=1.0, delta=1e-5, seed=0)
     first = Histogram(judged=b"1", weights=np.ones(D - 1))
-    others = [{"judged": b"2"}, {"weights": np.zeros(D - 1)}, {"threshold": 0.4}, {"groups": np.eye(D)[:1]}]
+    others = [
+        {"judged": b"2"},
+        {"weights": np.zeros(D - 1)},
+        {"threshold": 0.4},
+        {"groups": np.eye(D)[:1]},
+    ]
     with DurableLedger.create(tmp_path / "l", epsilon=9.0, delta=1e-5, accountant="zcdp") as book:
 
         def asked(method: Histogram, name: str | None = "a") -> Any:
-            return simulate(config, rows, method=method, loss=LOSS, ledger=book, run_name=name).outcome
+            return simulate(
+                config, rows, method=method, loss=LOSS, ledger=book, run_name=name
+            ).outcome
 
         np.testing.assert_array_equal(asked(first).shares, asked(first).shares)
         for other in others:
@@ -120,12 +149,32 @@ def test_nothing_is_evaluated_without_the_digest_of_its_model() -> None:
 def test_a_digest_tells_values_apart_and_is_the_same_in_every_version() -> None:
     """Ledgers hold these: a change here would take away answers that were paid for."""
     values: list[Any] = [
-        None, True, 1, 1.0, 1.5, np.inf, "1", b"1", [1], [[1]], {"1": 1}, np.ones(1), np.ones((1, 1)), np.ones(2),
-        Positives(np.ones(1)), Positives(np.ones(1), np.ones(1)), SecondMoments(np.ones(1)), SlopeMoments(np.ones(1)),
-        (1.0).hex(), [(1.0).hex()], [b"1".hex()],
-    ]  # fmt: skip
+        None,
+        True,
+        1,
+        1.0,
+        1.5,
+        np.inf,
+        "1",
+        b"1",
+        [1],
+        [[1]],
+        {"1": 1},
+        np.ones(1),
+        np.ones((1, 1)),
+        np.ones(2),
+        Positives(np.ones(1)),
+        Positives(np.ones(1), np.ones(1)),
+        SecondMoments(np.ones(1)),
+        SlopeMoments(np.ones(1)),
+        (1.0).hex(),
+        [(1.0).hex()],
+        [b"1".hex()],
+    ]
     assert len({digest_of(value) for value in values}) == len(values)
-    assert digest_of(np.array([0.0])) == digest_of(np.array([-0.0])) and digest_of((1,)) == digest_of([1])
+    assert digest_of(np.array([0.0])) == digest_of(np.array([-0.0])) and digest_of(
+        (1,)
+    ) == digest_of([1])
     assert digest_of("a", 1.5, np.arange(3.0)).hex() == "fba18e31fe35ab4bafe3de12e90550b6"
     assert question().stamp().hex() == "888fc65cd7db01c8d3caff73ec95fea3"
     with pytest.raises(TypeError, match="no digest of a set"):

@@ -1,4 +1,6 @@
-"""Strong effects are reached with a fixed list of releases, and refused where noise hides how strong they are."""
+"""Strong effects are reached with a fixed list of releases, and refused where noise hides how
+strong they are.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,22 @@ from scipy.special import expit
 
 from sottovoce.answers.coefficients import Coefficients, table
 from sottovoce.answers.frames import Frame
-from sottovoce.answers.inference import Asked, Moments, Pool, Seen, newton_of, one_step, with_falling_curvature
-from sottovoce.answers.normal_rows import NormalRows, as_curvature_falls, normal_rows, size_of, stretched
+from sottovoce.answers.inference import (
+    Asked,
+    Moments,
+    Pool,
+    Seen,
+    newton_of,
+    one_step,
+    with_falling_curvature,
+)
+from sottovoce.answers.normal_rows import (
+    NormalRows,
+    as_curvature_falls,
+    normal_rows,
+    size_of,
+    stretched,
+)
 from sottovoce.answers.size_needed import NOISIER, SizeNeeds, size_needs
 from sottovoce.answers.terms import of_columns
 from sottovoce.problem.losses import Logistic
@@ -34,12 +50,18 @@ def shown(X: np.ndarray, y: np.ndarray, epsilon: float, seed: int = 0) -> Coeffi
     return all_shown(X, y, epsilon, seed, draws=1)[0]
 
 
-def all_shown(X: np.ndarray, y: np.ndarray, epsilon: float, seed: int = 0, draws: int = 40) -> list[Coefficients]:
+def all_shown(
+    X: np.ndarray, y: np.ndarray, epsilon: float, seed: int = 0, draws: int = 40
+) -> list[Coefficients]:
     """Tables of the same rows, by draws of the noise."""
     naming = of_columns(list("abcd"), 1.35 * 2.0)
     parts = [(X[own], y[own]) for own in np.array_split(np.arange(len(X)), 4)]
-    config = RunConfig(method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=draws)
-    found = simulate(config, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic()))
+    config = RunConfig(
+        method="auto", trust="sum", epsilon=epsilon, delta=1e-5, seed=seed, replicates=draws
+    )
+    found = simulate(
+        config, naming.rows(parts), method=newton_of(naming), loss=Weighted(Logistic())
+    )
     return [table(found.outcome, naming, replicate, delta=1e-5) for replicate in range(draws)]
 
 
@@ -50,7 +72,9 @@ def likeliest(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     weight, w = 1.0 / np.maximum(1.0, np.sum(encoded**2, axis=1)), np.zeros(5)
     for _ in range(30):
         p = expit(E @ w)
-        w = w + np.linalg.solve((E.T * (weight * p * (1.0 - p))) @ E, E.T @ (weight * ((y > 0.0) - p)))
+        w = w + np.linalg.solve(
+            (E.T * (weight * p * (1.0 - p))) @ E, E.T @ (weight * ((y > 0.0) - p))
+        )
     return w
 
 
@@ -89,7 +113,8 @@ def share_complete(tables: list[Coefficients]) -> float:
 def test_what_a_hidden_size_needs_is_told_and_does() -> None:
     """At the epsilon and at the rows that a median refusal tells, three draws of four print all.
 
-    Of 40 such draws fewer than 24 do with a chance of 2%.  At half of the epsilon that is told, three in ten do.
+    Of 40 such draws fewer than 24 do with a chance of 2%.  At half of the epsilon that is told,
+    three in ten do.
     """
     X, y = drawn(1.0, 1, n=4_000)
     few = all_shown(X, y, epsilon=0.5)
@@ -97,7 +122,9 @@ def test_what_a_hidden_size_needs_is_told_and_does() -> None:
     assert len(refused) >= 10
     assert share_complete(few) < 0.4
     needs = [one.needs for one in refused if one.needs is not None]
-    assert len(needs) == len(refused) and all(set(one) <= {"epsilon", "rows", "more"} for one in needs)
+    assert len(needs) == len(refused) and all(
+        set(one) <= {"epsilon", "rows", "more"} for one in needs
+    )
     epsilon, rows = (float(np.median([one[key] for one in needs])) for key in ("epsilon", "rows"))
     assert 0.75 < epsilon < 2.0 and 5_000 < rows < 15_000
     assert share_complete(all_shown(X, y, epsilon)) >= 0.6
@@ -124,7 +151,11 @@ def test_needs_of_a_size_follow_from_its_errors_by_sampling_and_by_noise() -> No
     assert 5.0**-2 / both.rows + noise / both.rows**2 == pytest.approx(4.0**-2)
     assert 5.0**-2 + noise / both.shift**2 == pytest.approx(4.0**-2)
     assert size_needs(1.5, 1e9, least=4.0).more  # half of the distance and more is noise
-    assert size_needs(0.0, 0.0, least=4.0) == size_needs(-0.5, 7.0, least=4.0) == size_needs(1.0, 0.0, least=4.0)
+    assert (
+        size_needs(0.0, 0.0, least=4.0)
+        == size_needs(-0.5, 7.0, least=4.0)
+        == size_needs(1.0, 0.0, least=4.0)
+    )
 
 
 def law(covariance: np.ndarray) -> NormalRows:
@@ -139,12 +170,14 @@ def test_a_step_goes_as_far_as_the_curvature_of_normal_rows_lets_it() -> None:
     rows = law(np.eye(2))
     z = np.linspace(-40.0, 40.0, 400_001)
     density = np.exp(-0.5 * (z / 4.0) ** 2)
-    slope = 4.0 * np.sum(expit(z) * expit(-z) * density) / density.sum()  # E[p'(z)] times 4, by Stein's lemma
+    # E[p'(z)] times 4, by Stein's lemma
+    slope = 4.0 * np.sum(expit(z) * expit(-z) * density) / density.sum()
     step = np.array([[slope / 0.25, 0.0, 0.0]])
     assert step[0, 0] < 1.6
     found = stretched(rows, np.zeros((1, 3)), step, 8.0)
     np.testing.assert_allclose(found, [[4.0, 0.0, 0.0]], atol=1e-3)
-    np.testing.assert_allclose(stretched(rows, found, np.zeros((1, 3)), 8.0), 0.0)  # an end is an end
+    # an end is an end
+    np.testing.assert_allclose(stretched(rows, found, np.zeros((1, 3)), 8.0), 0.0)
     small = np.array([[0.01, 0.0, 0.0]])
     np.testing.assert_allclose(stretched(rows, found, small, 8.0), small, rtol=0.01)
 
@@ -156,11 +189,15 @@ def test_rows_by_their_curvature_are_those_near_the_border() -> None:
     E = np.column_stack([X, np.ones(len(X))])
     p = expit(E @ w)
     share = p * (1.0 - p) / np.sum(p * (1.0 - p))
-    np.testing.assert_allclose(law(covariance).by_curvature(w[None])[0], (E.T * share) @ E, atol=0.01)
+    np.testing.assert_allclose(
+        law(covariance).by_curvature(w[None])[0], (E.T * share) @ E, atol=0.01
+    )
 
 
 def test_an_error_of_a_long_step_is_as_long_as_its_correction_makes_it() -> None:
-    """Of 4,000 draws of the noise, from a point where curvature is a third higher than where the step ends."""
+    """Of 4,000 draws of the noise, from a point where curvature is a third higher than where the
+    step ends.
+    """
     X = np.random.default_rng(1).normal(size=(20_000, 2))
     E, best = np.column_stack([X, np.ones(len(X))]), np.array([3.0, -2.0, 0.0])
     w, draws, s = 0.75 * best, 4_000, 0.002
@@ -182,22 +219,31 @@ def test_an_error_of_a_long_step_is_as_long_as_its_correction_makes_it() -> None
     before, after = (np.sqrt(np.mean(one.noise @ along @ along)) for one in (ends, moved))
     assert before < 0.85 * measured
     assert 0.93 * measured < after < 1.15 * measured
-    still = with_falling_curvature(replace(ends, signal=np.zeros(draws)), normal_rows(rows.S, np.eye(3)[2]))
+    still = with_falling_curvature(
+        replace(ends, signal=np.zeros(draws)), normal_rows(rows.S, np.eye(3)[2])
+    )
     np.testing.assert_allclose(still.covariance, ends.covariance, rtol=1e-9, atol=1e-15)
 
 
 def test_the_room_of_strong_effects_is_half_their_size_over_its_error() -> None:
-    """Of margins of deviation 12, with an error of a tenth of the slopes; weak effects have more room."""
+    """Of margins of deviation 12, with an error of a tenth of the slopes; weak effects have more
+    room.
+    """
     covariance = np.diag([1.2**2, 1e6, 1e6])[None]
     slopes = np.array([[True, True, False]])
     strong = size_of(law(np.eye(2)), np.array([[12.0, 0.0, 0.0]]), covariance, slopes)
     assert strong.error[0] == pytest.approx(0.1, rel=1e-3)
     assert strong.room[0] == pytest.approx(5.0, rel=0.05)
-    assert strong.widening[0] == pytest.approx(0.5 * 3.0 * 0.196**2, rel=0.05)  # curvature falls as the cube
-    weak = size_of(law(np.eye(2)), np.array([[0.5, 0.0, 0.0]]), covariance * (0.05 / 1.2) ** 2, slopes)
+    # curvature falls as the cube
+    assert strong.widening[0] == pytest.approx(0.5 * 3.0 * 0.196**2, rel=0.05)
+    weak = size_of(
+        law(np.eye(2)), np.array([[0.5, 0.0, 0.0]]), covariance * (0.05 / 1.2) ** 2, slopes
+    )
     assert weak.error[0] == pytest.approx(0.1, rel=1e-3) and weak.room[0] > 20.0
     for nothing in (np.inf, np.nan):  # noise may leave a covariance no numbers
-        unknown = size_of(law(np.eye(2)), np.array([[0.5, 0.0, 0.0]]), np.full((1, 3, 3), nothing), slopes)
+        unknown = size_of(
+            law(np.eye(2)), np.array([[0.5, 0.0, 0.0]]), np.full((1, 3, 3), nothing), slopes
+        )
         assert unknown.room[0] == 0.0
 
 

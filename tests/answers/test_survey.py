@@ -1,4 +1,6 @@
-"""Surveys: what is counted, what thresholds promise, that rare levels are not shown, and what is proposed."""
+"""Surveys: what is counted, what thresholds promise, that rare levels are not shown, and what is
+proposed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import simulate
 
 WIDE: dict[str, Any] = {
-    "intercept": True, "na": ["?"], "site": "hospital",
+    "intercept": True,
+    "na": ["?"],
+    "site": "hospital",
     "label": {"column": "y", "positive": "1"},
     "columns": {
         "age": {"kind": "number", "lo": 0, "hi": 10_000},
@@ -44,7 +48,7 @@ WIDE: dict[str, Any] = {
         "pixels": {"kind": "vector", "columns": ["p", "q"], "lo": -1000, "hi": 1000, "norm": 1400},
         "bin": {"kind": "bins", "edges": [0, 1, 2]},
     },
-}  # fmt: skip
+}
 N, BURNS = 4000, 8
 
 
@@ -67,10 +71,20 @@ def table(n: int = N, seed: int = 0) -> Table:
     day = (np.datetime64("2020-01-01") + rng.integers(0, 300, n)).astype(str).astype(object)
     p, q = rng.normal(30, 3, n), rng.normal(40, 3, n)
     hospital = rng.choice(["a", "b", "c"], n)
-    return Table("t", {
-        "age": age_text, "bmi": bmi, "ward": ward, "day": day, "p": p, "q": q, "bin": rng.integers(0, 2, n),
-        "y": rng.integers(0, 2, n), "hospital": hospital,
-    })  # fmt: skip
+    return Table(
+        "t",
+        {
+            "age": age_text,
+            "bmi": bmi,
+            "ward": ward,
+            "day": day,
+            "p": p,
+            "q": q,
+            "bin": rng.integers(0, 2, n),
+            "y": rng.integers(0, 2, n),
+            "hospital": hospital,
+        },
+    )
 
 
 def schema(**changes: Any) -> Schema:
@@ -79,7 +93,9 @@ def schema(**changes: Any) -> Schema:
 
 class TestCells:
     def facts(self, n: int, relation: str = "replace-one", d: int = 2) -> Facts:
-        return Facts(Weighted(Logistic()), np.array([[float(n)]]), d, 1.0, 1.0, 1, relation, pure=False)
+        return Facts(
+            Weighted(Logistic()), np.array([[float(n)]]), d, 1.0, 1.0, 1, relation, pure=False
+        )
 
     def exact(self, what: Cells, rows: Rows, relation: str = "replace-one") -> np.ndarray:
         of = self.facts(int(rows.n[0, 0]), relation, rows.d)
@@ -92,10 +108,14 @@ class TestCells:
         rows = Rows.of_any_norm([(X, np.ones(5))])
         np.testing.assert_allclose(self.exact(what, rows) * 5 * math.sqrt(2), [2, 2, 2, 0, 1])
         weighted = rows.with_weight([np.array([0.5, 1, 0.25, 1, 1])])
-        np.testing.assert_allclose(self.exact(what, weighted) * 5 * math.sqrt(2), [1.5, 1.25, 1.25, 0, 0.5])
+        np.testing.assert_allclose(
+            self.exact(what, weighted) * 5 * math.sqrt(2), [1.5, 1.25, 1.25, 0, 0.5]
+        )
 
     @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-    def test_no_row_moves_the_counts_further_than_they_say_and_one_moves_them_so_far(self, relation: str) -> None:
+    def test_no_row_moves_the_counts_further_than_they_say_and_one_moves_them_so_far(
+        self, relation: str
+    ) -> None:
         """All pairs of rows, cells that are none included."""
         widths, still = (2, 3), [1.0, 1.0]
         what = Cells(np.zeros((1, 1, 2)), widths)
@@ -109,8 +129,12 @@ class TestCells:
         assert 0.999 * stated < far <= stated
 
     def test_a_count_of_one_column_alone_would_understate_it(self) -> None:
-        """Planted: without the factor one over the root of the columns a row would move the counts further."""
-        first, other = (Rows.of_any_norm([(np.array([[c, c]], dtype=float), np.ones(1))]) for c in (1, 2))
+        """Planted: without the factor one over the root of the columns a row would move the
+        counts further.
+        """
+        first, other = (
+            Rows.of_any_norm([(np.array([[c, c]], dtype=float), np.ones(1))]) for c in (1, 2)
+        )
         what = Cells(np.zeros((1, 1, 2)), (2, 2))
         far = np.linalg.norm(self.exact(what, first) - self.exact(what, other))
         assert far * math.sqrt(2) > 1.4 * float(what.moved(self.facts(1), np.array([1.0]))[0])
@@ -126,7 +150,9 @@ class TestGrids:
     def test_numbers_lie_between_powers_of_two(self) -> None:
         age = grids_of(schema(), ["age"])[0]
         assert isinstance(age, Dyadic)
-        assert age.edges[0] == 0 and age.edges[-1] == 10_000 and age.smallest == 2.0 ** (14 - OCTAVES)
+        assert (
+            age.edges[0] == 0 and age.edges[-1] == 10_000 and age.smallest == 2.0 ** (14 - OCTAVES)
+        )
         np.testing.assert_array_equal(age.edges[1:-1], 2.0 ** np.arange(14 - OCTAVES, 14))
         values = np.array([0.0, -5.0, 1.0, 1.99, 2.0, 9_999.0, 1e9, np.nan])
         texts = np.array(["0", "-5", "1", "1.99", " 2 ", "9999", "1e9", "nan"], dtype=object)
@@ -142,10 +168,13 @@ class TestGrids:
             fine = {
                 "age": np.array(["1", "200"], dtype=object),
                 "day": np.array(["2020-01-09", "2021-01-01"], dtype=object),
-                "p": np.array(["3", "300"], dtype=object), "q": np.array(["4", "400"], dtype=object),
-            }  # fmt: skip
+                "p": np.array(["3", "300"], dtype=object),
+                "q": np.array(["4", "400"], dtype=object),
+            }
             first = grid.locate(fine, frozenset())[0]
-            strange = {name: np.array([column[0], "?!"], dtype=object) for name, column in fine.items()}
+            strange = {
+                name: np.array([column[0], "?!"], dtype=object) for name, column in fine.items()
+            }
             assert grid.locate(strange, frozenset()).tolist() == [first, grid.cells + 1]
 
     def test_levels_unknown_and_missing(self) -> None:
@@ -153,17 +182,27 @@ class TestGrids:
         values = np.array(["icu", "empty", "genral", "", "?", None], dtype=object)
         assert ward.locate({"ward": values}, frozenset({"?"})).tolist() == [1, 4, 5, 6, 6, 6]
 
-    @pytest.mark.parametrize(("columns", "rule"), [(["bin"], "have a grid"), (["agee"], "did you mean age")])
+    @pytest.mark.parametrize(
+        ("columns", "rule"), [(["bin"], "have a grid"), (["agee"], "did you mean age")]
+    )
     def test_only_columns_that_have_a_grid(self, columns: list[str], rule: str) -> None:
         with pytest.raises(InvalidInput, match=rule):
             grids_of(schema(), columns)
 
     def test_a_number_to_predict_has_one(self) -> None:
         numbers = schema(label={"column": "y", "lo": 0, "hi": 4000})
-        assert grids_of(numbers)[-1].name == LABEL and LABEL not in [grid.name for grid in grids_of(schema())]
+        assert grids_of(numbers)[-1].name == LABEL and LABEL not in [
+            grid.name for grid in grids_of(schema())
+        ]
 
 
-def told(counts: dict[str, dict[int, float]], of: Schema, sigma: float, seed: int = 0, rows: float = 1000.0) -> Any:
+def told(
+    counts: dict[str, dict[int, float]],
+    of: Schema,
+    sigma: float,
+    seed: int = 0,
+    rows: float = 1000.0,
+) -> Any:
     """Columns from counts by grid and cell, with noise."""
     grids = grids_of(of, list(counts))
     rng, values = np.random.default_rng(seed), list[float]()
@@ -195,38 +234,60 @@ class TestRareLevelsAreNotShown:
 
     @pytest.mark.parametrize("sigma", [0.0, 1.0, 20.0])
     def test_with_the_stated_error_rate(self, sigma: float) -> None:
-        """Ten rows, and none: a binomial test at one in 10^6 for a rate of .05, which thresholds without noise fail."""
+        """Ten rows, and none: a binomial test at one in 10^6 for a rate of .05, which thresholds
+        without noise fail.
+        """
         most = 0.05 * self.TIMES + 4.9 * math.sqrt(0.05 * 0.95 * self.TIMES)
         assert self.shown(sigma, RARE) <= most
         if sigma:  # planted: a threshold that does not know the noise
             loose = Noise(1000.0, sigma, RARE, 0.0)
             assert loose.threshold() == RARE
-            own = np.array([RARE, 0.0])[:, None] + sigma * np.random.default_rng(2).normal(size=(2, self.TIMES))
+            own = np.array([RARE, 0.0])[:, None] + sigma * np.random.default_rng(2).normal(
+                size=(2, self.TIMES)
+            )
             assert np.sum((own > loose.threshold()).any(axis=0)) > most
 
     def test_a_frequent_one_is(self) -> None:
         sigma = 20.0
         surely = Noise.of(grids_of(schema(), ["ward"]), 1000.0, sigma).surely
-        assert self.shown(sigma, surely) >= 0.95 * self.TIMES - 4.9 * math.sqrt(0.05 * 0.95 * self.TIMES)
+        assert self.shown(sigma, surely) >= 0.95 * self.TIMES - 4.9 * math.sqrt(
+            0.05 * 0.95 * self.TIMES
+        )
 
     def test_nor_in_what_is_written(self) -> None:
-        """A real table at a budget at which nearly nothing is hidden: eight rows stay unseen, and a typo too."""
+        """A real table at a budget at which nearly nothing is hidden: eight rows stay unseen,
+        and a typo too.
+        """
         found = survey(schema(), [table()], config(epsilon=200.0))
         (ward,) = (one for one in found.columns if one.name == "ward")
-        assert ward.kept == ("icu", "surgery") and ward.dropped == ("burns", "empty") and ward.unread is not None
+        assert (
+            ward.kept == ("icu", "surgery")
+            and ward.dropped == ("burns", "empty")
+            and ward.unread is not None
+        )
         assert tomllib.loads(found.toml)["columns"]["ward"] == {
-            "kind": "category", "values": ["icu", "surgery"], "other": True
-        }  # fmt: skip
-        assert "genral" not in str(found.to_dict()) + found.toml and "sixty" not in str(found.to_dict()) + found.toml
+            "kind": "category",
+            "values": ["icu", "surgery"],
+            "other": True,
+        }
+        assert (
+            "genral" not in str(found.to_dict()) + found.toml
+            and "sixty" not in str(found.to_dict()) + found.toml
+        )
 
 
 class TestThresholds:
     def test_no_empty_run_of_cells_is_seen_more_often_than_stated(self) -> None:
-        """All columns are empty but for missing values, so every proposal is an error: at most .05 of the surveys."""
+        """All columns are empty but for missing values, so every proposal is an error: at most
+        .05 of the surveys.
+        """
         of = schema()
         missing = {grid.name: {grid.width: 1000.0} for grid in grids_of(of)}
         wrong = sum(
-            any(one.proposed.keys() & {"lo", "norm", "values"} for one in told(missing, of, 30.0, seed))
+            any(
+                one.proposed.keys() & {"lo", "norm", "values"}
+                for one in told(missing, of, 30.0, seed)
+            )
             for seed in range(600)
         )
         assert wrong <= 0.05 * 600 + 4.9 * math.sqrt(0.05 * 0.95 * 600)
@@ -236,11 +297,15 @@ class TestThresholds:
         (age,) = grids_of(of, ["age"])
         assert isinstance(age, Dyadic)
         first = int(np.searchsorted(age.edges, 16.0)) + 1
-        counts = {first + k: share for k, share in enumerate([200.0, 400.0, 250.0, 100.0, 30.0, 20.0])}
+        counts = {
+            first + k: share for k, share in enumerate([200.0, 400.0, 250.0, 100.0, 30.0, 20.0])
+        }
         for seed in range(600):
             (one,) = told({"age": counts}, of, 30.0, seed)
             inside = [
-                c for c in counts if one.proposed["lo"] <= age.edges[c - 1] and age.edges[c] <= one.proposed["hi"]
+                c
+                for c in counts
+                if one.proposed["lo"] <= age.edges[c - 1] and age.edges[c] <= one.proposed["hi"]
             ]
             errors += one.beyond < 1.0 - sum(counts[c] for c in inside) / 1000.0
         assert errors <= 0.05 * 600 + 4.9 * math.sqrt(0.05 * 0.95 * 600)
@@ -264,7 +329,9 @@ class TestProposals:
         assert (of["age"].lo, of["age"].hi) == (32.0, 128.0) and 32 <= of["age"].typical[0] < 48
         assert of["age"].typical[1] > 70
         assert (of["bmi"].lo, of["bmi"].hi) == (16.0, 64.0)
-        assert of["bmi"].indicator and of["bmi"].typical[0] < of["bmi"].missing < of["bmi"].typical[1]
+        assert (
+            of["bmi"].indicator and of["bmi"].typical[0] < of["bmi"].missing < of["bmi"].typical[1]
+        )
         assert of["day"].lo <= 16 and of["day"].hi == 512.0
         assert 45 < of["pixels"].norm < 64
         assert of["bin"] == schema().blocks[-1]
@@ -272,10 +339,17 @@ class TestProposals:
 
     def test_it_is_a_schema_that_reads_as_it_was_written(self, found: Surveyed) -> None:
         again = Schema.from_dict({"name": "wide"} | tomllib.loads(found.toml))
-        assert again == found.proposed and again.caveat is not None and "epsilon = 1.000" in again.caveat
-        assert "Protects one row of one site" in found.toml and "an error rate of 0.05" in found.toml
+        assert (
+            again == found.proposed
+            and again.caveat is not None
+            and "epsilon = 1.000" in again.caveat
+        )
+        assert (
+            "Protects one row of one site" in found.toml and "an error rate of 0.05" in found.toml
+        )
         rows = table()
-        columns = dict(rows.columns) | {"age": np.full(N, 50.0)}  # what cannot be read is refused, as it says
+        # what cannot be read is refused, as it says
+        columns = dict(rows.columns) | {"age": np.full(N, 50.0)}
         X = found.proposed.encode(columns).X
         assert 0.5 < np.median(np.linalg.norm(X, axis=1)) <= 1.0
         said = {one.name: one.says for one in found.columns}
@@ -297,10 +371,16 @@ class TestProposals:
         X = replace(proposed(of, [one], "p"), scale=None, intercept=0.0).encode(
             {"a": np.array([-7.0, 0.0, 3.0])}, labels=False
         )
-        assert np.sign(X.X[:, 0]).tolist() == [-1, 0, 1] and block.typical is None and "nearly all" in one.says
+        assert (
+            np.sign(X.X[:, 0]).tolist() == [-1, 0, 1]
+            and block.typical is None
+            and "nearly all" in one.says
+        )
 
     def test_where_noise_may_hide_many_rows_bounds_take_in_a_cell_more(self) -> None:
-        """One cell to each side, and down to zero as that is near; with little noise the seen cells suffice."""
+        """One cell to each side, and down to zero as that is near; with little noise the seen
+        cells suffice.
+        """
         rng = np.random.default_rng(0)
         age = np.where(np.arange(N) % 8, rng.uniform(33, 63, N), rng.uniform(65, 120, N))
         rows = Table("t", dict(table().columns) | {"age": age})
@@ -324,7 +404,12 @@ class TestProposals:
         first = int(np.searchsorted(age.edges, 16.0)) + 1
         spread = {first + k: 240.0 for k in range(4)}
         sigma = 72.0
-        assert 240 < Noise.of([age], 1000.0, sigma).threshold() < Noise.of([age], 1000.0, sigma).threshold(4) < 960
+        assert (
+            240
+            < Noise.of([age], 1000.0, sigma).threshold()
+            < Noise.of([age], 1000.0, sigma).threshold(4)
+            < 960
+        )
         (one,) = told({"age": spread}, of, sigma, seed=3)
         assert one.proposed["lo"] <= 32 and one.proposed["hi"] >= 128
 
@@ -342,7 +427,9 @@ class TestAskedAsOtherAnswersAre:
 
         def told(tables: list[Table], trust: str) -> Any:
             """Sums of other parts are rounded otherwise."""
-            found = survey(schema(), tables, config(epsilon=math.inf, trust=trust)).to_dict()["columns"]
+            found = survey(schema(), tables, config(epsilon=math.inf, trust=trust)).to_dict()[
+                "columns"
+            ]
             return json.loads(json.dumps(found), parse_float=lambda text: round(float(text), 9))
 
         plain = told([table()], "nobody")
@@ -366,25 +453,36 @@ class TestAskedAsOtherAnswersAre:
         parts = [table(n, k) for k, n in enumerate(sizes)]
         grids = grids_of(of)
         plan = ahead(of, sizes, config(epsilon=2.0, trust=trust))
-        cells = [np.stack([g.locate(p.columns, frozenset({"?"})) for g in grids], axis=1).astype(float) for p in parts]
+        cells = [
+            np.stack([g.locate(p.columns, frozenset({"?"})) for g in grids], axis=1).astype(float)
+            for p in parts
+        ]
         rows = Rows.of_any_norm([(c, np.ones(len(c))) for c in cells])
         recipe, loss = survey_of(of, grids), Weighted(Logistic())
-        noisy = simulate(config(epsilon=2.0, trust=trust, replicates=40), rows, method=recipe, loss=loss).outcome
-        clean = simulate(config(epsilon=math.inf, trust=trust), rows, method=recipe, loss=loss).outcome
+        noisy = simulate(
+            config(epsilon=2.0, trust=trust, replicates=40), rows, method=recipe, loss=loss
+        ).outcome
+        clean = simulate(
+            config(epsilon=math.inf, trust=trust), rows, method=recipe, loss=loss
+        ).outcome
         off = (noisy.value - clean.value) * 1500 * math.sqrt(len(grids))
         for factor, fine in ((1.0, True), (1.5, False), (2 / 3, False)):
             p = stats.chi2.sf(float(np.sum((off / (factor * plan.noise.sigma)) ** 2)), off.size)
             assert (1e-4 < p < 1 - 1e-4) == fine
 
     def test_a_ledger_reserves_stores_and_resumes_it(self, tmp_path: Path) -> None:
-        DurableLedger.create(tmp_path / "l", epsilon=3.0, delta=1e-5, accountant="rdp", n_nodes=3).close()
+        DurableLedger.create(
+            tmp_path / "l", epsilon=3.0, delta=1e-5, accountant="rdp", n_nodes=3
+        ).close()
         released = config(seed=None)
         with DurableLedger.open(tmp_path / "l") as book:
             first = survey(schema(), [table()], released, ledger=book)
             spent = book.total()
             assert survey(schema(), [table()], released, ledger=book) == first
             assert book.total() == spent > 0 and not first.statement.simulated
-            other = schema(columns=WIDE["columns"] | {"age": {"kind": "number", "lo": 0, "hi": 20_000}})
+            other = schema(
+                columns=WIDE["columns"] | {"age": {"kind": "number", "lo": 0, "hi": 20_000}}
+            )
             survey(other, [table()], released, ledger=book)  # another grid is another release
             assert book.total() > spent
             with pytest.raises(BudgetExceeded):
@@ -395,11 +493,17 @@ class TestAskedAsOtherAnswersAre:
 
     @pytest.mark.parametrize("trust", ["sum", "curator"])
     def test_its_ledger_is_that_of_training(self, tmp_path: Path, trust: str) -> None:
-        """Whether an estimator asks, or a command: both know the table by its raw rows, under any schema."""
+        """Whether an estimator asks, or a command: both know the table by its raw rows, under
+        any schema.
+        """
         pd, rows = pytest.importorskip("pandas"), table()
         rows = Table("t", dict(rows.columns) | {"age": np.arange(N) % 90})
         pd.DataFrame(rows.columns).to_csv(tmp_path / "t.csv", index=False)
-        frame, book = pd.read_csv(tmp_path / "t.csv", dtype=str), tmp_path / "l"  # 27.0 is written so, as in the file
+        # 27.0 is written so, as in the file
+        frame, book = (
+            pd.read_csv(tmp_path / "t.csv", dtype=str),
+            tmp_path / "l",
+        )
         nodes = 1 if trust == "curator" else 3
         DurableLedger.create(book, epsilon=9.0, delta=1e-4, accountant="rdp", n_nodes=nodes).close()
         with DurableLedger.open(book) as opened:
@@ -415,7 +519,9 @@ class TestAskedAsOtherAnswersAre:
                 ConsensusClassifier(schema=found.proposed, ledger=opened, **more).fit(other)
         (tmp_path / "s.toml").write_text(found.toml)
         asked = RunConfig("momentum", 0.5, 1e-5, rounds=3, trust=trust, seed=None)
-        told = TrainConfig(asked, str(tmp_path / "t.csv"), str(tmp_path / "s.toml"), test_share=None)
+        told = TrainConfig(
+            asked, str(tmp_path / "t.csv"), str(tmp_path / "s.toml"), test_share=None
+        )
         with DurableLedger.open(book) as opened:
             train(told, ledger=opened)
             assert opened.total() > again
@@ -424,16 +530,28 @@ class TestAskedAsOtherAnswersAre:
         found = survey(schema(), [table()], config(trust="sum"))
         assert len(found.statement.per_node) == 3
         with pytest.raises(InvalidInput, match="hospital"):
-            survey(schema(), [Table("t", {k: v for k, v in table().columns.items() if k != "hospital"})], RUN)
+            survey(
+                schema(),
+                [Table("t", {k: v for k, v in table().columns.items() if k != "hospital"})],
+                RUN,
+            )
         with pytest.raises(InvalidInput, match="bmi"):
-            survey(schema(), [Table("t", {k: v for k, v in table().columns.items() if k != "bmi"})], RUN)
+            survey(
+                schema(),
+                [Table("t", {k: v for k, v in table().columns.items() if k != "bmi"})],
+                RUN,
+            )
         with pytest.raises(InvalidInput, match="method"):
             survey(schema(), [table()], RunConfig("prox_admm", delta=1e-5))
 
 
 ALL_KINDS: dict[str, Any] = {
     "number": {"kind": "number", "lo": -5, "hi": 100, "missing": 0},
-    "level": {"kind": "category", "values": ["x", "1", "2.5", "true", str(2**53 + 1)], "other": True},
+    "level": {
+        "kind": "category",
+        "values": ["x", "1", "2.5", "true", str(2**53 + 1)],
+        "other": True,
+    },
     "day": {"kind": "date", "epoch": "2020-01-01", "lo": 0, "hi": 4000},
     "pair": {"kind": "vector", "lo": -1, "hi": 1, "columns": ["first", "second"], "norm": 1.0},
     "block": {"kind": "vector", "lo": -1, "hi": 1, "size": 2, "norm": 1.0},
@@ -442,7 +560,9 @@ ALL_KINDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("door", list(DOORS))
 def test_a_row_moves_no_cell_of_another(door: str, tmp_path: Path) -> None:
-    """The sensitivity rests on it: whatever a value is, and however it comes in, others are read as they were."""
+    """The sensitivity rests on it: whatever a value is, and however it comes in, others are read
+    as they were.
+    """
     schema = Schema.from_dict({"columns": ALL_KINDS, "na": ["-9", "NA"]})
     grids, pool, rng = grids_of(schema), DOORS[door], np.random.default_rng(3)
     names = ("number", "level", "day", "first", "second", "block")
@@ -454,7 +574,8 @@ def test_a_row_moves_no_cell_of_another(door: str, tmp_path: Path) -> None:
         i = int(rng.integers(4))
         columns = {name: [drawn() for _ in range(4)] for name in names}
         others = {
-            name: [drawn() if k == i else value for k, value in enumerate(some)] for name, some in columns.items()
+            name: [drawn() if k == i else value for k, value in enumerate(some)]
+            for name, some in columns.items()
         }
         before, after = (through(door, some, tmp_path).columns for some in (columns, others))
         for grid in grids:
@@ -464,11 +585,16 @@ def test_a_row_moves_no_cell_of_another(door: str, tmp_path: Path) -> None:
 
 
 def test_what_training_reads_is_read_alike() -> None:
-    """A value by itself: in its cell if training takes it, in that of missing ones or unreadable ones otherwise."""
+    """A value by itself: in its cell if training takes it, in that of missing ones or unreadable
+    ones otherwise.
+    """
     schema = Schema.from_dict({"columns": ALL_KINDS, "na": ["-9", "NA"]})
     na = frozenset(schema.na)
     for name in ("number", "level", "day"):
-        (grid,), (block,) = grids_of(schema, [name]), (one for one in schema.blocks if one.name == name)
+        (grid,), (block,) = (
+            grids_of(schema, [name]),
+            (one for one in schema.blocks if one.name == name),
+        )
         if isinstance(block, Number):
             block = replace(block, missing=None, indicator=False)
         for value in [*TEXTS, None, 1, 2.5, math.inf, math.nan, 10**400, np.float32(0.5)]:
@@ -477,14 +603,20 @@ def test_what_training_reads_is_read_alike() -> None:
             cell = int(grid.locate({name: column}, na)[0])
             if isinstance(block, Category):
                 strange, gone = block.unlisted({name: column}, na)
-                assert cell == (grid.width if gone[0] else grid.cells + 1 if strange[0] else cell) and (
-                    strange[0] or gone[0] or cell <= grid.cells
-                )
+                assert cell == (
+                    grid.width if gone[0] else grid.cells + 1 if strange[0] else cell
+                ) and (strange[0] or gone[0] or cell <= grid.cells)
                 continue
             refusal = ""
             try:
                 block.encode({name: column}, na)
             except SchemaError as error:
                 refusal = str(error)
-            known = grid.width if "has missing values" in refusal else grid.cells + 1 if refusal else None
+            known = (
+                grid.width
+                if "has missing values" in refusal
+                else grid.cells + 1
+                if refusal
+                else None
+            )
             assert cell == known or (known is None and cell <= grid.cells), (name, value)

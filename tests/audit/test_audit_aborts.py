@@ -1,4 +1,6 @@
-"""A neighbour with extreme vectors: planted sites whose refusals tell, one that refuses by a public rule, and ours."""
+"""A neighbour with extreme vectors: planted sites whose refusals tell, one that refuses by a
+public rule, and ours.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def stand(method: str, features: int = 1, guard: Any = RowGuard, **knobs: Any) -
     rounds = 3 if method in ("dgd", "mr_admm") else 2
     return {
         "planted": Victim(
-            RunConfig.from_dict({"method": method, "rounds": rounds, "graph": "complete", **knobs}), features, guard
+            RunConfig.from_dict({"method": method, "rounds": rounds, "graph": "complete", **knobs}),
+            features,
+            guard,
         )
     }
 
@@ -82,7 +86,9 @@ def stand(method: str, features: int = 1, guard: Any = RowGuard, **knobs: Any) -
         ("ipp_admm", {"delta": 1e-5, "positives": 2, "threshold": -1e6}),
     ],
 )
-def test_a_site_that_refuses_by_its_minimiser_gives_a_row_away(method: str, knobs: dict[str, Any]) -> None:
+def test_a_site_that_refuses_by_its_minimiser_gives_a_row_away(
+    method: str, knobs: dict[str, Any]
+) -> None:
     verdict = play(stand(method, guard=with_solver(Touchy), **knobs), replicates=FAST)
     assert verdict.refuted and 10.0 < verdict.length < 1e4
     assert verdict.told[0].keys().isdisjoint(verdict.told[1])
@@ -109,10 +115,14 @@ class Telling(Solver):
 
 @pytest.mark.parametrize("method", ["sum_momentum", "sum_prox"])
 def test_a_site_of_a_sum_that_refuses_by_its_rows_gives_one_away(method: str) -> None:
-    """Whoever is missing from a sum is seen.  A sum that is too large is refused by what it is, and tells nothing."""
+    """Whoever is missing from a sum is seen.  A sum that is too large is refused by what it is,
+    and tells nothing.
+    """
     knobs = {"delta": 1e-5, "loss": "huber:0.5", "eta": 1e4}
     verdict = play(stand(method, guard=with_solver(Telling), **knobs), replicates=FAST)
-    assert verdict.refuted and any("pull too much" in told for told in {**verdict.told[0], **verdict.told[1]})
+    assert verdict.refuted and any(
+        "pull too much" in told for told in {**verdict.told[0], **verdict.told[1]}
+    )
     assert not play(stand(method, **knobs), replicates=FAST).refuted
     site = stand(method, **knobs)["planted"]
     ends = [site.watch(0, length, Silence(())).told for length in (1.0, 1e18)]
@@ -120,7 +130,9 @@ def test_a_site_of_a_sum_that_refuses_by_its_rows_gives_one_away(method: str) ->
 
 
 def test_a_refusal_that_noise_decides_gives_a_row_away_together_with_the_answer() -> None:
-    """How often it refuses says little; an answer that only one of the tables would have given says all."""
+    """How often it refuses says little; an answer that only one of the tables would have given
+    says all.
+    """
     knobs = {"relation": "zero-out", "noise_growth": 20.0}
     verdict = play(stand("m_admm", guard=with_solver(Touchy), **knobs))
     assert verdict.refuted and verdict.attack.endswith("its last message")
@@ -129,7 +141,9 @@ def test_a_refusal_that_noise_decides_gives_a_row_away_together_with_the_answer(
 
 def test_an_answer_that_is_no_number_gives_a_row_away() -> None:
     verdict = play(stand("dgd", guard=with_solver(Overflowing)), replicates=FAST)
-    assert verdict.refuted and any("no numbers" in told for told in {**verdict.told[0], **verdict.told[1]})
+    assert verdict.refuted and any(
+        "no numbers" in told for told in {**verdict.told[0], **verdict.told[1]}
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,8 +160,15 @@ def test_a_public_rule_tells_nothing(method: str, features: int, knobs: dict[str
     verdict = play(stands, replicates=FAST)
     assert not verdict.refuted and not verdict.channels
     site, silent = stands["planted"], Silence(())
-    ends = [{site.watch(table, length, silent).told for table in (0, 1)} for length in aborts.lengths(site)]
-    assert {"longer than 1000" in told for each in ends for told in each} == {True, False}  # both sides of the rule
+    ends = [
+        {site.watch(table, length, silent).told for table in (0, 1)}
+        for length in aborts.lengths(site)
+    ]
+    # both sides of the rule
+    assert {"longer than 1000" in told for each in ends for told in each} == {
+        True,
+        False,
+    }
 
 
 def test_a_bet_is_chosen_on_one_half_and_counts_the_other() -> None:
@@ -169,18 +190,29 @@ def kinds(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> set[type[Query]
     ready = prepare(config, np.full((3, 1), 4.0), 1)
     with monkeypatch.context() as patched:
         patched.setattr(Pricer, "_noted", noted)
-        plan(ready.algorithm, RunSetting(ready.facts, ready.graph, config.rounds, ready.ledger.accountant))
+        plan(
+            ready.algorithm,
+            RunSetting(ready.facts, ready.graph, config.rounds, ready.ledger.accountant),
+        )
     return found
 
 
 def test_every_kind_of_release_between_sites_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     stands = [stand.config for stand in aborts._stands(1.0, None, None).values()]
     tried: set[type[Query]] = set().union(*(kinds(config, monkeypatch) for config in stands))
-    noisy = {name for name, cls in REGISTRY.items() if cls.private and cls.trust.between_sites and not cls.single}
+    noisy = {
+        name
+        for name, cls in REGISTRY.items()
+        if cls.private and cls.trust.between_sites and not cls.single
+    }
     assert {config.method for config in stands} <= noisy
     for method in noisy:
-        config = RunConfig(method=method, delta=1e-5 if REGISTRY[method].needs_delta else None, rounds=2)
-        assert kinds(config, monkeypatch) <= tried, f"{method} asks for a release that audit.aborts does not try"
+        config = RunConfig(
+            method=method, delta=1e-5 if REGISTRY[method].needs_delta else None, rounds=2
+        )
+        assert kinds(config, monkeypatch) <= tried, (
+            f"{method} asks for a release that audit.aborts does not try"
+        )
     assert {stand.config.delta for stand in aborts._stands(2.0, 1e-6, 4).values()} == {1e-6}
 
 

@@ -1,4 +1,6 @@
-"""The games of answers: every release is as far apart as its event says, and planted faults are refuted."""
+"""The games of answers: every release is as far apart as its event says, and planted faults are
+refuted.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ SHORT = {"gradient": 0.98, "gradient, short rows": 0.49}
 
 
 def separation(case: RecipeCase) -> float:
-    """Shift over sigma between both tables along their difference, from half of the answers on the other half."""
+    """Shift over sigma between both tables along their difference, from half of the answers on
+    the other half.
+    """
     seen = [watch(case, table, SEEN, 7 + table) for table in (0, 1)]
     one, other = (x.opened[0].honest[:, 0] if x.opened else x.asked[0][1][:, 0] for x in seen)
     half = SEEN // 2
@@ -68,8 +72,12 @@ def separation(case: RecipeCase) -> float:
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("name", PAIRS)
-def test_the_worst_pair_is_as_far_apart_as_the_event_says_and_no_further(name: str, trust: str) -> None:
-    """By what was released (one colluder's share taken off), and exactly by the sums and the scale that was priced."""
+def test_the_worst_pair_is_as_far_apart_as_the_event_says_and_no_further(
+    name: str, trust: str
+) -> None:
+    """By what was released (one colluder's share taken off), and exactly by the sums and the
+    scale that was priced.
+    """
     case, share = release(name, PAIRS[name], CLAIM[trust]), SHORT.get(name, 1.0)
     assert abs(separation(case) - share * ALPHA) < ERROR + 0.02
     verdict = play_one(case, 200)
@@ -82,10 +90,14 @@ def test_every_release_and_recipe_is_played_and_the_claims_stand() -> None:
     stands = cases()
     assert all(name + mark in stands for mark in ("", ", summed") for name in PAIRS)
     assert all(
-        name + mark in stands for mark in ("", ", summed") for name in ("inference", "evaluation", "regression", RECIPE)
+        name + mark in stands
+        for mark in ("", ", summed")
+        for name in ("inference", "evaluation", "regression", RECIPE)
     )
     for case in stands.values():
-        apart = np.flatnonzero([not np.array_equal(*(w.node(i).arrays()[0] for w in case.tables)) for i in range(3)])
+        apart = np.flatnonzero(
+            [not np.array_equal(*(w.node(i).arrays()[0] for w in case.tables)) for i in range(3)]
+        )
         if not case.tables[0].has_offset:
             assert apart.tolist() == [0]
     few = {name: stands[name] for name in ("evaluation, summed", "regression", "held-out rows")}
@@ -101,14 +113,20 @@ def test_the_command_plays_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(answers, "cases", lambda *asked: {"one": cases(*asked)["scores"]})
     verdict = attack("answers", claim=Claim(0.5, 0.2), replicates=400)
     assert verdict.claimed_epsilon == pytest.approx(0.5, abs=1e-4) and verdict.delta == 0.2
-    assert verdict.exact_epsilon == pytest.approx(0.5, abs=1e-3) and verdict.attack.startswith("one: ")
-    shown = CliRunner().invoke(cli, ["audit", "answers", "--replicates", "80", "--json"], catch_exceptions=False)
+    assert verdict.exact_epsilon == pytest.approx(0.5, abs=1e-3) and verdict.attack.startswith(
+        "one: "
+    )
+    shown = CliRunner().invoke(
+        cli, ["audit", "answers", "--replicates", "80", "--json"], catch_exceptions=False
+    )
     assert json.loads(shown.stdout)["games"]["one"]["exact_epsilon"] == pytest.approx(1.0, abs=1e-3)
-    shown = CliRunner().invoke(cli, ["audit", "answers", "--replicates", "80"], catch_exceptions=False)
+    shown = CliRunner().invoke(
+        cli, ["audit", "answers", "--replicates", "80"], catch_exceptions=False
+    )
     assert "All games" in shown.stdout
 
 
-# --- Planted faults ---------------------------------------------------------------------------------------------------
+# --- Planted faults -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -121,7 +139,9 @@ def test_held_out_rows_that_were_trained_on_refute_the_evaluation(trust: str) ->
 
 
 def numbers(y: Array, other: Array, bounds: tuple[float, float] | None) -> RecipeCase:
-    """Cross moments of targets that :class:`sottovoce.ConsensusRegressor` encodes, on rows that are alike."""
+    """Cross moments of targets that :class:`sottovoce.ConsensusRegressor` encodes, on rows that
+    are alike.
+    """
 
     def rows(target: Array) -> Rows:
         task, _ = bounded_number(target, bounds)
@@ -154,10 +174,14 @@ class ForgetsCounts(Ledger):
 
 
 def test_a_count_that_is_priced_as_free_is_refuted() -> None:
-    pair = Pair(lambda at: Positives(at, np.eye(D)[-1]), np.zeros(D), PAIRS["count of positives"].rows)
+    pair = Pair(
+        lambda at: Positives(at, np.eye(D)[-1]), np.zeros(D), PAIRS["count of positives"].rows
+    )
     case = release("count of positives", pair, CLAIM["nobody"])
     count = Item("count of positives", pair.what, 0.9)
-    honest = replace(case, method=Given(asks=(count, Item("gradient", Gradient, 0.1)), where=np.zeros(D)))
+    honest = replace(
+        case, method=Given(asks=(count, Item("gradient", Gradient, 0.1)), where=np.zeros(D))
+    )
     assert not play_one(honest, 2000).refuted
     verdict = play_one(replace(honest, book=ForgetsCounts.of), 2000)
     assert verdict.claimed_epsilon < 0.5 and verdict.refuted
@@ -173,10 +197,13 @@ class Faint(KeyedNoise):
         return super().steps(d, tau / 3.0, release, use)
 
 
-@pytest.mark.parametrize("name", ["scores", "scores, summed", "inference", "regression, summed", f"{RECIPE}, summed"])
+@pytest.mark.parametrize(
+    "name", ["scores", "scores, summed", "inference", "regression, summed", f"{RECIPE}, summed"]
+)
 def test_too_little_noise_is_refuted(name: str) -> None:
     case = cases()[name]
-    many = 3000 if name == "inference" else 1500  # of which the bound is about 1.2 for a claim of 1, of 1,500 .95
+    # of which the bound is about 1.2 for a claim of 1, of 1,500 .95
+    many = 3000 if name == "inference" else 1500
     assert not play_one(case, 800).refuted  # 800 have a bound, too
     assert play_one(replace(case, noise=Faint), many).refuted
 
@@ -196,8 +223,12 @@ def test_a_centred_training_stands(mark: str, runs: int, least: float) -> None:
     assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-3)
 
 
-@pytest.mark.parametrize("fault", ["a mean that costs nothing", "rows as long as they come out", "a mean of its own"])
-def test_what_is_planted_in_a_centred_training_is_refuted(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "fault", ["a mean that costs nothing", "rows as long as they come out", "a mean of its own"]
+)
+def test_what_is_planted_in_a_centred_training_is_refuted(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last: rows are moved by their exact mean, and not by the one that was released."""
     own = fault == "a mean of its own"
     case = cases()["centred training" + (", summed" if own else "")]
@@ -205,16 +236,26 @@ def test_what_is_planted_in_a_centred_training_is_refuted(fault: str, monkeypatc
 
     def exact(rows: Rows, facts: Facts, table: int) -> Solver:
         every = case.tables[table].signed * (np.arange(D) < D - 1)
-        mean = (every * np.sign(case.tables[table].signed[..., -1:])).sum(axis=(0, 1)) / case.tables[table].n.sum()
-        return make_solver(rows if rows.move is None else replace(rows, move=replace(rows.move, mean=mean)), facts)
+        mean = (every * np.sign(case.tables[table].signed[..., -1:])).sum(
+            axis=(0, 1)
+        ) / case.tables[table].n.sum()
+        return make_solver(
+            rows if rows.move is None else replace(rows, move=replace(rows.move, mean=mean)), facts
+        )
 
     if own:  # the training has most of the budget, as in any run
-        case = replace(case, solver=exact, centring=replace(case.centring, alpha=case.centring.alpha / 3, share=0.09))
+        case = replace(
+            case,
+            solver=exact,
+            centring=replace(case.centring, alpha=case.centring.alpha / 3, share=0.09),
+        )
     elif fault == "a mean that costs nothing":
         case = replace(case, book=ForgetsMeans.of)
     else:
         whole = move_module._factors
-        monkeypatch.setattr(move_module, "_factors", lambda rows, move, short: whole(rows, move, short=False))
+        monkeypatch.setattr(
+            move_module, "_factors", lambda rows, move, short: whole(rows, move, short=False)
+        )
         case = replace(case, centring=replace(case.centring, gain=8.0))
     assert play_one(case, 300 if own else 700).refuted
 
@@ -263,7 +304,9 @@ REFUTED = {
     ),
     "a Huber step that is not clipped": (
         "queries/bounded.py",
-        {"block.asarray(weights(loss, z) * np.clip(z / self.h, -1.0, 1.0))": "block.asarray(z / self.h)"},
+        {
+            "block.asarray(weights(loss, z) * np.clip(z / self.h, -1.0, 1.0))": "block.asarray(z / self.h)"
+        },
         ("Huber step",),
     ),
     "derivatives where their squares are due": (
@@ -273,20 +316,29 @@ REFUTED = {
     ),
     "entries beside the diagonal count twice": (
         "queries/moments.py",
-        {"S[..., i, j] * np.where(i == j, 1.0, np.sqrt(2.0))": "S[..., i, j] * np.where(i == j, 1.0, 2.0)"},
+        {
+            "S[..., i, j] * np.where(i == j, 1.0, np.sqrt(2.0))": "S[..., i, j] * np.where(i == "
+            "j, 1.0, 2.0)"
+        },
         ("second moments", "Hessian, summed"),
     ),
     "a weight above one": (
         "problem/weighted_loss.py",
-        {"1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2": "1.0 / np.maximum(np.asarray(self.norms), 0.1) ** 2"},
+        {
+            "1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2": "1.0 / "
+            "np.maximum(np.asarray(self.norms), 0.1) ** 2"
+        },
         ("gradient, short rows",),
     ),
     "a long row whose weight falls too slowly": (
         "problem/weighted_loss.py",
-        {"1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2": "1.0 / np.maximum(np.asarray(self.norms), 1.0)"},
+        {
+            "1.0 / np.maximum(np.asarray(self.norms), 1.0) ** 2": "1.0 / "
+            "np.maximum(np.asarray(self.norms), 1.0)"
+        },
         ("second moments, long rows",),
     ),
-}  # fmt: skip
+}
 """Faults with which a claim is false."""
 
 

@@ -89,7 +89,9 @@ def stands(cls: type[Declared], **more: Any) -> dict[str, Stand]:
         (Shapes, {}, "the rare label declared"),
     ],
 )
-def test_an_estimator_that_shows_the_label_is_refuted(cls: type[Declared], more: dict[str, Any], how: str) -> None:
+def test_an_estimator_that_shows_the_label_is_refuted(
+    cls: type[Declared], more: dict[str, Any], how: str
+) -> None:
     verdict = play(stands=stands(cls, **more))
     assert verdict.refuted and f"planted, {how}" in verdict.differ
     assert verdict.told[0].keys().isdisjoint(verdict.told[1])
@@ -113,7 +115,9 @@ def test_a_difference_that_noise_makes_does_not_hide_one_that_a_label_makes() ->
     noisy = {f"restless {k}": stand for k in range(4) for stand in stands(Restless).values()}
     assert not play(stands=noisy).refuted
     verdict = play(stands=noisy | stands(Counts))
-    assert verdict.refuted and verdict.attack == "all outputs of planted, the rare label not declared"
+    assert (
+        verdict.refuted and verdict.attack == "all outputs of planted, the rare label not declared"
+    )
 
 
 def test_a_game_in_which_nothing_is_released_is_no_verdict() -> None:
@@ -130,10 +134,16 @@ def test_a_game_in_which_nothing_is_released_is_no_verdict() -> None:
 
 @pytest.mark.filterwarnings("ignore::sottovoce.errors.HolderNote")  # two rows, one class
 def test_everything_but_the_values_of_coefficients_is_an_output() -> None:
-    model = PrivateClassifier("objective", delta=None, random_state=0).fit(np.eye(2) * 0.5, ["a", "b"])
+    model = PrivateClassifier("objective", delta=None, random_state=0).fit(
+        np.eye(2) * 0.5, ["a", "b"]
+    )
     found = labels.outputs(model)
     assert set(found) == {name for name in vars(model) if name not in model.get_params()}
-    assert found["coef_"] == "of shape (1, 2)" and "'a'" in found["classes_"] and "'epsilon'" in found["privacy_spent_"]
+    assert (
+        found["coef_"] == "of shape (1, 2)"
+        and "'a'" in found["classes_"]
+        and "'epsilon'" in found["privacy_spent_"]
+    )
 
 
 def test_every_table_holds_the_label_in_one_row_only() -> None:

@@ -1,4 +1,6 @@
-"""The game of people: what is claimed of a person with several rows holds; rows not bounded together are refuted."""
+"""The game of people: what is claimed of a person with several rows holds; rows not bounded
+together are refuted.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,14 @@ verdict = play(Options(replicates=2000), some)
 print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound]))
 """
 REFUTED = {
-    "every row counts one": ("data/person.py", {"_BELOW / count[number]": "_BELOW + 0.0 * count[number]"}),
-    "weights of the root": ("data/person.py", {"_BELOW / count[number]": "_BELOW / np.sqrt(count[number])"}),
+    "every row counts one": (
+        "data/person.py",
+        {"_BELOW / count[number]": "_BELOW + 0.0 * count[number]"},
+    ),
+    "weights of the root": (
+        "data/person.py",
+        {"_BELOW / count[number]": "_BELOW / np.sqrt(count[number])"},
+    ),
     "a mean that forgets weights": (
         "queries/bounded.py",
         {"each = partial(self.terms, weighed=facts.several)": "each = self.terms"},
@@ -52,8 +60,12 @@ def test_a_claim_about_rows_would_be_false_of_these_people() -> None:
     """The same tables with rows as the unit: a person of four rows costs more than one row does."""
     case = cases()["dgd"]
     n = case.tables[0].stored[:, None].astype(float)  # the same public number of rows on both
-    first, second = (replace(rows, weight=None, people=None, held=None, n=n) for rows in case.tables)
-    longer = np.concatenate([second.signed, -np.ones((2, 2, 1))], axis=1)[:, : first.signed.shape[1]]
+    first, second = (
+        replace(rows, weight=None, people=None, held=None, n=n) for rows in case.tables
+    )
+    longer = np.concatenate([second.signed, -np.ones((2, 2, 1))], axis=1)[
+        :, : first.signed.shape[1]
+    ]
     config = replace(case.config, rows_per_person=None)
     asked = replace(case, config=config, tables=(first, replace(second, signed=longer)))
     verdict = play(Options(replicates=2000), {"dgd": asked})

@@ -1,4 +1,6 @@
-"""The game of rare levels: what a survey says of few rows holds and is tight; planted faults are refuted."""
+"""The game of rare levels: what a survey says of few rows holds and is tight; planted faults are
+refuted.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,34 @@ print(json.dumps([verdict.refuted, verdict.shown]))
 THRESHOLD = "return self.rare + self.z * self.sigma * math.sqrt(cells)"
 FAULTS = {
     "a threshold that ignores noise": ("levels, nobody", {THRESHOLD: "return self.rare"}),
-    "a threshold for one level alone": ("levels, sum", {"error / sum(map(_looks, grids))": "error"}),
-    "a threshold for one cell of a run": ("ranges, sum", {THRESHOLD: "return self.rare + self.z * self.sigma / cells"}),
+    "a threshold for one level alone": (
+        "levels, sum",
+        {"error / sum(map(_looks, grids))": "error"},
+    ),
+    "a threshold for one cell of a run": (
+        "ranges, sum",
+        {THRESHOLD: "return self.rare + self.z * self.sigma / cells"},
+    ),
     "noise taken for that of one column": (
         "ranges, nobody",
-        {"return answer.spread * answer.rows * math.sqrt(columns)": "return answer.spread * answer.rows"},
+        {
+            "return answer.spread * answer.rows * math.sqrt(columns)": "return answer.spread * answer.rows"
+        },
     ),
-    "nothing counts as rare": ("levels, sum", {THRESHOLD: "return self.z * self.sigma * math.sqrt(cells)"}),
+    "nothing counts as rare": (
+        "levels, sum",
+        {THRESHOLD: "return self.z * self.sigma * math.sqrt(cells)"},
+    ),
 }
 
 
 def test_the_statement_stands_and_is_nearly_reached() -> None:
     verdict = attack("rare", replicates=1500)
     assert isinstance(verdict, RareVerdict) and not verdict.refuted
-    assert verdict.shown / (2 * verdict.replicates) > 0.7 * ERROR and verdict.rate_bound <= verdict.stated == ERROR
+    assert (
+        verdict.shown / (2 * verdict.replicates) > 0.7 * ERROR
+        and verdict.rate_bound <= verdict.stated == ERROR
+    )
     assert verdict.claimed_epsilon == verdict.proved_epsilon == pytest.approx(1.0, abs=1e-3)
     assert verdict.to_dict()["refuted"] is False
 
@@ -60,8 +76,12 @@ def test_planted_faults_are_refuted(tmp_path: Path, fault: str) -> None:
 
 
 def test_the_command_tells_the_rate() -> None:
-    shown = CliRunner().invoke(cli, ["audit", "rare", "--replicates", "100"], catch_exceptions=False)
+    shown = CliRunner().invoke(
+        cli, ["audit", "rare", "--replicates", "100"], catch_exceptions=False
+    )
     assert "of 200 surveys" in shown.stdout and "stated: at most 0.05" in shown.stdout
-    plain = CliRunner().invoke(cli, ["audit", "rare", "--replicates", "100", "--json"], catch_exceptions=False)
+    plain = CliRunner().invoke(
+        cli, ["audit", "rare", "--replicates", "100", "--json"], catch_exceptions=False
+    )
     assert json.loads(plain.stdout)["stated"] == ERROR
     assert not play(Options(replicates=100), {"one": cases()["levels, sum"]}).refuted

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from sottovoce.audit import Verdict, inference_attacks, report
 from sottovoce.runs.config import RunConfig
 
-command = importlib.import_module("sottovoce.cli.audit")  # the package keeps the command under this name
+# the package keeps the command under this name
+command = importlib.import_module("sottovoce.cli.audit")
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
@@ -26,21 +27,29 @@ def settings(learned, form=None):
 
 def test_without_noise_a_neighbour_is_certain(learned):
     bare = [one for one in settings(learned) if math.isinf(one["proved_epsilon"])]
-    assert {(one["method"], one["form"]) for one in bare} == {("admm", "corrected"), ("pvp", "listed")}
+    assert {(one["method"], one["form"]) for one in bare} == {
+        ("admm", "corrected"),
+        ("pvp", "listed"),
+    }
     for one in bare:
         assert one["auc"] > 0.99 and one["tpr_1"] > 0.99
     for attribute in learned["attributes"]:
-        assert all(one["accuracy"] == 1.0 for one in attribute["rows"] if math.isinf(one["proved_epsilon"]))
+        assert all(
+            one["accuracy"] == 1.0 for one in attribute["rows"] if math.isinf(one["proved_epsilon"])
+        )
 
 
 def test_corrected_forms_are_near_chance(learned):
-    """8 targets, 16 times either way: an area of 0.5 has a standard deviation of about 0.036; five of them."""
+    """8 targets, 16 times either way: an area of 0.5 has a standard deviation of about 0.036;
+    five of them.
+    """
     ours = [one for one in settings(learned, "corrected") if one["method"] != "admm"]
     assert {one["claimed_epsilon"] for one in ours} == {1.0, 4.0}
     for one in ours:
         assert abs(one["auc"] - 0.5) < 0.18
         assert one["proved_epsilon"] == pytest.approx(one["claimed_epsilon"], rel=1e-6)
-        limit = 1.0 / (1.0 + math.exp(-one["claimed_epsilon"]))  # the largest area that epsilon allows
+        # the largest area that epsilon allows
+        limit = 1.0 / (1.0 + math.exp(-one["claimed_epsilon"]))
         assert one["auc_interval"][0] < limit
 
 
@@ -67,7 +76,9 @@ def test_the_attack_sees_through_little_noise(method, most):
 
 
 def test_scores_are_likelihood_ratios():
-    """Under the other row the mean likelihood ratio is 1: a wrong density or a wrong scale of noise would move it."""
+    """Under the other row the mean likelihood ratio is 1: a wrong density or a wrong scale of
+    noise would move it.
+    """
     stage = inference_attacks._stage(6, 1)
     seen = inference_attacks._play(RunConfig(method="dvp", epsilon=20.0, rounds=2), stage, 40, 5)
     ratios = np.exp(seen.outside).ravel()
@@ -77,13 +88,17 @@ def test_scores_are_likelihood_ratios():
 
 def test_curve_counts_ties_by_half_and_weighs_targets():
     inside, outside = np.array([[1.0], [0.0]]), np.array([[0.0], [0.0]])
-    fpr, tpr = inference_attacks.curve(inside, outside, np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 2.0]]))
+    fpr, tpr = inference_attacks.curve(
+        inside, outside, np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 2.0]])
+    )
     assert inference_attacks.area(fpr, tpr) == pytest.approx([0.75, 1.0, 0.5])
     assert inference_attacks.reach(fpr, tpr, 0.1) == pytest.approx([0.5, 1.0, 0.0])
 
 
 def verdict(method, form, claimed, bound, exact=None, why="two tables"):
-    return Verdict(method, form, claimed, claimed, bound, 0.0, 0.95, 4000, 2, "likelihood ratio", why, 1, exact)
+    return Verdict(
+        method, form, claimed, claimed, bound, 0.0, 0.95, 4000, 2, "likelihood ratio", why, 1, exact
+    )
 
 
 VERDICTS = [
@@ -110,7 +125,11 @@ class Page(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
         self.rows += (tag, dict(attrs).get("class")) == ("tr", "verdict")
-        self.fetched += [value for name, value in attrs if name in ("src", "href", "xlink:href", "data", "action")]
+        self.fetched += [
+            value
+            for name, value in attrs
+            if name in ("src", "href", "xlink:href", "data", "action")
+        ]
 
     def handle_startendtag(self, tag, attrs):
         self.tags.append(tag)
@@ -147,11 +166,19 @@ def test_page_has_every_verdict_and_escapes(written):
 
 def test_headline_counts(written):
     assert report.counts(VERDICTS) == {
-        "claims": 6, "refuted": 2, "corrected": 2, "corrected_refuted": 0, "printed": 4, "printed_refuted": 2,
+        "claims": 6,
+        "refuted": 2,
+        "corrected": 2,
+        "corrected_refuted": 0,
+        "printed": 4,
+        "printed_refuted": 2,
         "exact_only": 1,
-    }  # fmt: skip
+    }
     said = report.headline(VERDICTS)
-    assert "6 claims were attacked and 2 refuted: 2 of 4 as printed" in said and "0 of 2 as corrected" in said
+    assert (
+        "6 claims were attacked and 2 refuted: 2 of 4 as printed" in said
+        and "0 of 2 as corrected" in said
+    )
     assert "1 more by exact quadrature" in said and said in Page(written).text
     broken = [*VERDICTS, verdict("mr_admm", "corrected", 1.0, 1.2)]
     assert "1 of 3 as corrected" in report.headline(broken)
@@ -166,8 +193,12 @@ def test_page_tells_how_it_was_made(written, learned):
 
 def test_command_writes_the_page_beside_json(learned, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(command, "targets", lambda form: [("output", "corrected"), ("output", "printed")])
-    monkeypatch.setattr(command, "measure", lambda seed, quick: asked.append((seed, quick)) or learned)
+    monkeypatch.setattr(
+        command, "targets", lambda form: [("output", "corrected"), ("output", "printed")]
+    )
+    monkeypatch.setattr(
+        command, "measure", lambda seed, quick: asked.append((seed, quick)) or learned
+    )
     path = tmp_path / "audit.html"
     words = ["all", "--quick", "--seed", "3", "--report", str(path), "--json"]
     result = CliRunner().invoke(command.audit, words)
@@ -175,15 +206,24 @@ def test_command_writes_the_page_beside_json(learned, tmp_path, monkeypatch):
     assert result.stdout.startswith("[") and result.stdout.count('"replicates": 4000') == 2
     assert "1 of 2: output (corrected)" in result.stderr
     text = Page(path.read_text(encoding="utf-8")).text
-    assert "sottovoce audit all --seed 3 --report audit.html --quick --json" in text and str(tmp_path) not in text
+    assert (
+        "sottovoce audit all --seed 3 --report audit.html --quick --json" in text
+        and str(tmp_path) not in text
+    )
 
 
 def test_page_shows_an_adversary_as_a_claim_of_its_own(learned):
-    text = Page(report.page([verdict("stopping", "corrected", 2.0, 2.02, 2.05)], learned, "sottovoce audit all")).text
+    text = Page(
+        report.page(
+            [verdict("stopping", "corrected", 2.0, 2.02, 2.05)], learned, "sottovoce audit all"
+        )
+    ).text
     assert "stopping" in text and "Stopping, refusals, labels" in text and "last quote" in text
 
 
 def test_command_refuses_a_folder_that_is_not_there_before_any_attack(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "attack", lambda *a, **k: pytest.fail("attacked"))
-    result = CliRunner().invoke(command.audit, ["all", "--report", str(tmp_path / "none" / "a.html")])
+    result = CliRunner().invoke(
+        command.audit, ["all", "--report", str(tmp_path / "none" / "a.html")]
+    )
     assert result.exit_code != 0

@@ -1,4 +1,6 @@
-"""An analyst who stops by what she sees: exact values, planted quotes that do not hold, and the ledgers as they are."""
+"""An analyst who stops by what she sees: exact values, planted quotes that do not hold, and the
+ledgers as they are.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ class BestOrder(ZCDPAccountant):
         pass
 
     def epsilon(self, spent: Array, delta: float) -> Array:
-        each = [epsilon_from_rdp(ORDERS, rho * ORDERS, delta) if rho > 0 else 0.0 for rho in np.ravel(spent)]
+        each = [
+            epsilon_from_rdp(ORDERS, rho * ORDERS, delta) if rho > 0 else 0.0
+            for rho in np.ravel(spent)
+        ]
         return np.array(each).reshape(np.shape(spent))
 
 
@@ -70,7 +75,7 @@ def late(epsilon: float, delta: float) -> AbstractContextManager[Ledger]:
     return nullcontext(Late(OneOrder(), epsilon, delta))
 
 
-# --- the backward induction -------------------------------------------------------------------------------------------
+# --- the backward induction -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shift", [0.3, 1.0])
@@ -82,7 +87,9 @@ def test_a_single_release_has_the_gaussian_delta(shift: float) -> None:
 
 
 def test_two_releases_agree_with_quadrature() -> None:
-    """She stops after the first release exactly where that is worth more than to go on, as a double integral says."""
+    """She stops after the first release exactly where that is worth more than to go on, as a
+    double integral says.
+    """
     quotes, shifts = np.array([0.4, 1.1]), np.array([0.5, 0.8])
 
     def later(loss: float) -> float:
@@ -95,7 +102,13 @@ def test_two_releases_agree_with_quadrature() -> None:
         return max(-np.expm1(min(quotes[0] - loss, 0.0)), later(loss))
 
     m, s = shifts[0] ** 2 / 2, shifts[0]
-    exact = quad(lambda x: best(x) * norm.pdf(x, m, s), m - 9 * s, m + 9 * s, limit=400, points=[0.4, 0.8, 1.2])[0]
+    exact = quad(
+        lambda x: best(x) * norm.pdf(x, m, s),
+        m - 9 * s,
+        m + 9 * s,
+        limit=400,
+        points=[0.4, 0.8, 1.2],
+    )[0]
     found = best_rule(quotes, shifts, points=48)
     assert found.delta == pytest.approx(exact, rel=1e-4)
     bar = found.bars[0]
@@ -116,13 +129,16 @@ def test_releases_are_those_of_the_ledger_and_fill_its_budget() -> None:
     assert game.shifts == pytest.approx(alphas, rel=1e-5) and np.all(game.shifts < alphas)
 
 
-# --- planted ----------------------------------------------------------------------------------------------------------
+# --- planted --------------------------------------------------------------------------------------
 
 
 def test_quotes_by_the_best_order_so_far_are_outrun() -> None:
     verdict = play(stands={"planted": best_order})
     assert verdict.refuted and verdict.refuted_exactly
-    assert verdict.realised_delta > 2.5 * verdict.delta and verdict.realised_delta_bound > 1.3 * verdict.delta
+    assert (
+        verdict.realised_delta > 2.5 * verdict.delta
+        and verdict.realised_delta_bound > 1.3 * verdict.delta
+    )
     assert verdict.lower_bound < verdict.exact_epsilon  # type: ignore[operator]
 
 
@@ -157,26 +173,34 @@ def test_the_bound_from_runs_is_below_the_exact_value_as_often_as_it_says() -> N
     above = 0
     for seed in range(30):
         followed, quotes = stopping.losses(game, best_order, 1.0, 0.05, 400, seed)
-        heads = stopping.ahead(game, followed, quotes, np.random.default_rng([seed, 9]).random(400)) > 0
+        heads = (
+            stopping.ahead(game, followed, quotes, np.random.default_rng([seed, 9]).random(400)) > 0
+        )
         above += stopping.least_probability(np.sum(heads), 400, 0.2) > game.rule.delta
     assert above <= 15
 
 
 def test_the_same_seed_repeats_the_game_and_no_delta_is_refused() -> None:
     def bound(seed: int) -> float:
-        return play(Options(rounds=5, delta=0.01, replicates=500, seed=seed), {"planted": best_order}).lower_bound
+        return play(
+            Options(rounds=5, delta=0.01, replicates=500, seed=seed), {"planted": best_order}
+        ).lower_bound
 
     assert bound(1) == bound(1) != bound(2)
     with pytest.raises(InvalidInput, match=r"^delta=0"):
         play(Options(delta=0.0))
 
 
-# --- the library ------------------------------------------------------------------------------------------------------
+# --- the library ----------------------------------------------------------------------------------
 
 
 def test_one_order_of_the_library_holds() -> None:
     verdict = play(Options(replicates=2000), {"rdp": in_memory("rdp")})
-    assert not verdict.refuted and not verdict.refuted_exactly and verdict.realised_delta <= verdict.delta
+    assert (
+        not verdict.refuted
+        and not verdict.refuted_exactly
+        and verdict.realised_delta <= verdict.delta
+    )
 
 
 def test_no_ledger_is_outrun() -> None:

@@ -1,4 +1,6 @@
-"""The game of sums: the claim stands at t colluders and falls at t + 1, and planted faults are refuted."""
+"""The game of sums: the claim stands at t colluders and falls at t + 1, and planted faults are
+refuted.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def test_every_method_of_sums_is_played_for_one_row_and_for_two() -> None:
         first, second = case.tables
         apart = np.flatnonzero(np.any(first.signed != second.signed, axis=(1, 2)))
         assert len(apart) == case.config.sites_per_row == (2 if TWICE in name else 1)
-        assert len(first.n) == len(apart) + 2  # one honest site beside the person's and the colluding one
+        # one honest site beside the person's and the colluding one
+        assert len(first.n) == len(apart) + 2
         facts = watch(case, 0, 2, 0).facts
         assert facts.colluders == case.known == 1 and len(set(facts.n[:, 0])) == 2
 
@@ -47,7 +50,9 @@ def test_the_claims_stand_against_as_many_colluders_as_they_allow_and_are_tight(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_one_colluder_more_refutes_the_claim(name: str) -> None:
-    """Half of the noise is left: the epsilon of that many is above the claim, and the bound is below it."""
+    """Half of the noise is left: the epsilon of that many is above the claim, and the bound is
+    below it.
+    """
     verdict = play_sums(Options(replicates=RUNS, colluders=2), {name: cases()[name]})
     true = gaussian_epsilon(verdict.delta, np.sqrt(2) * gaussian_mu(1.0, verdict.delta))
     assert verdict.refuted and 1.3 < verdict.lower_bound < true == pytest.approx(1.84, abs=0.01)
@@ -55,7 +60,10 @@ def test_one_colluder_more_refutes_the_claim(name: str) -> None:
 
 def test_without_a_colluder_less_is_seen() -> None:
     name = "sum_momentum"
-    bounds = [play_sums(Options(replicates=RUNS, colluders=t), {name: cases()[name]}).lower_bound for t in (0, 1)]
+    bounds = [
+        play_sums(Options(replicates=RUNS, colluders=t), {name: cases()[name]}).lower_bound
+        for t in (0, 1)
+    ]
     assert bounds[0] < 0.9 * bounds[1]
 
 
@@ -66,7 +74,9 @@ def test_a_person_at_two_sites_is_refuted_with_one_colluder_more() -> None:
 
 def test_more_colluders_than_other_sites_are_refused() -> None:
     for wrong in (-1, 3):
-        with pytest.raises(InvalidInput, match=f"^colluders={wrong}: of 3 sites, 1 hold rows of the victim"):
+        with pytest.raises(
+            InvalidInput, match=f"^colluders={wrong}: of 3 sites, 1 hold rows of the victim"
+        ):
             play_sums(Options(replicates=100, colluders=wrong), {"one": cases()["sum_prox"]})
 
 
@@ -77,12 +87,16 @@ def test_the_game_of_every_method_sees_sums_and_stands(method: str) -> None:
     case = make_case(method)
     seen = watch(case, 0, 3, 0)
     assert seen.asked == [] and len(seen.opened) == 2
-    assert seen.messages.shape == (3, 2 * 2)  # of every sum the total, and the one colluding site's share
+    # of every sum the total, and the one colluding site's share
+    assert seen.messages.shape == (
+        3,
+        2 * 2,
+    )
     with pytest.raises(InvalidInput, match=r"^method='sum_"):
         play_once(RunConfig(method=method, delta=1e-5), [(np.zeros((20, 30)), np.ones(20))] * 5)
 
 
-# --- Planted faults ---------------------------------------------------------------------------------------------------
+# --- Planted faults -------------------------------------------------------------------------------
 
 
 class Missing(KeyedNoise):
@@ -146,12 +160,18 @@ REFUTED = {
     ),
     "half the sensitivity of a gradient": (
         "queries/statistic.py",
-        {"return gradient_sensitivity(facts, rows)": "return 0.5 * gradient_sensitivity(facts, rows)"},
+        {
+            "return gradient_sensitivity(facts, rows)": "return 0.5 * "
+            "gradient_sensitivity(facts, rows)"
+        },
         "sum_momentum",
     ),
     "a minimiser priced for a row that is added": (
         "queries/statistic.py",
-        {"facts.gradients_changed * facts.C / (rows": "facts.loss.derivative_bound * facts.C / (rows"},
+        {
+            "facts.gradients_changed * facts.C / (rows": "facts.loss.derivative_bound * facts.C "
+            "/ (rows"
+        },
         "sum_prox",
     ),
     "a person at two sites priced as two releases": (
@@ -159,7 +179,7 @@ REFUTED = {
         {"self.alpha * np.sqrt(float(self.sites_per_row))": "1.0 * self.alpha"},
         "sum_momentum, two sites",
     ),
-}  # fmt: skip
+}
 """Faults with which a claim is false."""
 
 

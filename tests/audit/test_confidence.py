@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from sottovoce.audit.confidence import choose_test, epsilon_bound, least_probability, most_probability
+from sottovoce.audit.confidence import (
+    choose_test,
+    epsilon_bound,
+    least_probability,
+    most_probability,
+)
 from sottovoce.errors import InvalidInput
 
 
@@ -28,7 +33,9 @@ def test_all_hits_against_none_is_the_closed_form() -> None:
 
 
 def test_the_bound_is_below_the_truth_as_often_as_it_says() -> None:
-    """Randomised response at epsilon 1: of 4,000 bounds at 90% at most 10% are above; 6 standard errors allowed."""
+    """Randomised response at epsilon 1: of 4,000 bounds at 90% at most 10% are above; 6 standard
+    errors allowed.
+    """
     rng = np.random.default_rng(0)
     p = math.e / (1 + math.e)
     true, false = rng.binomial(400, p, 4000), rng.binomial(400, 1 - p, 4000)

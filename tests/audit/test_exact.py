@@ -1,4 +1,6 @@
-"""No sampling: a single release's exact privacy loss in one and two features, against every price."""
+"""No sampling: a single release's exact privacy loss in one and two features, against every
+price.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,23 @@ def test_two_gaussians_are_measured_right() -> None:
 
 @pytest.mark.parametrize("delta", [None, 1e-5])
 @pytest.mark.parametrize("method", PRICED)
-def test_the_worst_pair_comes_near_the_price_and_never_above(method: str, delta: float | None) -> None:
+def test_the_worst_pair_comes_near_the_price_and_never_above(
+    method: str, delta: float | None
+) -> None:
     case = make_case(method, rounds=1, delta=delta)
-    exact, proved = densities(case).epsilon_at(case.config.delta or 0.0), watch(case, 0, 2, 0).proved
+    exact, proved = (
+        densities(case).epsilon_at(case.config.delta or 0.0),
+        watch(case, 0, 2, 0).proved,
+    )
     assert exact <= proved * (1 + 1e-6)
-    assert exact >= proved * (0.98 if delta is None else 0.9)  # 1% is the solver's; the spherical law is not Gaussian
+    # 1% is the solver's; the spherical law is not Gaussian
+    assert exact >= proved * (0.98 if delta is None else 0.9)
 
 
 def pair(rng: np.random.Generator, d: int, relation: str, **knobs: Any) -> Case:
-    """Random rows on the sphere, one of them replaced by its mirror image, tilted a little, or by nothing."""
+    """Random rows on the sphere, one of them replaced by its mirror image, tilted a little, or
+    by nothing.
+    """
 
     def unit(n: int) -> np.ndarray:
         x = rng.normal(size=(n, d))
@@ -51,7 +61,9 @@ def pair(rng: np.random.Generator, d: int, relation: str, **knobs: Any) -> Case:
         a = 0.2
         twin[-1] = np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) @ -own[-1]
     other = unit(2)
-    tables = [Rows.build([(x, np.full(len(x), y)), (other, np.array([1.0, -1.0]))]) for x in (own, twin)]
+    tables = [
+        Rows.build([(x, np.full(len(x), y)), (other, np.array([1.0, -1.0]))]) for x in (own, twin)
+    ]
     config = RunConfig.from_dict({"rounds": 1, "graph": "complete", "relation": relation, **knobs})
     return Case(config, (tables[0], tables[1]), 0, "random")
 
@@ -59,14 +71,19 @@ def pair(rng: np.random.Generator, d: int, relation: str, **knobs: Any) -> Case:
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 @pytest.mark.parametrize("loss", ["logistic", "huber:0.5", "huber:0.1"])
 @pytest.mark.parametrize(("d", "trials"), [(1, 12), (2, 2)])
-def test_no_random_pair_needs_more_than_the_price(d: int, trials: int, loss: str, relation: str) -> None:
+def test_no_random_pair_needs_more_than_the_price(
+    d: int, trials: int, loss: str, relation: str
+) -> None:
     rng = np.random.default_rng([d, len(loss), len(relation)])
     tried = 0
     for _ in range(trials):
         delta = None if rng.random() < 0.5 else float(10 ** rng.uniform(-6, -2))
         law = "spherical" if delta is None or rng.random() < 0.5 else "gaussian"
         method = str(rng.choice(["objective", "output", "dvp", "mr_admm"]))
-        knobs: dict[str, Any] = {"epsilon": float(10 ** rng.uniform(-1, 1)), "eta": float(10 ** rng.uniform(-0.5, 2))}
+        knobs: dict[str, Any] = {
+            "epsilon": float(10 ** rng.uniform(-1, 1)),
+            "eta": float(10 ** rng.uniform(-0.5, 2)),
+        }
         case = pair(rng, d, relation, method=method, loss=loss, law=law, delta=delta, **knobs)
         try:
             proved = watch(case, 0, 2, 0).proved

@@ -1,4 +1,6 @@
-"""The regression net: no corrected form is refuted, every false one is, and planted faults are caught."""
+"""The regression net: no corrected form is refuted, every false one is, and planted faults are
+caught.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,15 @@ FAST = 4000
 CORRECTED = [name for name, _ in targets("corrected") if name not in ADVERSARIES]
 DELTA_ONLY = {"pp_admm", "ipp_admm"}  # at delta 1e-5 few replicates show little
 FALSE = {  # printed forms that docs/privacy/verdicts.md refutes, with enough replicates to see it
-    ("dvp", "printed"): FAST, ("pvp", "printed"): 20_000, ("pvp", "listed"): FAST, ("generalised", "printed"): 10_000,
-    ("pp_admm", "printed"): 40_000, ("average", "printed"): FAST, ("feature_sites", "printed"): FAST,
+    ("dvp", "printed"): FAST,
+    ("pvp", "printed"): 20_000,
+    ("pvp", "listed"): FAST,
+    ("generalised", "printed"): 10_000,
+    ("pp_admm", "printed"): 40_000,
+    ("average", "printed"): FAST,
+    ("feature_sites", "printed"): FAST,
     ("feature_aggregator", "printed"): FAST,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("method", CORRECTED)
@@ -45,14 +52,18 @@ def test_every_false_claim_is_refuted(method: str, form: str) -> None:
     assert verdict.refuted and verdict.lower_bound <= verdict.proved_epsilon
 
 
-@pytest.mark.parametrize("method", ["m_admm", "r_admm", "mr_admm", "output", "objective", "ipp_admm"])
+@pytest.mark.parametrize(
+    "method", ["m_admm", "r_admm", "mr_admm", "output", "objective", "ipp_admm"]
+)
 def test_printed_claims_that_hold_stand(method: str) -> None:
     assert not attack(method, "printed", replicates=FAST).refuted
 
 
 def test_every_false_printed_form_is_in_the_net() -> None:
     printed = {(n, f) for n, f in targets() if f != "corrected"}
-    holds = {(n, "printed") for n in ("m_admm", "r_admm", "mr_admm", "output", "objective", "ipp_admm")}
+    holds = {
+        (n, "printed") for n in ("m_admm", "r_admm", "mr_admm", "output", "objective", "ipp_admm")
+    }
     assert printed == set(FALSE) | holds
 
 
@@ -62,7 +73,7 @@ def test_the_whole_trajectory_is_used(rounds: int) -> None:
     assert attack("prox_admm", claim=Claim(rounds=rounds), replicates=10_000).lower_bound > 0.4
 
 
-# --- planted faults ---------------------------------------------------------------------------------------------------
+# --- planted faults -------------------------------------------------------------------------------
 
 
 class Weak(KeyedNoise):
@@ -85,7 +96,9 @@ class Stuck(KeyedNoise):
 class FewSeeds(KeyedNoise):
     """256 seeds for everybody."""
 
-    def __init__(self, seed: int, replicates: range, nodes: range, lead: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self, seed: int, replicates: range, nodes: range, lead: tuple[int, ...] | None = None
+    ) -> None:
         super().__init__(seed, replicates, nodes, lead)
         self._streams = [(r % 256, i) for r, i in self._streams]
 
@@ -162,9 +175,9 @@ def test_noise_from_256_seeds_is_caught(method: str) -> None:
 
 def test_adversaries_are_targets_and_get_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never more runs than their own number, which is small where a run is a whole release."""
-    assert {(name, "corrected") for name in ADVERSARIES} <= set(targets()) and set(ADVERSARIES) & set(
-        CORRECTED
-    ) == set()
+    assert {(name, "corrected") for name in ADVERSARIES} <= set(targets()) and set(
+        ADVERSARIES
+    ) & set(CORRECTED) == set()
     asked: list[Options] = []
     fake = ADVERSARIES["labels"]._replace(play=asked.append)
     monkeypatch.setitem(ADVERSARIES, "labels", fake)

@@ -1,4 +1,6 @@
-"""A query that the audit was never told of: audited by what it says of itself, and refused where it says nothing."""
+"""A query that the audit was never told of: audited by what it says of itself, and refused where
+it says nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,17 @@ RUNS = 400
 
 @dataclass(frozen=True)
 class Silent(Query):
-    """A noisy gradient, written as somebody would who adds a query and leaves the audit for later."""
+    """A noisy gradient, written as somebody would who adds a query and leaves the audit for
+    later.
+    """
 
     start: Array
     alpha: Array
 
     def _sigma(self, facts: Facts) -> Array:
-        return np.asarray(facts.gradients_changed * facts.C / facts.n * (1.0 + 2.0**-20) / self.alpha)
+        return np.asarray(
+            facts.gradients_changed * facts.C / facts.n * (1.0 + 2.0**-20) / self.alpha
+        )
 
     def event(self, facts: Facts) -> Event:
         sensitivity = self._sigma(facts) * self.alpha
@@ -52,7 +58,9 @@ class Told(Silent):
     """The same with all that the audit asks."""
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
-        residual = (answer - supposed.vault.solver.gradient(self.start)) / self._sigma(supposed.facts)
+        residual = (answer - supposed.vault.solver.gradient(self.start)) / self._sigma(
+            supposed.facts
+        )
         return np.asarray(-0.5 * np.sum(residual**2, axis=(1, 2)))
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
@@ -103,7 +111,9 @@ def test_a_query_without_a_density_is_scored_along_the_line_of_its_answers() -> 
 def test_quadrature_takes_a_density_that_is_stated_and_refuses_without_one() -> None:
     at = densities(case_of(Told, 1)).epsilon_at(1e-5)
     assert at == pytest.approx(densities(case_of(known, 1)).epsilon_at(1e-5), rel=1e-3)
-    with pytest.raises(InvalidInput, match=r"^method='dgd': its density is not known in closed form; use a game$"):
+    with pytest.raises(
+        InvalidInput, match=r"^method='dgd': its density is not known in closed form; use a game$"
+    ):
         densities(case_of(Silent, 1))
 
 
@@ -125,6 +135,9 @@ def test_canaries_are_read_by_what_a_query_says_of_them() -> None:
 
 
 def test_canaries_behind_a_query_that_says_nothing_are_refused_in_a_sentence() -> None:
-    said = r"^method='Silent': does not say how canaries move its answer \(Query\.leaning\); use the game of"
+    said = (
+        r"^method='Silent': does not say how canaries move its answer \(Query\.leaning\); use "
+        r"the game of"
+    )
     with pytest.raises(InvalidInput, match=said):
         scores(*one_run(Silent))

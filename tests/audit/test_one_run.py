@@ -1,4 +1,6 @@
-"""Audits of one run: the bound against sums of its own, its error rate, the scores, and planted faults."""
+"""Audits of one run: the bound against sums of its own, its error rate, the scores, and planted
+faults.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,16 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.util.typing import Array
 
 PRIVATE = [name for name, cls in REGISTRY.items() if cls.private and cls.trust.kind != "sum"]
-PRINTED_READ = ["dvp", "m_admm", "r_admm", "mr_admm", "pp_admm", "output", "objective", "generalised"]
+PRINTED_READ = [
+    "dvp",
+    "m_admm",
+    "r_admm",
+    "mr_admm",
+    "pp_admm",
+    "output",
+    "objective",
+    "generalised",
+]
 
 
 def by_hand(m: int, r: int, v: int, odds: int, delta: Fraction) -> Fraction:
@@ -50,10 +61,14 @@ def by_hand(m: int, r: int, v: int, odds: int, delta: Fraction) -> Fraction:
     return min(f(v) + 2 * m * delta * slope, Fraction(1))
 
 
-@pytest.mark.parametrize(("m", "r", "v"), [(12, 9, 7), (12, 12, 12), (30, 10, 8), (30, 25, 20), (5, 5, 1)])
+@pytest.mark.parametrize(
+    ("m", "r", "v"), [(12, 9, 7), (12, 12, 12), (30, 10, 8), (30, 25, 20), (5, 5, 1)]
+)
 @pytest.mark.parametrize("odds", [1, 3, 20])
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 1000), Fraction(1, 20)])
-def test_the_p_value_is_the_theorem_summed_in_rationals(m: int, r: int, v: int, odds: int, delta: Fraction) -> None:
+def test_the_p_value_is_the_theorem_summed_in_rationals(
+    m: int, r: int, v: int, odds: int, delta: Fraction
+) -> None:
     exact = float(by_hand(m, r, v, odds, delta))
     assert p_value(m, r, v, math.log(odds), float(delta)) == pytest.approx(exact, rel=1e-10)
 
@@ -72,11 +87,22 @@ def test_all_guesses_right_has_a_closed_form(r: int) -> None:
 
 def test_the_bound_moves_the_right_way() -> None:
     grid = np.linspace(0.0, 8.0, 161)
-    for m, r, v, delta in [(500, 60, 50, 1e-5), (500, 60, 50, 1e-3), (100, 100, 90, 0.0), (100_000, 1510, 1439, 1e-5)]:
+    for m, r, v, delta in [
+        (500, 60, 50, 1e-5),
+        (500, 60, 50, 1e-3),
+        (100, 100, 90, 0.0),
+        (100_000, 1510, 1439, 1e-5),
+    ]:
         assert np.all(np.diff([p_value(m, r, v, e, delta) for e in grid]) >= -1e-15)
     assert np.all(np.diff([least_epsilon(500, 100, v, 1e-5) for v in range(50, 101)]) >= 0)
-    assert least_epsilon(500, 100, 90, 0.0) > least_epsilon(500, 100, 90, 1e-5) > least_epsilon(500, 100, 90, 1e-4)
-    assert least_epsilon(500, 100, 90, confidence=0.9) > least_epsilon(500, 100, 90, confidence=0.99)
+    assert (
+        least_epsilon(500, 100, 90, 0.0)
+        > least_epsilon(500, 100, 90, 1e-5)
+        > least_epsilon(500, 100, 90, 1e-4)
+    )
+    assert least_epsilon(500, 100, 90, confidence=0.9) > least_epsilon(
+        500, 100, 90, confidence=0.99
+    )
     assert least_epsilon(500, 100, 50) == 0.0 and least_epsilon(500, 100, 0) == 0.0
 
 
@@ -88,12 +114,19 @@ def test_counts_that_cannot_be_are_refused(bad: tuple[int, int, int]) -> None:
 
 def alarms(draw: Any, epsilon: float, delta: float, runs: int = 250) -> tuple[float, float]:
     """How often the bound exceeds epsilon, and its mean, over fixed seeds."""
-    bounds = [best_count(*draw(np.random.default_rng([7, k])), delta, 0.95).lower_bound for k in range(runs)]
+    bounds = [
+        best_count(*draw(np.random.default_rng([7, k])), delta, 0.95).lower_bound
+        for k in range(runs)
+    ]
     return float(np.mean(np.array(bounds) > epsilon)), float(np.mean(bounds))
 
 
-def responses(rng: np.random.Generator, epsilon: float, delta: float = 0.0, m: int = 500) -> tuple[Array, Array]:
-    """Randomised response to every coin, in the open with probability delta; half of the scores are pure chance."""
+def responses(
+    rng: np.random.Generator, epsilon: float, delta: float = 0.0, m: int = 500
+) -> tuple[Array, Array]:
+    """Randomised response to every coin, in the open with probability delta; half of the scores
+    are pure chance.
+    """
     coins = rng.random(m) < 0.5
     says = np.where(rng.random(m) < expit(epsilon), coins, ~coins)
     open_ = rng.random(m) < delta
@@ -102,16 +135,24 @@ def responses(rng: np.random.Generator, epsilon: float, delta: float = 0.0, m: i
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (2.0, 0.0), (1.0, 1e-3)])
-def test_randomised_response_is_refuted_no_more_often_than_stated(epsilon: float, delta: float) -> None:
+def test_randomised_response_is_refuted_no_more_often_than_stated(
+    epsilon: float, delta: float
+) -> None:
     rate, mean = alarms(partial(responses, epsilon=epsilon, delta=delta), epsilon, delta)
     assert rate <= 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / 250)
     assert mean > (0.25 if delta else 0.4) * epsilon
-    wrong, _ = alarms(partial(responses, epsilon=2.0 * epsilon + 0.5, delta=delta), epsilon, delta, 40)
+    wrong, _ = alarms(
+        partial(responses, epsilon=2.0 * epsilon + 0.5, delta=delta), epsilon, delta, 40
+    )
     assert wrong > 0.9
 
 
-def laplace(rng: np.random.Generator, epsilon: float, relation: str, m: int = 300) -> tuple[Array, Array]:
-    """A row of one number, 1 or -1 (replaced) or 1 or 0 (zeroed), with Laplace noise for that relation."""
+def laplace(
+    rng: np.random.Generator, epsilon: float, relation: str, m: int = 300
+) -> tuple[Array, Array]:
+    """A row of one number, 1 or -1 (replaced) or 1 or 0 (zeroed), with Laplace noise for that
+    relation.
+    """
     coins = rng.random(m) < 0.5
     low, moved = (-1.0, 2.0) if relation == "replace-one" else (0.0, 1.0)
     answer = np.where(coins, 1.0, low) + rng.laplace(0.0, moved / epsilon, m)
@@ -151,21 +192,29 @@ def test_canaries_are_unit_rows_in_orthogonal_systems_as_the_coins_say(relation:
     assert np.array_equal(planted.rows.n[:, 0], [120, 150, 120, 150])
     for i in (1, 3):
         false, true = planted.values[i]
-        assert np.allclose(np.linalg.norm(true, axis=1), 1.0) and np.allclose(true[:20] @ true[:20].T, np.eye(20))
+        assert np.allclose(np.linalg.norm(true, axis=1), 1.0) and np.allclose(
+            true[:20] @ true[:20].T, np.eye(20)
+        )
         assert np.allclose(false, -true if relation == "replace-one" else 0.0)
         table = planted.rows.signed[i]
         assert np.allclose(table[120:], np.where(planted.coins[i][:, None], true, false))
-        assert np.allclose(planted.others[i][:120], table[:120]) and not planted.others[i][120:].any()
+        assert (
+            np.allclose(planted.others[i][:120], table[:120]) and not planted.others[i][120:].any()
+        )
     whole = planted.pooled()
     assert np.array_equal(whole.where[0], [*range(240, 270), *range(510, 540)])
 
 
-@pytest.mark.parametrize("method", ["dgd", "pp_admm", "central_gd", "mr_admm", "prox_admm", "central_sgd"])
+@pytest.mark.parametrize(
+    "method", ["dgd", "pp_admm", "central_gd", "mr_admm", "prox_admm", "central_sgd"]
+)
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 def test_the_scores_are_the_log_odds_that_they_say(method: str, relation: str) -> None:
     own = parts(2 if method.startswith("central") else 8)
     delta = None if method == "mr_admm" else 1e-5
-    config = RunConfig(method=method, epsilon=8.0, delta=delta, rounds=3, loss="huber:0.5", relation=relation)
+    config = RunConfig(
+        method=method, epsilon=8.0, delta=delta, rounds=3, loss="huber:0.5", relation=relation
+    )
     right, expected, spread = 0, 0.0, 0.0
     for seed in range(4):
         nodes = len(own) if method.startswith("central") else 1
@@ -184,7 +233,14 @@ def test_the_scores_are_the_log_odds_that_they_say(method: str, relation: str) -
 def test_no_corrected_form_is_refuted(method: str) -> None:
     delta = 1e-5 if REGISTRY[method].needs_delta else None
     config = RunConfig.from_dict(
-        {"method": method, "epsilon": 2.0, "delta": delta, "rounds": 2, "loss": "huber:0.5", "positives": 2}
+        {
+            "method": method,
+            "epsilon": 2.0,
+            "delta": delta,
+            "rounds": 2,
+            "loss": "huber:0.5",
+            "positives": 2,
+        }
     )
     verdict = play_once(config, parts(5, 80, 10), 60)
     assert not verdict.refuted and verdict.claimed_epsilon == verdict.proved_epsilon <= 2.0
@@ -204,7 +260,9 @@ class Faint(KeyedNoise):
 @pytest.mark.parametrize("method", ["dgd", "prox_admm", "pp_admm", "dvp", "mr_admm", "objective"])
 def test_noise_at_a_tenth_of_its_scale_is_caught_in_one_run(method: str) -> None:
     delta = None if method in ("dvp", "mr_admm", "objective") else 1e-5
-    config = RunConfig(method=method, epsilon=1.0, delta=delta, rounds=2 if delta else 1, loss="huber:0.5")
+    config = RunConfig(
+        method=method, epsilon=1.0, delta=delta, rounds=2 if delta else 1, loss="huber:0.5"
+    )
     verdict = play_once(config, parts(40, 200), noise=Faint)
     assert verdict.refuted and verdict.lower_bound > 1.0
     assert not play_once(config, parts(40, 200)).refuted
@@ -214,7 +272,9 @@ def test_noise_at_a_tenth_of_its_scale_is_caught_in_one_run(method: str) -> None
 def test_printed_forms_without_secrets_are_read(method: str) -> None:
     delta = 1e-5 if REGISTRY[method].needs_delta else None
     knobs = {"epsilon": 1.0, "delta": delta, "rounds": 2, "loss": "huber:0.5", "eta": 0.5}
-    config = RunConfig.from_dict({"method": method, "form": "printed", **knobs, **regulariser_for(method, "printed")})
+    config = RunConfig.from_dict(
+        {"method": method, "form": "printed", **knobs, **regulariser_for(method, "printed")}
+    )
     assert play_once(config, parts(3, 60, 8), 24).claimed_epsilon > 0
 
 
@@ -241,7 +301,17 @@ def test_what_cannot_be_audited_is_refused() -> None:
 
 
 def test_the_command_reports_counts_and_repeats() -> None:
-    words = ["dgd", "--one-run", "--delta", "1e-5", "--epsilon", "10", "--data", "synthetic", "--json"]
+    words = [
+        "dgd",
+        "--one-run",
+        "--delta",
+        "1e-5",
+        "--epsilon",
+        "10",
+        "--data",
+        "synthetic",
+        "--json",
+    ]
 
     def run(*more: str) -> dict[str, Any]:
         return json.loads(CliRunner().invoke(audit, [*words, *more], catch_exceptions=False).stdout)
@@ -249,12 +319,25 @@ def test_the_command_reports_counts_and_repeats() -> None:
     answer = run("--canaries", "200")
     assert answer == run("--canaries", "200") != run("--canaries", "200", "--seed", "1")
     assert answer["canaries"] == 200 and 0 < answer["right"] <= answer["guesses"] <= 200
-    assert {"claimed_epsilon", "proved_epsilon", "lower_bound", "confidence", "delta", "why"} <= set(answer)
+    assert {
+        "claimed_epsilon",
+        "proved_epsilon",
+        "lower_bound",
+        "confidence",
+        "delta",
+        "why",
+    } <= set(answer)
     assert answer["refuted"] is False and 0.5 < answer["lower_bound"] < answer["claimed_epsilon"]
 
 
 def test_the_command_shows_a_table_and_refuses_what_does_not_go_together() -> None:
-    shown = CliRunner().invoke(audit, ["dgd", "--one-run", "--delta", "1e-5", "--data", "synthetic"])
+    shown = CliRunner().invoke(
+        audit, ["dgd", "--one-run", "--delta", "1e-5", "--data", "synthetic"]
+    )
     assert shown.exit_code == 0 and "guesses" in shown.stdout and "stands" in shown.stdout
-    for words in (["dgd", "--canaries", "50"], ["all", "--one-run"], ["dgd", "--one-run", "--replicates", "500"]):
+    for words in (
+        ["dgd", "--canaries", "50"],
+        ["all", "--one-run"],
+        ["dgd", "--one-run", "--replicates", "500"],
+    ):
         assert CliRunner().invoke(audit, words).exit_code != 0

@@ -18,9 +18,16 @@ PRIVATE = ["dvp", "r_admm", "mr_admm"]  # whose price has the curvature in it
 ROWS = ("--data", "synthetic:n=600,d=5,seed=1", "--rho", "0.02", "--eta", "0.05", "--rounds", "6")
 SMALL = (*ROWS, "--method", "mr_admm", "--pure")  # where a test is not about the choice of a method
 REQUIRED = {
-    "method", "nodes", "rounds", "replicates", "test_error", "test_error_sd", "nonprivate_test_error", "privacy",
+    "method",
+    "nodes",
+    "rounds",
+    "replicates",
+    "test_error",
+    "test_error_sd",
+    "nonprivate_test_error",
+    "privacy",
     "seconds",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -97,14 +104,27 @@ class Clinic:
 
     @property
     def train(self) -> tuple[object, ...]:
-        knobs = ("--rho", "0.02", "--eta", "0.05", "--epsilon", "4", "--rounds", "6", "--nodes", "3")
+        knobs = (
+            "--rho",
+            "0.02",
+            "--eta",
+            "0.05",
+            "--epsilon",
+            "4",
+            "--rounds",
+            "6",
+            "--nodes",
+            "3",
+        )
         knobs += ("--partition", "iid")
         knobs += ("--method", "mr_admm", "--pure")
         return ("train", "--data", self.csv, "--schema", self.schema, *knobs)
 
     @property
     def test_rows(self) -> Table:
-        """The held-out rows: the first fifth of the loader's permutation, in the order of the file."""
+        """The held-out rows: the first fifth of the loader's permutation, in the order of the
+        file.
+        """
         n = len(self.table)
         held = np.sort(np.random.default_rng(0).permutation(n)[: round(0.2 * n)])
         return [self.table[k] for k in held]

@@ -13,8 +13,12 @@ from sottovoce.cli import main
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    """The command line in this process, in an empty folder, on a screen of 80 columns that is no terminal."""
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Call:
+    """The command line in this process, in an empty folder, on a screen of 80 columns that is no
+    terminal.
+    """
     for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "LINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
@@ -45,7 +49,9 @@ def ok(run: Call) -> Call:
 
 @pytest.fixture
 def refused(run: Call, tmp_path: Path) -> Callable[..., str]:
-    """Run what must be refused: exit 2, one line of error, silence otherwise, and no file made or changed."""
+    """Run what must be refused: exit 2, one line of error, silence otherwise, and no file made
+    or changed.
+    """
 
     def files() -> dict[str, bytes]:
         return {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -57,7 +63,9 @@ def refused(run: Call, tmp_path: Path) -> Callable[..., str]:
         assert ran.out == ""
         assert files() == before
         assert ran.err.endswith("\n") and ran.err.count("\n") == 1, ran.err
-        found = re.fullmatch(r"error: (?P<field>[^:;]+.*): (?P<rule>[^;]+.*); (?P<remedy>.+)\n", ran.err)
+        found = re.fullmatch(
+            r"error: (?P<field>[^:;]+.*): (?P<rule>[^;]+.*); (?P<remedy>.+)\n", ran.err
+        )
         assert found is not None, ran.err
         return ran.err
 

@@ -1,4 +1,6 @@
-"""``site replace`` and ``accept``: a lost key or ledger, the consent of all members, and what counts as spent."""
+"""``site replace`` and ``accept``: a lost key or ledger, the consent of all members, and what
+counts as spent.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ CHANGED = "another signing key of north"
 
 @pytest.fixture
 def after(run: Call, agreed: int) -> Plan:
-    """Three sites, as they are after their run trial-1: each knows the others, and which run they shared."""
+    """Three sites, as they are after their run trial-1: each knows the others, and which run
+    they shared.
+    """
     plan = read_plan("plan.json")
     for name in NAMES:
         book = f"{name}/{name}.ledger"
@@ -40,10 +44,29 @@ def after(run: Call, agreed: int) -> Plan:
 
 
 def next_plan(run: Call, north: str) -> None:
-    publics = [option for site in (north, "east", "south")
-               for option in ("--site", f"{site}/{'north' if site == north else site}.public.json")]  # fmt: skip
-    wrote = run("plan", "--write", "next.json", "--run", "trial-2", "--schema", "schema.toml", *publics, "--method",
-                "prox_admm", "--rounds", "2", "--epsilon", "1", "--delta", "1e-5")  # fmt: skip
+    publics = [
+        option
+        for site in (north, "east", "south")
+        for option in ("--site", f"{site}/{'north' if site == north else site}.public.json")
+    ]
+    wrote = run(
+        "plan",
+        "--write",
+        "next.json",
+        "--run",
+        "trial-2",
+        "--schema",
+        "schema.toml",
+        *publics,
+        "--method",
+        "prox_admm",
+        "--rounds",
+        "2",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+    )
     assert wrote.code == 0, wrote.err
     for place in (north, "east", "south"):
         Path(f"{place}/plan.json").write_bytes(Path("next.json").read_bytes())
@@ -62,7 +85,9 @@ def test_a_lost_key_is_replaced_when_all_members_have_signed(run: Call, after: P
     assert CHANGED in run("site", "check", "east/site.toml").err
     file = Path("north/north.amendment")
     for name in ("east", "south"):
-        wrong = run("site", "accept", f"{name}/site.toml", file, "--code", "0000-0000-0000-0000-0000")
+        wrong = run(
+            "site", "accept", f"{name}/site.toml", file, "--code", "0000-0000-0000-0000-0000"
+        )
         assert wrong.code == 2 and "is not the code" in wrong.err
         Path("east/north.amendment").write_bytes(file.read_bytes())
         assert CHANGED in run("site", "check", "east/site.toml").err  # not all have signed
@@ -81,12 +106,35 @@ def test_a_lost_key_is_replaced_when_all_members_have_signed(run: Call, after: P
 def test_a_lost_ledger_counts_all_that_was_ever_planned(run: Call, after: Plan) -> None:
     with DurableLedger.open("north/north.ledger") as ledger:
         spent = ledger.total()
-    there = run("site", "replace", "north/site.toml", "--folder", "north-2", "--plan", "plan.json", "--epsilon", "6",
-                "--delta", "1e-5")  # fmt: skip
-    assert there.code == 2 and "a second one would be a second budget" in there.err  # it is not lost
+    there = run(
+        "site",
+        "replace",
+        "north/site.toml",
+        "--folder",
+        "north-2",
+        "--plan",
+        "plan.json",
+        "--epsilon",
+        "6",
+        "--delta",
+        "1e-5",
+    )
+    # it is not lost
+    assert there.code == 2 and "a second one would be a second budget" in there.err
     Path("north/north.ledger").unlink()
-    told = run("site", "replace", "north/site.toml", "--folder", "north-2", "--plan", "plan.json", "--epsilon", "6",
-               "--delta", "1e-5")  # fmt: skip
+    told = run(
+        "site",
+        "replace",
+        "north/site.toml",
+        "--folder",
+        "north-2",
+        "--plan",
+        "plan.json",
+        "--epsilon",
+        "6",
+        "--delta",
+        "1e-5",
+    )
     assert told.code == 0, told.err
     with DurableLedger.open("north-2/north.ledger") as ledger:
         assert ledger.total() == spent > 0.0 and tuple(ledger.runs) == ("trial-1",)
@@ -105,19 +153,38 @@ def test_a_lost_ledger_counts_all_that_was_ever_planned(run: Call, after: Plan) 
     assert "ca.crt" in run("site", "check", "north-2/site.toml").err
 
 
-def test_members_sign_nothing_that_leaves_out_a_run_or_is_of_another_key(run: Call, after: Plan) -> None:
+def test_members_sign_nothing_that_leaves_out_a_run_or_is_of_another_key(
+    run: Call, after: Plan
+) -> None:
     Path("north/north.ledger").unlink()
     assert (
-        run("site", "replace", "north/site.toml", "--folder", "north-2", "--epsilon", "6", "--delta", "1e-5").code == 0
+        run(
+            "site",
+            "replace",
+            "north/site.toml",
+            "--folder",
+            "north-2",
+            "--epsilon",
+            "6",
+            "--delta",
+            "1e-5",
+        ).code
+        == 0
     )
     file = Path("north-2/north.amendment")
     left_out = run("site", "accept", "east/site.toml", file, "--code", code("north-2"))
     assert left_out.code == 2 and "leaves out trial-1" in left_out.err
     plain = json.loads(file.read_text())
     file.write_text(json.dumps(plain | {"runs": {"trial-1": "0" * 64}}))
-    assert "leaves out trial-1" in run("site", "accept", "east/site.toml", file, "--code", code("north-2")).err
+    assert (
+        "leaves out trial-1"
+        in run("site", "accept", "east/site.toml", file, "--code", code("north-2")).err
+    )
     file.write_text(json.dumps(plain | {"runs": None, "old": SigningKey.make().public}))
-    assert "its key of before" in run("site", "accept", "east/site.toml", file, "--code", code("north-2")).err
+    assert (
+        "its key of before"
+        in run("site", "accept", "east/site.toml", file, "--code", code("north-2")).err
+    )
     file.write_text(json.dumps(plain | {"runs": {"trial-1": 7}}))
     assert "is none" in run("site", "accept", "east/site.toml", file).err
     file.write_text(json.dumps(plain))

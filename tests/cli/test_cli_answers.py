@@ -80,7 +80,9 @@ def test_data_sets(ok: Call) -> None:
 
 
 @pytest.mark.parametrize("columns", [60, 80])
-def test_data_sets_are_shown_by_their_whole_names(ok: Call, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+def test_data_sets_are_shown_by_their_whole_names(
+    ok: Call, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     shown = ok("data").out
     assert max(map(len, shown.splitlines())) <= columns
@@ -96,7 +98,9 @@ def test_graphs_that_are_listed_can_be_used(ok: Call) -> None:
         if entry["spec"] == "edges:FILE":
             continue
         spec = entry["spec"].partition("[")[0]
-        report = ok("train", *SMALL, "--rounds", 1, "--nodes", 6, "--epsilon", 5, "--graph", spec, "--json").json
+        report = ok(
+            "train", *SMALL, "--rounds", 1, "--nodes", 6, "--epsilon", 5, "--graph", spec, "--json"
+        ).json
         assert (report["graph"], report["nodes"]) == (spec, 6)
     assert all(entry["spec"] in ok("graphs").out for entry in listed)
 
@@ -111,10 +115,19 @@ def test_an_edge_list_is_a_graph(ok: Call, tmp_path: Path) -> None:
 
 def test_help_has_examples(ok: Call) -> None:
     shown = ok("--help").out
-    examples = [line.split() for line in shown.splitlines() if line.strip().startswith("sottovoce ")]
-    known = set(commands.list_commands(click.Context(commands))) - {"data", "graphs", "hub", "methods"}
+    examples = [
+        line.split() for line in shown.splitlines() if line.strip().startswith("sottovoce ")
+    ]
+    known = set(commands.list_commands(click.Context(commands))) - {
+        "data",
+        "graphs",
+        "hub",
+        "methods",
+    }
     assert {words[1] for words in examples} == known
-    options = {o for name in ("train", "study", "export") for p in command(name).params for o in p.opts}
+    options = {
+        o for name in ("train", "study", "export") for p in command(name).params for o in p.opts
+    }
     options.add("--help")
     for words in examples:  # options that examples use exist
         assert {w for w in words if w.startswith("--")} <= options
@@ -154,17 +167,28 @@ def test_help_explains_every_option_and_says_its_default(ok: Call, name: str) ->
     configs = (RunConfig.defaults(), vars(TrainConfig())) if name == "train" else ()
     for option in (p for p in asked.params if isinstance(p, click.Option)):
         assert option.help and unwrapped(option.help) in shown, option.name
-        for default in (config[str(option.name)] for config in configs if str(option.name) in config):
-            # None is "not given" or is said in words, and so are epsilon's, which depends on the method, tol's, and the
-            # test share's, which depends on what is asked.
-            if default is not None and option.name not in ("epsilon", "method", "tol", "trust", "test_share"):
+        for default in (
+            config[str(option.name)] for config in configs if str(option.name) in config
+        ):
+            # None is "not given" or is said in words, and so are epsilon's, which depends on the
+            # method, tol's, and the test share's, which depends on what is asked.
+            if default is not None and option.name not in (
+                "epsilon",
+                "method",
+                "tol",
+                "trust",
+                "test_share",
+            ):
                 said = f"{option.help} [default: {'yes' if default is True else default}]"
                 assert option.default == default and unwrapped(said) in shown, option.name
     if name == "train":
         for said in (
-            "auto]", "1e-05; none with --pure", "1, or inf where a method has no noise]",
-            "5, or as many as the site column names]", "matched to the noise]",
-        ):  # fmt: skip
+            "auto]",
+            "1e-05; none with --pure",
+            "1, or inf where a method has no noise]",
+            "5, or as many as the site column names]",
+            "matched to the noise]",
+        ):
             assert unwrapped(f"[default: {said}") in shown
 
 
@@ -182,7 +206,12 @@ def test_train_json(ok: Call, method: str) -> None:
     assert set(report) >= REQUIRED
     cls = REGISTRY[method]
     nodes = 1 if cls.trust.pools_rows else 5
-    assert (report["method"], report["nodes"], report["rounds"], report["replicates"]) == (method, nodes, 6, 1)
+    assert (report["method"], report["nodes"], report["rounds"], report["replicates"]) == (
+        method,
+        nodes,
+        6,
+        1,
+    )
     privacy = report["privacy"]
     assert set(privacy) >= {"epsilon", "delta", "relation", "accountant", "per_node"}
     assert privacy["relation"] == "replace-one"
@@ -203,7 +232,9 @@ def test_train_json(ok: Call, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_seed_decides(ok: Call, method: str, tmp_path: Path) -> None:
     first, again, other = (
-        ok("train", *ROWS, *epsilon_for(method), "--seed", seed, "--save", f"{k}.npz", "--json").json
+        ok(
+            "train", *ROWS, *epsilon_for(method), "--seed", seed, "--save", f"{k}.npz", "--json"
+        ).json
         for k, seed in enumerate((7, 7, 8))
     )
     assert numbers(first) == numbers(again) and first["seed"] != other["seed"]
@@ -213,7 +244,9 @@ def test_the_seed_decides(ok: Call, method: str, tmp_path: Path) -> None:
 
 def test_system_noise_is_not_repeated(ok: Call, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        report = ok("train", *SMALL, "--epsilon", 5, "--system-noise", "--save", name, "--json").json
+        report = ok(
+            "train", *SMALL, "--epsilon", 5, "--system-noise", "--save", name, "--json"
+        ).json
         assert report["seed"] is None and report["privacy"]["release"] is True
         assert report["privacy"]["epsilon"] <= 5
     one, two = (Result.load(tmp_path / name).models for name in ("one", "two"))
@@ -222,15 +255,23 @@ def test_system_noise_is_not_repeated(ok: Call, tmp_path: Path) -> None:
 
 
 def test_replicates(ok: Call, tmp_path: Path) -> None:
-    report = ok("train", *SMALL, "--epsilon", 5, "--replicates", 4, "--save", "run.npz", "--json").json
+    report = ok(
+        "train", *SMALL, "--epsilon", 5, "--replicates", 4, "--save", "run.npz", "--json"
+    ).json
     assert report["replicates"] == 4
     models = Result.load(tmp_path / "run.npz").models
     assert models.shape == (4, 5, 5)
     set_ = data.load("synthetic:n=600,d=5,seed=1")
-    errors = [np.mean(np.sign(set_.X_test @ models[r].mean(axis=0)) != set_.y_test) for r in range(4)]
+    errors = [
+        np.mean(np.sign(set_.X_test @ models[r].mean(axis=0)) != set_.y_test) for r in range(4)
+    ]
     assert report["test_error"] == pytest.approx(np.mean(errors), abs=1e-12)
-    assert report["test_error_sd"] == pytest.approx(np.std(errors, ddof=1), abs=1e-12) and len(set(errors)) > 1
-    # The first repetition is the single run, to its certificate: repetitions do not change each other, nor the cost.
+    assert (
+        report["test_error_sd"] == pytest.approx(np.std(errors, ddof=1), abs=1e-12)
+        and len(set(errors)) > 1
+    )
+    # The first repetition is the single run, to its certificate: repetitions do not change each
+    # other, nor the cost.
     single = ok("train", *SMALL, "--epsilon", 5, "--save", "single.npz", "--json").json
     assert np.allclose(Result.load(tmp_path / "single.npz").models[0], models[0], atol=1e-5, rtol=0)
     assert single["privacy"] == report["privacy"]
@@ -247,14 +288,15 @@ def test_save_leaves_exactly_the_file_asked_for(ok: Call, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("method", PRIVATE)
 def test_the_printed_form_is_asked_for_by_its_claim(ok: Call, method: str) -> None:
-    privacy = ok("train", *SMALL, "--method", method, "--epsilon", 5, "--form", "printed", "--json").json["privacy"]
+    privacy = ok(
+        "train", *SMALL, "--method", method, "--epsilon", 5, "--form", "printed", "--json"
+    ).json["privacy"]
     assert privacy["form"] == "printed"
     assert 5 * 0.999 <= privacy["printed_claim"] <= 5
     assert "exact minimisation" in privacy["assumes"]
     if method == "dvp":
-        assert (
-            privacy["epsilon"] > 1.5 * privacy["printed_claim"]
-        )  # the listing's noise is half of what its proof needs
+        # the listing's noise is half of what its proof needs
+        assert privacy["epsilon"] > 1.5 * privacy["printed_claim"]
     else:
         assert privacy["epsilon"] < privacy["printed_claim"]
 
@@ -272,7 +314,13 @@ def test_without_test_rows_there_are_no_scores(ok: Call, clinic: Clinic) -> None
     arguments = (*clinic.train, "--set", "test_share=0.001")
     report = ok(*arguments, "--json").json
     assert report["n_test"] == 0 and sum(report["n_train"]) == len(clinic.table)
-    for key in ("test_error", "test_error_sd", "nonprivate_test_error", "majority_test_error", "site_test_error"):
+    for key in (
+        "test_error",
+        "test_error_sd",
+        "nonprivate_test_error",
+        "majority_test_error",
+        "site_test_error",
+    ):
         assert report[key] is None
     shown = ok(*arguments).out
     assert "accuracy" not in shown and "epsilon spent" in shown
@@ -297,7 +345,17 @@ def test_label_partition(ok: Call) -> None:
 
 def test_dirichlet_partition(ok: Call) -> None:
     report = ok(
-        "train", *SMALL, "--rho", 0.5, "--eta", 0.5, "--epsilon", 5, "--partition", "dirichlet:0.5", "--json"
+        "train",
+        *SMALL,
+        "--rho",
+        0.5,
+        "--eta",
+        0.5,
+        "--epsilon",
+        5,
+        "--partition",
+        "dirichlet:0.5",
+        "--json",
     ).json
     assert sum(report["n_train"]) == 600 and len(report["n_train"]) == 5
     assert max(report["n_train"]) > 1.5 * min(report["n_train"])
@@ -326,16 +384,17 @@ def test_a_site_with_one_class_is_allowed_and_said(ok: Call, clinic: Clinic) -> 
     write_csv(clinic.csv, table)
     arguments = [argument for argument in clinic.train if argument not in ("--nodes", "3")]
     report = ok(*arguments, "--partition", "site:hospital", "--json").json
-    assert (
-        "sites with one class only: 1 (for the data's holder only)" in report["notes"]
-    )  # in sorted order: quarzberg 0, tannfels 1
+    # in sorted order: quarzberg 0, tannfels 1
+    assert "sites with one class only: 1 (for the data's holder only)" in report["notes"]
     assert "sites with one class only: 1" in ok(*arguments, "--partition", "site:hospital").out
     assert not any("one class" in note for note in ok(*clinic.train, "--json").json["notes"])
 
 
 def test_a_row_with_another_label_is_counted_for_the_holder(ok: Call, clinic: Clinic) -> None:
     """Not refused, and no word of it in what is saved."""
-    write_csv(clinic.csv, [[*row[:4], "moribund"] if k < 7 else row for k, row in enumerate(clinic.table)])
+    write_csv(
+        clinic.csv, [[*row[:4], "moribund"] if k < 7 else row for k, row in enumerate(clinic.table)]
+    )
     report = ok(*clinic.train, "--save", "run.npz", "--json").json
     assert sum(report["n_train"]) == 320  # it still counts as a row
     held = {id(row) for row in clinic.test_rows}
@@ -345,11 +404,14 @@ def test_a_row_with_another_label_is_counted_for_the_holder(ok: Call, clinic: Cl
     assert "7 rows" not in json.dumps([saved.extra, saved.privacy, saved.ledger])
     note = "7 rows have another label than the declared: rows of zeros (for the data's holder only)"
     assert note in report["notes"]
-    clinic.schema.write_text(SCHEMA.replace(', negative = "well"', ""))  # then all others are negative
+    # then all others are negative
+    clinic.schema.write_text(SCHEMA.replace(', negative = "well"', ""))
     assert note not in ok(*clinic.train, "--json").json["notes"]
 
 
-def test_values_beyond_the_declared_bounds_are_clipped_and_said(ok: Call, run: Call, clinic: Clinic) -> None:
+def test_values_beyond_the_declared_bounds_are_clipped_and_said(
+    ok: Call, run: Call, clinic: Clinic
+) -> None:
     (dealt,) = ok(*clinic.train, "--json").json["notes"]  # nothing clipped yet
     assert dealt == "the schema names 'hospital' as the site, but rows were dealt by 'iid'"
     table = [["93.77001", *row[1:]] if k < 7 else row for k, row in enumerate(clinic.table)]
@@ -383,7 +445,9 @@ def test_values_beyond_the_declared_bounds_are_clipped_and_said(ok: Call, run: C
 
 def accuracy(rows: Table, predictions: list[str]) -> float:
     assert len(rows) == len(predictions)
-    return float(np.mean([row[4] == prediction for row, prediction in zip(rows, predictions, strict=True)]))
+    return float(
+        np.mean([row[4] == prediction for row, prediction in zip(rows, predictions, strict=True)])
+    )
 
 
 def read(text: str) -> list[dict[str, str]]:
@@ -435,13 +499,19 @@ def test_predict_in_every_form(ok: Call, clinic: Clinic, tmp_path: Path) -> None
     assert ok("predict", "run.npz", "bare.csv", "--out", "answers.csv").out == ""
     assert read((tmp_path / "answers.csv").read_text()) == read(expected)
     listed = ok("predict", "run.npz", "bare.csv", "--json").json
-    assert [answer["prediction"] for answer in listed] == [answer["prediction"] for answer in read(expected)]
-    assert [float(answer["probability"]) for answer in listed] == [float(a["probability"]) for a in read(expected)]
+    assert [answer["prediction"] for answer in listed] == [
+        answer["prediction"] for answer in read(expected)
+    ]
+    assert [float(answer["probability"]) for answer in listed] == [
+        float(a["probability"]) for a in read(expected)
+    ]
     assert ok("predict", "run.npz", "bare.csv", "--json", "--out", "answers.json").out == ""
     assert json.loads((tmp_path / "answers.json").read_text()) == listed
 
 
-def test_probabilities_of_a_capped_model_come_with_a_note(run: Call, ok: Call, clinic: Clinic, tmp_path: Path) -> None:
+def test_probabilities_of_a_capped_model_come_with_a_note(
+    run: Call, ok: Call, clinic: Clinic, tmp_path: Path
+) -> None:
     write_csv(tmp_path / "new.csv", make_table(20, seed=9))
     for cap in ((), ("--set", "max_grad_norm=0.2")):
         ok(*clinic.train, "--method", "prox_admm", *cap, "--save", "run.npz")
@@ -459,12 +529,17 @@ def test_parquet_is_read_like_csv(ok: Call, clinic: Clinic, tmp_path: Path, type
 
     def write(name: str, rows: Table, header: list[str]) -> None:
         columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
-        as_typed = {k: [float(x) for x in v] if typed and k in ("age", "dose") else v for k, v in columns.items()}
+        as_typed = {
+            k: [float(x) for x in v] if typed and k in ("age", "dose") else v
+            for k, v in columns.items()
+        }
         parquet.write_table(pa.table(as_typed), tmp_path / name)
 
     write("rows.parquet", clinic.table, HEADER)
     from_csv = ok(*clinic.train, "--save", "csv.npz", "--json").json
-    from_parquet = ok(*clinic.train, "--data", "rows.parquet", "--save", "parquet.npz", "--json").json
+    from_parquet = ok(
+        *clinic.train, "--data", "rows.parquet", "--save", "parquet.npz", "--json"
+    ).json
     assert from_parquet["data"] == "rows.parquet"
     assert from_parquet["site_test_error"] == from_csv["site_test_error"]
     one, two = (Result.load(tmp_path / name).models for name in ("csv.npz", "parquet.npz"))
@@ -487,16 +562,30 @@ def test_the_other_class_has_a_name_even_if_undeclared(ok: Call, clinic: Clinic)
     assert answers == {"sick", "not sick"}
 
 
-def test_predict_refuses_what_is_no_run(refused: Callable[..., str], ok: Call, clinic: Clinic, tmp_path: Path) -> None:
+def test_predict_refuses_what_is_no_run(
+    refused: Callable[..., str], ok: Call, clinic: Clinic, tmp_path: Path
+) -> None:
     ok(*clinic.train, "--save", "run.npz", "--checkpoint", "half.npz")
     whole = (tmp_path / "run.npz").read_bytes()
     (tmp_path / "text.npz").write_text("not a run")
     (tmp_path / "empty.npz").touch()
     np.save(tmp_path / "array.npy", np.zeros(3))
     np.savez(tmp_path / "other.npz", models=np.zeros((1, 1, 3)))
-    np.savez(tmp_path / "meta.npz", models=np.zeros((1, 1, 3)), meta=np.array(json.dumps({"config": [], "facts": 1})))
+    np.savez(
+        tmp_path / "meta.npz",
+        models=np.zeros((1, 1, 3)),
+        meta=np.array(json.dumps({"config": [], "facts": 1})),
+    )
     assert len(whole) > 1000
-    for name in ("text.npz", "empty.npz", "array.npy", "other.npz", "half.npz", "missing.npz", "rows.csv"):
+    for name in (
+        "text.npz",
+        "empty.npz",
+        "array.npy",
+        "other.npz",
+        "half.npz",
+        "missing.npz",
+        "rows.csv",
+    ):
         message = refused("predict", name, "rows.csv", "--out", "out.csv")
         assert f"run='{name}'" in message and "train --save" in message
         clinic.says_nothing_private(message)
@@ -517,14 +606,24 @@ def test_a_damaged_file_is_refused(
     path.write_bytes(whole)
     if damage == "foreign":  # right names, wrong contents
         with path.open("wb") as file:
-            np.savez(file, models=np.zeros((1, 1, 3)), meta=np.array(json.dumps({"config": [], "facts": {}})))
-    arguments = ("predict", "run", "rows.csv") if kind == "run" else (*clinic.train, "--checkpoint", "checkpoint")
+            np.savez(
+                file,
+                models=np.zeros((1, 1, 3)),
+                meta=np.array(json.dumps({"config": [], "facts": {}})),
+            )
+    arguments = (
+        ("predict", "run", "rows.csv")
+        if kind == "run"
+        else (*clinic.train, "--checkpoint", "checkpoint")
+    )
     message = refused(*arguments)
     gc.collect()  # a file that was left open warns now, and warnings are errors
     assert f"{kind}='{kind}'" in message
 
 
-def test_predict_refusals(refused: Callable[..., str], ok: Call, clinic: Clinic, tmp_path: Path) -> None:
+def test_predict_refusals(
+    refused: Callable[..., str], ok: Call, clinic: Clinic, tmp_path: Path
+) -> None:
     ok(*clinic.train, "--save", "run.npz")
     ok("train", *SMALL, "--epsilon", 5, "--save", "raw.npz")
     write_csv(tmp_path / "short.csv", [[row[0], row[2]] for row in clinic.table], ["age", "colour"])
@@ -544,6 +643,8 @@ def test_predict_refusals(refused: Callable[..., str], ok: Call, clinic: Clinic,
         clinic.says_nothing_private(message)
 
 
-def test_predict_into_a_folder_that_does_not_exist(refused: Callable[..., str], ok: Call, clinic: Clinic) -> None:
+def test_predict_into_a_folder_that_does_not_exist(
+    refused: Callable[..., str], ok: Call, clinic: Clinic
+) -> None:
     ok(*clinic.train, "--save", "run.npz")
     assert "out" in refused("predict", "run.npz", "rows.csv", "--out", "nowhere/answers.csv")

@@ -20,20 +20,31 @@ def test_a_false_claim_is_refuted_in_both_outputs(ok: Call) -> None:
 
 
 def test_a_corrected_form_stands_at_the_epsilon_that_was_asked(ok: Call) -> None:
-    answer = ok("audit", "objective", "--epsilon", 2, "--rounds", 1, "--replicates", 2000, "--json").json
+    answer = ok(
+        "audit", "objective", "--epsilon", 2, "--rounds", 1, "--replicates", 2000, "--json"
+    ).json
     assert answer["refuted"] is False and answer["claimed_epsilon"] <= 2.0
     assert answer["lower_bound"] > 1.0 and 1.9 < answer["exact_epsilon"] <= 2.0
 
 
 def test_the_same_seed_repeats_the_audit_and_another_does_not(ok: Call) -> None:
     def bound(seed: int) -> float:
-        return float(ok("audit", "output", "--replicates", 1000, "--seed", seed, "--json").json["lower_bound"])
+        return float(
+            ok("audit", "output", "--replicates", 1000, "--seed", seed, "--json").json[
+                "lower_bound"
+            ]
+        )
 
     assert bound(1) == bound(1) != bound(2)
 
 
 def test_aggregation_claims_have_names_of_their_own(ok: Call) -> None:
-    assert ok("audit", "feature_sites", "--form", "printed", "--replicates", 1000, "--json").json["refuted"] is True
+    assert (
+        ok("audit", "feature_sites", "--form", "printed", "--replicates", 1000, "--json").json[
+            "refuted"
+        ]
+        is True
+    )
 
 
 def test_a_form_that_none_has_is_refused_for_all_too(run: Call) -> None:
@@ -53,18 +64,33 @@ def test_a_claim_that_quadrature_refutes_is_said_to_be(ok: Call) -> None:
 def test_each_adversary_has_a_name_of_its_own_and_answers_as_the_others_do(
     ok: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for adversary in (aborts, labels):  # how it answers shows with one stand; tests of the audit play them all
+    for adversary in (
+        aborts,
+        labels,
+    ):  # how it answers shows with one stand; tests of the audit play them all
         every = adversary._stands
-        monkeypatch.setattr(adversary, "_stands", lambda *asked, every=every: dict([*every(*asked).items()][1:2]))
-    for name, own in (("stopping", "realised_delta"), ("refusals", "channels"), ("labels", "differ")):
+        monkeypatch.setattr(
+            adversary, "_stands", lambda *asked, every=every: dict([*every(*asked).items()][1:2])
+        )
+    for name, own in (
+        ("stopping", "realised_delta"),
+        ("refusals", "channels"),
+        ("labels", "differ"),
+    ):
         answer = ok("audit", name, "--quick", "--json").json
-        assert set(answer) >= KEYS | {own} and answer["method"] == name and answer["form"] == "corrected"
+        assert (
+            set(answer) >= KEYS | {own}
+            and answer["method"] == name
+            and answer["form"] == "corrected"
+        )
 
 
 def test_the_delta_of_whoever_stops_is_said(ok: Call) -> None:
     shown = ok("audit", "stopping", "--quick", "--delta", 0.01).out
     assert "stops at the best moment makes delta" in shown and "declared 0.01" in shown
-    answer = ok("audit", "stopping", "--quick", "--delta", 0.01, "--rounds", 5, "--seed", 1, "--json").json
+    answer = ok(
+        "audit", "stopping", "--quick", "--delta", 0.01, "--rounds", 5, "--seed", 1, "--json"
+    ).json
     assert answer["rounds"] == 5 and answer["delta"] == 0.01
     assert answer["realised_delta_bound"] <= answer["realised_delta"]
 
@@ -81,8 +107,13 @@ def test_one_colluder_more_than_is_claimed_refutes_a_sum(ok: Call, run: Call) ->
     assert run("audit", "dvp", "--colluders", 2).code == 2
 
 
-def test_no_number_is_cut_in_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [Verdict(n, f, 12.345, 12.345, 0.123, 1e-5, 0.95, 10, 1, "a", "b", 1, 12.346) for n, f in targets()]
+def test_no_number_is_cut_in_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        Verdict(n, f, 12.345, 12.345, 0.123, 1e-5, 0.95, 10, 1, "a", "b", 1, 12.346)
+        for n, f in targets()
+    ]
     for columns in (80, 160):
         monkeypatch.setenv("COLUMNS", str(columns))
         _render(found, 0.95)
@@ -92,7 +123,9 @@ def test_no_number_is_cut_in_80_columns(capsys: pytest.CaptureFixture[str], monk
     assert "feature_aggregator, corrected" in shown  # a wide screen is used
 
 
-@pytest.mark.parametrize("words", [("claims",), ("study", "--list"), ("methods",), ("graphs",), ("data",)])
+@pytest.mark.parametrize(
+    "words", [("claims",), ("study", "--list"), ("methods",), ("graphs",), ("data",)]
+)
 def test_lists_are_whole_in_80_columns(ok: Call, words: tuple[str, ...]) -> None:
     shown = ok(*words).out
     assert "\u2026" not in shown and max(map(len, shown.splitlines())) <= 80

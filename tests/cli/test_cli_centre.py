@@ -1,4 +1,6 @@
-"""``--set centre=no``: by default rows are centred where public facts say that it pays, and everything says so."""
+"""``--set centre=no``: by default rows are centred where public facts say that it pays, and
+everything says so.
+"""
 
 from __future__ import annotations
 
@@ -38,25 +40,42 @@ def table(tmp_path: Path) -> list[Any]:
     X = rng.gamma(1.0, 1.0, size=(1500, 3))
     X[:30, 0] = 10.0
     y = (X @ [1.0, -1.0, 0.5] > 0.4).astype(int)
-    lines = [",".join([*(f"{x:.4f}" for x in row), str(label)]) for row, label in zip(X, y, strict=True)]
+    lines = [
+        ",".join([*(f"{x:.4f}" for x in row), str(label)]) for row, label in zip(X, y, strict=True)
+    ]
     (tmp_path / "rows.csv").write_text("a,b,c,y\n" + "\n".join(lines) + "\n")
     (tmp_path / "schema.toml").write_text(SCHEMA)
     return ["--data", tmp_path / "rows.csv", "--schema", tmp_path / "schema.toml"]
 
 
-def test_a_run_says_whether_it_was_centred_and_predicts_with_its_map(table: list[Any], tmp_path: Path) -> None:
+def test_a_run_says_whether_it_was_centred_and_predicts_with_its_map(
+    table: list[Any], tmp_path: Path
+) -> None:
     run = tmp_path / "run.npz"
     plain = json.loads(said("train", *table, *RUN, "--json", "--set", "centre=no"))
     found = json.loads(said("train", *table, *RUN, "--json", "--save", run))
-    assert "centre" not in plain and "centre" not in plain["config"] and plain["privacy"]["releases"] == 8
+    assert (
+        "centre" not in plain
+        and "centre" not in plain["config"]
+        and plain["privacy"]["releases"] == 8
+    )
     assert found["centre"]["centred"] is True and found["centre"]["gain"] == 2.0
     assert found["centre"]["groups"] == [[0, 1, 2]] and found["privacy"]["releases"] == 9
-    assert "means of all columns" in found["privacy"]["says"] and found["centre"]["says"] in found["notes"]
+    assert (
+        "means of all columns" in found["privacy"]["says"]
+        and found["centre"]["says"] in found["notes"]
+    )
     assert max(abs(r["privacy"]["epsilon"] - 2.0) for r in (plain, found)) < 0.01
     pure = json.loads(said("train", *table, *RUN[2:], "--method", "dvp", "--pure", "--json"))
-    assert pure["centre"] == {"centred": False, "says": pure["centre"]["says"]} and "pure" in pure["centre"]["says"]
+    assert (
+        pure["centre"] == {"centred": False, "says": pure["centre"]["says"]}
+        and "pure" in pure["centre"]["says"]
+    )
     assert "Released too" in said("train", *table, *RUN)
-    result, X = Result.load(run), Schema.from_toml(table[3]).encode(read_table(table[1]), labels=False).X
+    result, X = (
+        Result.load(run),
+        Schema.from_toml(table[3]).encode(read_table(table[1]), labels=False).X,
+    )
     assert result.move is not None
     margins = result.move.lengths(X)[0] * (X @ result.consensus[0])
     told = json.loads(said("predict", run, table[1], "--json"))
@@ -66,7 +85,10 @@ def test_a_run_says_whether_it_was_centred_and_predicts_with_its_map(table: list
     assert np.abs(far - wanted).max() > 1e-3
     assert [row["prediction"] for row in told] == ["1" if margin > 0 else "0" for margin in margins]
     judged = json.loads(said("evaluate", run, table[1], "--json", "--epsilon", "5"))
-    right = np.mean((margins > 0) == np.array([line.endswith(",1") for line in table[1].read_text().split()[1:]]))
+    right = np.mean(
+        (margins > 0)
+        == np.array([line.endswith(",1") for line in table[1].read_text().split()[1:]])
+    )
     assert judged["exact"]["accuracy"] == pytest.approx(right)
     assert SavedModel.load(run).move == result.move.at(0)
 
@@ -74,18 +96,26 @@ def test_a_run_says_whether_it_was_centred_and_predicts_with_its_map(table: list
 def test_a_warm_start_and_a_plan(table: list[Any], tmp_path: Path) -> None:
     first = tmp_path / "first.npz"
     said("train", *table, *RUN, "--save", first)
-    second = json.loads(said("train", *table, *RUN, "--set", f"start={first}", "--json", "--seed", "3"))
+    second = json.loads(
+        said("train", *table, *RUN, "--set", f"start={first}", "--json", "--seed", "3")
+    )
     assert second["centre"]["centred"] and second["start_test_error"] == pytest.approx(
         json.loads(said("train", *table, *RUN, "--json"))["test_error"]
     )
     sizes = ["--sizes", "400", "--nodes", "3", "--features", "4"]
     priced = json.loads(said("plan", *table[2:], *sizes, *RUN[:-2], "--json"))
-    assert priced["centre"]["centred"] and len(priced["releases"]) == 9 and priced["privacy"]["epsilon"] <= 2.0
+    assert (
+        priced["centre"]["centred"]
+        and len(priced["releases"]) == 9
+        and priced["privacy"]["epsilon"] <= 2.0
+    )
     trained = json.loads(said("train", *table, *RUN, "--json"))
     assert priced["centre"]["share"] == pytest.approx(trained["centre"]["share"])
     bare = json.loads(said("plan", *table[2:], *sizes, *RUN[:-2], "--set", "centre=no", "--json"))
     assert "centre" not in bare and len(bare["releases"]) == 8
-    assert "taken away from all rows" in said("plan", *table[2:], *sizes, *RUN[:-2]).replace("\n", " ")
+    assert "taken away from all rows" in said("plan", *table[2:], *sizes, *RUN[:-2]).replace(
+        "\n", " "
+    )
 
 
 def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
@@ -100,11 +130,24 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
         (tmp_path / f"{name}.public.json").write_text(json.dumps(member))
         words += ["--site", tmp_path / f"{name}.public.json"]
     for method, trust in (("momentum", "nobody"), ("momentum", "sum"), ("auto", "nobody")):
-        asked = [*words, "--write", tmp_path / "plan.json", "--method", method, "--trust", trust, "--rounds", "8"]
+        asked = [
+            *words,
+            "--write",
+            tmp_path / "plan.json",
+            "--method",
+            method,
+            "--trust",
+            trust,
+            "--rounds",
+            "8",
+        ]
         told = json.loads(said(*asked, "--json"))
         plan = read_plan(tmp_path / "plan.json")
         assert plan.centre is not None and plan.centre.gain == 2.0
-        assert told["centre"]["alpha"] == plan.centre.alpha and "Released too" in told["privacy"]["says"]
+        assert (
+            told["centre"]["alpha"] == plan.centre.alpha
+            and "Released too" in told["privacy"]["says"]
+        )
         assert len(told["releases"]) == 1 + plan.config.rounds == len(plan.privacy.events("east"))
         assert plan.privacy.statement.epsilon <= 2.0
         if method != "auto":  # the screen says the same of a method that was searched for
@@ -112,6 +155,9 @@ def test_the_plan_of_separate_sites(table: list[Any], tmp_path: Path) -> None:
         bare = json.loads(said(*asked, "--json", "--set", "centre=no"))
         plain = read_plan(tmp_path / "plan.json")
         assert plain.centre is None and "centre" not in {*bare, *plain.to_dict()}
-        assert "Released too" not in bare["privacy"]["says"] and len(bare["releases"]) == plain.config.rounds
+        assert (
+            "Released too" not in bare["privacy"]["says"]
+            and len(bare["releases"]) == plain.config.rounds
+        )
     said(*words, "--write", tmp_path / "asked.json", "--inference")
     assert read_plan(tmp_path / "asked.json").centre is None

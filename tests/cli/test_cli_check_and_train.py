@@ -1,4 +1,6 @@
-"""`schema check` and `train` take and refuse the same tables, and check tells what would make a training void."""
+"""`schema check` and `train` take and refuse the same tables, and check tells what would make a
+training void.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,19 @@ def made_rows(n: int = 90) -> Rows:
     rng = np.random.default_rng(0)
     return [
         {
-            "age": f"{rng.uniform(20, 90):.1f}", "grade": str(rng.choice(["low", "high"])),
-            "stage": str(rng.integers(0, 6)), "seen": f"2022-0{rng.integers(1, 9)}-11",
-            "clinic": f"site {'ABC'[k % 3]}", "outcome": ["died", "lived"][int(rng.integers(2))],
-            "patient": f"p{k // 2}", "w": f"{rng.uniform(0.5, 2):.2f}", "stay": f"{rng.uniform(1, 50):.1f}",
+            "age": f"{rng.uniform(20, 90):.1f}",
+            "grade": str(rng.choice(["low", "high"])),
+            "stage": str(rng.integers(0, 6)),
+            "seen": f"2022-0{rng.integers(1, 9)}-11",
+            "clinic": f"site {'ABC'[k % 3]}",
+            "outcome": ["died", "lived"][int(rng.integers(2))],
+            "patient": f"p{k // 2}",
+            "w": f"{rng.uniform(0.5, 2):.2f}",
+            "stay": f"{rng.uniform(1, 50):.1f}",
             "ward": "abc"[int(rng.integers(3))],
         }
         for k in range(n)
-    ]  # fmt: skip
+    ]
 
 
 def change(column: str, value: str, rows: object = slice(None)) -> Change:
@@ -144,7 +151,10 @@ TAKEN = {
     "missing levels": ({}, change("grade", "", SOME)),
     "a site of one row": ({}, change("clinic", "site D", [0])),
     "one site": ({}, change("clinic", "site A")),
-    "a site a row": ({}, lambda table: [row.update(clinic=row["patient"] + row["age"]) for row in table]),
+    "a site a row": (
+        {},
+        lambda table: [row.update(clinic=row["patient"] + row["age"]) for row in table],
+    ),
     "one row": ({}, keep(1)),
     "a scale far too small": ({"start": "scale = 0.01"}, keep(90)),
 }
@@ -161,19 +171,34 @@ def both(run: Call, tmp_path: Path) -> Callable[..., tuple[object, object]]:
             apply(table)
         rows = write(tmp_path / "rows.csv", table)
         checked = run("schema", "check", schema, rows, "--json")
-        trained = run("train", "--data", rows, "--schema", schema, "--method", "momentum", "--rounds", 2,
-                      "--epsilon", 3, "--json")  # fmt: skip
+        trained = run(
+            "train",
+            "--data",
+            rows,
+            "--schema",
+            schema,
+            "--method",
+            "momentum",
+            "--rounds",
+            2,
+            "--epsilon",
+            3,
+            "--json",
+        )
         return checked, trained
 
     return ask
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_training_refuses_check_refuses_in_the_same_words(name: str, both: Callable[..., tuple]) -> None:
+def test_what_training_refuses_check_refuses_in_the_same_words(
+    name: str, both: Callable[..., tuple]
+) -> None:
     checked, trained = both(*REFUSED[name])
     assert (checked.code, trained.code) == (2, 2)
     said = trained.err.strip().removeprefix("error: ")
-    assert any(said.startswith(line) for line in checked.json["table"]["refused"])  # a hint at `check` may follow
+    # a hint at `check` may follow
+    assert any(said.startswith(line) for line in checked.json["table"]["refused"])
     assert not checked.json["fine"]
 
 
@@ -196,11 +221,15 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_a_file_that_cannot_be_read_is_refused_by_both_alike(name: str, run: Call, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_refused_by_both_alike(
+    name: str, run: Call, tmp_path: Path
+) -> None:
     schema = write_schema(tmp_path / "s.toml")
     (tmp_path / "rows.csv").write_bytes(UNREADABLE[name])
     checked = run("schema", "check", schema, "rows.csv")
-    trained = run("train", "--data", "rows.csv", "--schema", schema, "--method", "momentum", "--epsilon", 3)
+    trained = run(
+        "train", "--data", "rows.csv", "--schema", schema, "--method", "momentum", "--epsilon", 3
+    )
     assert (checked.code, trained.code) == (2, 2)
     assert checked.err == trained.err != ""
 
@@ -214,28 +243,70 @@ def test_a_table_in_the_other_command_that_checks(run: Call, tmp_path: Path) -> 
     assert run("data", rows, "--schema", schema).code == 2
 
 
-def test_rows_that_other_deals_do_not_ask_for_a_site_are_trained_on(run: Call, tmp_path: Path) -> None:
+def test_rows_that_other_deals_do_not_ask_for_a_site_are_trained_on(
+    run: Call, tmp_path: Path
+) -> None:
     table = made_rows()
     change("clinic", "", [26])(table)
     schema, rows = write_schema(tmp_path / "s.toml"), write(tmp_path / "rows.csv", table)
-    asked = ("train", "--data", rows, "--schema", schema, "--method", "momentum", "--rounds", 2, "--epsilon", 3)
+    asked = (
+        "train",
+        "--data",
+        rows,
+        "--schema",
+        schema,
+        "--method",
+        "momentum",
+        "--rounds",
+        2,
+        "--epsilon",
+        3,
+    )
     assert run(*asked, "--partition", "iid", "--json").code == 0
 
 
 ODD = [
-    "", "NA", "nan", "<1", "1,5", "inf", "Site A", "site A ", "TRUE", "x", "0", "-1", "1e400", "9999999", "2021-01-01",
-    "?", "null", "\u00e9", "e\u0301", "1.0", "01",
-]  # fmt: skip
+    "",
+    "NA",
+    "nan",
+    "<1",
+    "1,5",
+    "inf",
+    "Site A",
+    "site A ",
+    "TRUE",
+    "x",
+    "0",
+    "-1",
+    "1e400",
+    "9999999",
+    "2021-01-01",
+    "?",
+    "null",
+    "\u00e9",
+    "e\u0301",
+    "1.0",
+    "01",
+]
 VARIANTS = [
-    PERSON, WEIGHT, NUMBER, CLASSES, {"site": ""}, {"na": 'na = ["?", "99"]'}, {"start": "scale = 0.1"},
-    {"age": PARTS["age"] + "\nmissing = 40"}, {"grade": PARTS["grade"] + "\nother = true"},
+    PERSON,
+    WEIGHT,
+    NUMBER,
+    CLASSES,
+    {"site": ""},
+    {"na": 'na = ["?", "99"]'},
+    {"start": "scale = 0.1"},
+    {"age": PARTS["age"] + "\nmissing = 40"},
+    {"grade": PARTS["grade"] + "\nother = true"},
     {"stage": PARTS["stage"] + "\nindicator = true"},
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", range(40))
-def test_check_and_training_agree_on_tables_with_odd_values_anywhere(seed: int, tmp_path: Path) -> None:
+def test_check_and_training_agree_on_tables_with_odd_values_anywhere(
+    seed: int, tmp_path: Path
+) -> None:
     draw = random.Random(seed)
     parts = dict[str, str]()
     for variant in VARIANTS:
@@ -243,7 +314,11 @@ def test_check_and_training_agree_on_tables_with_odd_values_anywhere(seed: int, 
     table = made_rows(draw.choice([1, 3, 6, 20, 90]))
     for _ in range(draw.choice([0, 1, 2, 3])):
         column, odd = draw.choice(list(table[0])), draw.choice(ODD)
-        changed = table if draw.random() < 0.15 else draw.sample(table, min(len(table), draw.choice([1, 2, 5])))
+        changed = (
+            table
+            if draw.random() < 0.15
+            else draw.sample(table, min(len(table), draw.choice([1, 2, 5])))
+        )
         for row in changed:
             row[column] = odd
     schema, rows = write_schema(tmp_path / "s.toml", **parts), write(tmp_path / "rows.csv", table)

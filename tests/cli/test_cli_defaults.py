@@ -1,4 +1,6 @@
-"""What ``train`` and ``plan`` run where no method and no budget is named, and how a pure epsilon is asked for."""
+"""What ``train`` and ``plan`` run where no method and no budget is named, and how a pure epsilon
+is asked for.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,14 @@ from sottovoce.runs import defaults
 from sottovoce.runs.config import RunConfig
 
 LEFT_OUT: dict[str, Any] = {
-    "method": "auto", "form": "corrected", "accountant": None, "noise": None, "epsilon": None, "delta": None,
+    "method": "auto",
+    "form": "corrected",
+    "accountant": None,
+    "noise": None,
+    "epsilon": None,
+    "delta": None,
     "pure": False,
-}  # fmt: skip
+}
 
 
 def asked(priced: bool = False, **options: Any) -> RunConfig:
@@ -33,7 +40,9 @@ def test_nothing_named_is_auto_at_epsilon_1_and_a_small_delta() -> None:
 def test_pure_is_one_flag_away() -> None:
     assert asked(pure=True) == RunConfig(method="auto")
     assert asked(pure=True, method="mr_admm") == RunConfig()  # what train ran in version 0.1
-    with pytest.raises(InvalidInput, match=r"^pure=1e-06: means that there is no delta; give --delta"):
+    with pytest.raises(
+        InvalidInput, match=r"^pure=1e-06: means that there is no delta; give --delta"
+    ):
         asked(pure=True, delta=1e-6)
     for delta in (0.0, 1.0, float("nan")):
         with pytest.raises(InvalidInput, match=r"^delta=.*--pure for none"):
@@ -42,13 +51,20 @@ def test_pure_is_one_flag_away() -> None:
 
 def test_a_delta_is_left_out_where_it_has_no_use() -> None:
     for options in (
-        {"method": "admm"}, {"accountant": "pure"}, {"method": "dvp", "form": "printed"},
-    ):  # fmt: skip
+        {"method": "admm"},
+        {"accountant": "pure"},
+        {"method": "dvp", "form": "printed"},
+    ):
         assert asked(**options).delta is None, options
         assert asked(**options, delta=1e-6).delta == 1e-6  # what is typed stays
-    for options in ({"method": "dvp"}, {"method": "pp_admm", "form": "printed"}, {"accountant": "rdp"}):
+    for options in (
+        {"method": "dvp"},
+        {"method": "pp_admm", "form": "printed"},
+        {"accountant": "rdp"},
+    ):
         assert asked(**options).delta == 1e-5, options
-    assert asked(form="printed").method == "mr_admm"  # a printed form that is not named is one of pure epsilon
+    # a printed form that is not named is one of pure epsilon
+    assert asked(form="printed").method == "mr_admm"
     assert asked(method="admm").epsilon == float("inf")
 
 
@@ -73,16 +89,32 @@ def test_a_ledger_of_pure_epsilon_makes_the_run_pure(ok: Call, run: Call) -> Non
     ok("ledger", "init", "pure.ledger", "--epsilon", 9, "--nodes", 5)
     ok("ledger", "init", "other.ledger", "--epsilon", 99, "--nodes", 5, "--delta", 1e-5)
     for name, delta in (("pure.ledger", 0), ("other.ledger", 1e-5)):
-        said = ok("train", *small, "--epsilon", 5, "--ledger", name, "--system-noise", "--json").json
+        said = ok(
+            "train", *small, "--epsilon", 5, "--ledger", name, "--system-noise", "--json"
+        ).json
         assert said["privacy"]["delta"] == delta
-    refused = run("train", *small, "--epsilon", 2, "--ledger", "pure.ledger", "--system-noise", "--delta", 1e-5)
+    refused = run(
+        "train",
+        *small,
+        "--epsilon",
+        2,
+        "--ledger",
+        "pure.ledger",
+        "--system-noise",
+        "--delta",
+        1e-5,
+    )
     assert refused.code == 2 and "use a pure epsilon (--pure, delta=None)" in refused.err
 
 
 def test_a_named_method_with_its_budget_is_what_it_was(ok: Call) -> None:
-    """The defaults fill in what is left out, and nothing else: the record is that of the same configuration."""
+    """The defaults fill in what is left out, and nothing else: the record is that of the same
+    configuration.
+    """
     config = ok("train", *SMALL, "--epsilon", 5, "--json").json["config"]
     same = RunConfig(method="mr_admm", epsilon=5.0, rho=0.02, eta=0.05, rounds=6, tol=None)
     assert RunConfig.from_dict(config) == same
-    again = ok("train", *SMALL, "--epsilon", 5, "--method", "admm", "--epsilon", "inf", "--json").json
+    again = ok(
+        "train", *SMALL, "--epsilon", 5, "--method", "admm", "--epsilon", "inf", "--json"
+    ).json
     assert np.isfinite(again["test_error"]) and again["config"]["delta"] is None

@@ -15,7 +15,8 @@ from command_line import Call, Clinic
 
 from sottovoce.data.headers import INDEX_NOTE
 
-gzipped = partial(gzip.compress, mtime=0)  # the same bytes in every process, and so the same names of tests
+# the same bytes in every process, and so the same names of tests
+gzipped = partial(gzip.compress, mtime=0)
 
 
 @pytest.fixture
@@ -48,7 +49,10 @@ def zipped(content: bytes) -> bytes:
 
 def with_index(content: bytes) -> bytes:
     lines = content.splitlines()
-    return b"\n".join([b"," + lines[0], *(b"%d,%s" % (k, line) for k, line in enumerate(lines[1:]))]) + b"\n"
+    return (
+        b"\n".join([b"," + lines[0], *(b"%d,%s" % (k, line) for k, line in enumerate(lines[1:]))])
+        + b"\n"
+    )
 
 
 Remake = Callable[[bytes], bytes]
@@ -75,11 +79,16 @@ BAD: list[tuple[str, Remake, str]] = [
 
 
 @pytest.mark.parametrize(("name", "remake"), GOOD)
-def test_files_are_read_by_all(run: Call, clinic: Clinic, saved: Path, name: str, remake: Remake) -> None:
+def test_files_are_read_by_all(
+    run: Call, clinic: Clinic, saved: Path, name: str, remake: Remake
+) -> None:
     table = clinic.csv.parent / name
     table.write_bytes(remake(clinic.csv.read_bytes()))
     for command in commands(clinic, saved, table):
-        mine, plain = run(*command), run(*(clinic.csv if part == table else part for part in command))
+        mine, plain = (
+            run(*command),
+            run(*(clinic.csv if part == table else part for part in command)),
+        )
         assert (mine.code, plain.code) == (0, 0), (command, mine)
         if name == "r.csv":
             assert INDEX_NOTE.split(":")[0] in " ".join((mine.out + mine.err).split())
@@ -102,7 +111,9 @@ def test_files_are_refused_by_all_in_the_same_words(
     clinic.says_nothing_private(message)
 
 
-def test_faults_of_rows_are_told_by_line(refused: Callable[..., str], clinic: Clinic, saved: Path) -> None:
+def test_faults_of_rows_are_told_by_line(
+    refused: Callable[..., str], clinic: Clinic, saved: Path
+) -> None:
     table = clinic.csv.parent / "t.csv"
     table.write_bytes(clinic.csv.read_bytes() + b"1,2\n")
     told = {refused(*command) for command in commands(clinic, saved, table)}

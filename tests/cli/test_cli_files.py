@@ -1,4 +1,6 @@
-"""Full disks and strange places: nothing is trained that could not be kept, and what is trained is kept."""
+"""Full disks and strange places: nothing is trained that could not be kept, and what is trained
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def limited(size: int, *arguments: object, cwd: Path) -> subprocess.CompletedPro
         "from sottovoce.cli import main; main()"
     )
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120
+    )
 
 
 def one_line(text: str) -> str:
@@ -53,7 +57,9 @@ def test_a_disk_that_is_full_is_found_before_training(tmp_path: Path, option: st
 def test_a_model_whose_disk_fills_up_while_it_is_trained_is_kept_and_printed(
     run: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder of --save vanishes during training, as a disk may; the temporary folder takes the run."""
+    """The folder of --save vanishes during training, as a disk may; the temporary folder takes
+    the run.
+    """
     place, other = tmp_path / "gone", tmp_path / "temporary"
     place.mkdir()
     other.mkdir()
@@ -67,9 +73,12 @@ def test_a_model_whose_disk_fills_up_while_it_is_trained_is_kept_and_printed(
 
     monkeypatch.setattr(import_module("sottovoce.cli.train"), "train_on", train_on)
     ran = run(*TRAIN, "--save", place / "run.npz", "--json")
-    assert ran.code == 1 and ran.json["privacy"]["epsilon"] <= 5  # 2 would say that nothing was spent
+    # 2 would say that nothing was spent
+    assert ran.code == 1 and ran.json["privacy"]["epsilon"] <= 5
     message = one_line(ran.err)
-    assert f"save={str(place / 'run.npz')!r}: cannot be written: No such file or directory" in message
+    assert (
+        f"save={str(place / 'run.npz')!r}: cannot be written: No such file or directory" in message
+    )
     found = re.search(r"the run is kept in (\S+)\n", message)
     assert found is not None and Path(found[1]).parent.parent == other
     assert (Result.load(found[1]).models == trained["report"].result.models).all()
@@ -98,7 +107,9 @@ def test_a_model_that_no_folder_takes_is_printed_all_the_same(
 
 
 def test_a_checkpoint_whose_disk_fills_up_ends_the_run_in_one_line(tmp_path: Path) -> None:
-    done = limited(files.PROBE + 1, *TRAIN, "--replicates", 2000, "--checkpoint", "half.npz", cwd=tmp_path)
+    done = limited(
+        files.PROBE + 1, *TRAIN, "--replicates", 2000, "--checkpoint", "half.npz", cwd=tmp_path
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert "checkpoint='half.npz': cannot be written: File too large" in one_line(done.stderr)
 
@@ -108,7 +119,8 @@ def test_a_plan_is_not_written_to_a_full_disk(tmp_path: Path) -> None:
         member = {"name": name, "rows": 500, "key": SigningKey.make().public}
         (tmp_path / f"{name}.public.json").write_text(json.dumps(member))
     (tmp_path / "s.toml").write_text(
-        'label = { column = "y", positive = "1" }\ncolumns.a = { kind = "number", lo = 0, hi = 1 }\n'
+        'label = { column = "y", positive = "1" }\ncolumns.a = { kind = "number", lo = 0, hi = 1 '
+        "}\n"
     )
     sites = ("--site", "north.public.json", "--site", "east.public.json")
     done = limited(
@@ -131,24 +143,34 @@ def test_a_plan_is_not_written_to_a_full_disk(tmp_path: Path) -> None:
 
 def test_a_ledger_is_made_and_exported_whole_or_not_at_all(ok: Call, tmp_path: Path) -> None:
     done = limited(1000, "ledger", "init", "a.ledger", "--epsilon", 3, cwd=tmp_path)
-    assert done.returncode == 2 and "ledger='a.ledger': cannot be written: disk I/O error" in one_line(done.stderr)
+    assert (
+        done.returncode == 2
+        and "ledger='a.ledger': cannot be written: disk I/O error" in one_line(done.stderr)
+    )
     assert not any(tmp_path.iterdir())
     ok("ledger", "init", "a.ledger", "--epsilon", 3)
     done = limited(100, "ledger", "export", "a.ledger", "out.jsonl", cwd=tmp_path)
-    assert done.returncode == 2 and "out='out.jsonl': cannot be written: File too large" in one_line(done.stderr)
+    assert (
+        done.returncode == 2
+        and "out='out.jsonl': cannot be written: File too large" in one_line(done.stderr)
+    )
     assert [file.name for file in tmp_path.iterdir()] == ["a.ledger"]
 
 
 def test_studies_and_reports_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    done = limited(1000, "study", "003-fig3.1", "--quick", "--jobs", "1", "--out", "o", cwd=tmp_path)
+    done = limited(
+        1000, "study", "003-fig3.1", "--quick", "--jobs", "1", "--out", "o", cwd=tmp_path
+    )
     assert done.returncode == 2 and "cannot be written: File too large" in one_line(done.stderr)
     done = limited(1000, "audit", "output", "--quick", "--report", "r.html", cwd=tmp_path)
     assert done.returncode == 2 and "report='r.html': cannot be written" in one_line(done.stderr)
     assert not any(file.is_file() for file in tmp_path.rglob("*"))
 
 
-def test_predictions_are_written_whole_or_not_at_all(ok: Call, clinic: Clinic, tmp_path: Path) -> None:
+def test_predictions_are_written_whole_or_not_at_all(
+    ok: Call, clinic: Clinic, tmp_path: Path
+) -> None:
     ok(*clinic.train, "--save", "run.npz")
     (tmp_path / "out.csv").write_text("old")
     done = limited(1000, "predict", "run.npz", clinic.csv, "--out", "out.csv", cwd=tmp_path)
@@ -159,12 +181,21 @@ def test_predictions_are_written_whole_or_not_at_all(ok: Call, clinic: Clinic, t
 def test_standard_output_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no device that is always full")
-    for arguments in (("plan", "--method", "dvp"), ("data", "--json"), (*TRAIN, "--save", "run.npz")):
+    for arguments in (
+        ("plan", "--method", "dvp"),
+        ("data", "--json"),
+        (*TRAIN, "--save", "run.npz"),
+    ):
         with open("/dev/full", "w") as full:
             done = subprocess.run(
-                [sys.executable, "-m", "sottovoce", *map(str, arguments)], stdout=full, stderr=subprocess.PIPE,
-                text=True, check=False, cwd=tmp_path, timeout=120,
-            )  # fmt: skip
+                [sys.executable, "-m", "sottovoce", *map(str, arguments)],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+                cwd=tmp_path,
+                timeout=120,
+            )
         assert done.returncode == 1 and "No space left on device" in one_line(done.stderr)
     assert Result.load(tmp_path / "run.npz").rounds == 6  # it was saved before anything was printed
 
@@ -172,11 +203,17 @@ def test_standard_output_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
 def test_places_that_are_no_files(refused: Callable[..., str], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for option in ("--save", "--checkpoint"):
-        for place, rule in (("/dev/full", "no file"), ("pipe", "no file"), ("x" * 300, "File name too long")):
+        for place, rule in (
+            ("/dev/full", "no file"),
+            ("pipe", "no file"),
+            ("x" * 300, "File name too long"),
+        ):
             assert rule in refused(*TRAIN, option, place)
 
 
-def test_no_ledger_and_no_input_is_written_over(ok: Call, refused: Callable[..., str], clinic: Clinic) -> None:
+def test_no_ledger_and_no_input_is_written_over(
+    ok: Call, refused: Callable[..., str], clinic: Clinic
+) -> None:
     ok("ledger", "init", "a.ledger", "--epsilon", 30, "--nodes", 5)
     Path("name").symlink_to("a.ledger")
     for option in ("--save", "--checkpoint"):
@@ -212,20 +249,33 @@ def test_names_in_files_are_shown_and_not_obeyed(run: Call, tmp_path: Path) -> N
     name = "[red]x[/red] [/] " + STEERS
     toml = name.encode("unicode_escape").decode("ascii").replace("\\x", "\\u00")
     (tmp_path / "s.toml").write_text(SCHEMA.format(name=toml))
-    columns = [[k % 10 for k in range(200)], [k % 2 for k in range(200)], [f"a{k % 2}" for k in range(200)]]
+    columns = [
+        [k % 10 for k in range(200)],
+        [k % 2 for k in range(200)],
+        [f"a{k % 2}" for k in range(200)],
+    ]
     # Of CSV text such a header is refused; Parquet keeps any name.
     pq.write_table(pa.table(columns, names=[name, "y", "s"]), tmp_path / "t.parquet")
     pq.write_table(pa.table(columns, names=[name + name, "y", "s"]), tmp_path / "u.parquet")
     knobs = ("--rho", 0.1, "--eta", 0.1, "--epsilon", 50, "--nodes", 2)
     good = ("train", "--data", "t.parquet", "--schema", "s.toml", *knobs)
-    said = [run(*good, "--save", "run.npz"), run(*good, "--json"), run("predict", "run.npz", "t.parquet")]
+    said = [
+        run(*good, "--save", "run.npz"),
+        run(*good, "--json"),
+        run("predict", "run.npz", "t.parquet"),
+    ]
     assert [ran.code for ran in said] == [0, 0, 0], said
     said += [
-        run("train", "--data", "u.parquet", "--schema", "s.toml"), run("predict", "run.npz", "u.parquet"),
-        run(*good, "--partition", f"column:{name}{name}"), run(*good, "--partition", f"site:{STEERS}"),
-        run("train", "--data", f"{STEERS}.csv", "--schema", "s.toml"), run("plan", "--graph", STEERS),
-        run("study", f"{STEERS}.toml"), run("predict", STEERS, "t.parquet"), run("ledger", "show", STEERS),
-    ]  # fmt: skip
+        run("train", "--data", "u.parquet", "--schema", "s.toml"),
+        run("predict", "run.npz", "u.parquet"),
+        run(*good, "--partition", f"column:{name}{name}"),
+        run(*good, "--partition", f"site:{STEERS}"),
+        run("train", "--data", f"{STEERS}.csv", "--schema", "s.toml"),
+        run("plan", "--graph", STEERS),
+        run("study", f"{STEERS}.toml"),
+        run("predict", STEERS, "t.parquet"),
+        run("ledger", "show", STEERS),
+    ]
     assert [ran.code for ran in said[3:]] == [2] * 9
     for ran in said:
         for line in (ran.out + ran.err).splitlines():

@@ -1,4 +1,6 @@
-"""``hub invite`` and ``site join``: the six commands of docs/deploy, and what a man in the middle gets."""
+"""``hub invite`` and ``site join``: the six commands of docs/deploy, and what a man in the
+middle gets.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,15 @@ class Person:
 
     def __init__(self, folder: Path, command: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sottovoce", *shlex.split(command)], cwd=folder, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1,
+            [sys.executable, "-m", "sottovoce", *shlex.split(command)],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
             env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"},
-        )  # fmt: skip
+        )
         self.text, self._news = "", threading.Condition()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -80,7 +87,9 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
 ) -> None:
     port = free_port()
     monkeypatch.chdir(tmp_path)
-    tables, schema = (re.findall(rf"```{kind}\n(.*?)```", PAGE, flags=re.S)[0] for kind in ("python", "toml"))
+    tables, schema = (
+        re.findall(rf"```{kind}\n(.*?)```", PAGE, flags=re.S)[0] for kind in ("python", "toml")
+    )
     exec(compile(tables, "page", "exec"), {})
     office = tmp_path / "office"
     office.mkdir()
@@ -130,10 +139,15 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
         assert f'agreed = "{plan.digest}"' in (tmp_path / name / name / "site.toml").read_text()
     assert (office / "hub/hub.html").exists()
     # a second run: two commands at the hub, one at each site, and no file is sent
-    Person(office, COMMANDS[4][1].replace("trial-1", "trial-2").replace("--rounds 30", "--rounds 3")).ends()
+    Person(
+        office, COMMANDS[4][1].replace("trial-1", "trial-2").replace("--rounds 30", "--rounds 3")
+    ).ends()
     agreed = plan_code(read_plan(office / "hub/plan.json").digest)
     hub = Person(office, f"hub run hub --listen localhost:{port} --once")
-    sites = {name: Person(tmp_path / name, f"site join {name}.invite --wait --plan-code {agreed}") for name in NAMES}
+    sites = {
+        name: Person(tmp_path / name, f"site join {name}.invite --wait --plan-code {agreed}")
+        for name in NAMES
+    }
     for person in (*sites.values(), hub):
         person.ends()
     for name in NAMES:
@@ -144,11 +158,26 @@ def test_six_commands_and_six_files_of_the_page_lead_to_three_reports(
 @pytest.fixture
 def invited(run: Call, tmp_path: Path) -> tuple[Invitation, Answer]:
     """North, invited and joined."""
-    made, schema = (re.findall(rf"```{kind}\n(.*?)```", PAGE, flags=re.S)[0] for kind in ("python", "toml"))
+    made, schema = (
+        re.findall(rf"```{kind}\n(.*?)```", PAGE, flags=re.S)[0] for kind in ("python", "toml")
+    )
     exec(compile(made, "page", "exec"), {})
     Path("schema.toml").write_text(schema)
-    assert run("hub", "invite", "north", "--host", "hub.example.org", "--schema", "schema.toml").code == 0
-    joined = run("site", "join", "hub/north.invite", "--data", "north/rows.csv", "--folder", "site", "--epsilon", "2")
+    assert (
+        run("hub", "invite", "north", "--host", "hub.example.org", "--schema", "schema.toml").code
+        == 0
+    )
+    joined = run(
+        "site",
+        "join",
+        "hub/north.invite",
+        "--data",
+        "north/rows.csv",
+        "--folder",
+        "site",
+        "--epsilon",
+        "2",
+    )
     assert joined.code == 0 and "epsilon 2, delta 1e-05" in joined.out
     answer = Answer.read(Path("site/north.joined"))
     assert answer.code in joined.out
@@ -156,15 +185,16 @@ def invited(run: Call, tmp_path: Path) -> tuple[Invitation, Answer]:
 
 
 def test_a_joined_site_has_what_it_needs(run: Call, invited: tuple[Invitation, Answer]) -> None:
-    again = run(
-        "site", "join", "hub/north.invite", "--folder", "site"
-    )  # the same command goes on, and tells the code again
+    # the same command goes on, and tells the code again
+    again = run("site", "join", "hub/north.invite", "--folder", "site")
     assert again.code == 0 and invited[1].code in again.out
     with DurableLedger.open("site/north.ledger") as ledger:
         assert float(ledger.epsilon[0]) == 2.0
     assert invited[1].member.key == SigningKey.read("site/north.signing").public
     assert oct(Path("hub/north.invite").stat().st_mode)[-3:] == "600"
-    second = run("site", "join", "hub/north.invite", "--data", "north/rows.csv", "--folder", "other")
+    second = run(
+        "site", "join", "hub/north.invite", "--data", "north/rows.csv", "--folder", "other"
+    )
     assert second.code == 2 and "a second one would be a second budget" in second.err
     admitted = run("hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].code}")
     assert admitted.code == 0 and Path("hub/north.crt").exists()
@@ -175,8 +205,16 @@ def test_an_answer_that_was_changed_on_its_way_is_not_admitted(
     run: Call, invited: tuple[Invitation, Answer], changed: str
 ) -> None:
     plain = json.loads(Path("site/north.joined").read_text())
-    elsewhere = {"key": SigningKey.make().public, "rows": 1999, "name": "north2", "invitation": "0" * 64}
-    assert run("hub", "invite", "north2").code == 0 and Invitation.read(Path("hub/north2.invite")).hub == invited[0].hub
+    elsewhere = {
+        "key": SigningKey.make().public,
+        "rows": 1999,
+        "name": "north2",
+        "invitation": "0" * 64,
+    }
+    assert (
+        run("hub", "invite", "north2").code == 0
+        and Invitation.read(Path("hub/north2.invite")).hub == invited[0].hub
+    )
     if changed == "request":
         from sottovoce.deploy.certificates import request
 
@@ -184,18 +222,42 @@ def test_an_answer_that_was_changed_on_its_way_is_not_admitted(
         request(Path("thief"), "north")
         elsewhere["request"] = Path("thief/north.csr").read_text()
     Path("forged.joined").write_text(json.dumps(plain | {changed: elsewhere[changed]}))
-    refused = run("hub", "admit", "hub", "forged.joined", "--code", f"north={invited[1].code}", "--code", "north2=0")
-    assert refused.code == 2 and not Path("hub/north.crt").exists() and not Path("hub/north2.crt").exists()
-    assert ("is not the code" if changed in ("key", "request", "rows") else "another invitation") in refused.err
+    refused = run(
+        "hub",
+        "admit",
+        "hub",
+        "forged.joined",
+        "--code",
+        f"north={invited[1].code}",
+        "--code",
+        "north2=0",
+    )
+    assert (
+        refused.code == 2
+        and not Path("hub/north.crt").exists()
+        and not Path("hub/north2.crt").exists()
+    )
+    assert (
+        "is not the code" if changed in ("key", "request", "rows") else "another invitation"
+    ) in refused.err
 
 
-def test_an_invitation_that_was_changed_on_its_way_is_noticed(run: Call, invited: tuple[Invitation, Answer]) -> None:
-    """The man in the middle has an authority of his own, and answers the hub for the site as well as he can."""
+def test_an_invitation_that_was_changed_on_its_way_is_noticed(
+    run: Call, invited: tuple[Invitation, Answer]
+) -> None:
+    """The man in the middle has an authority of his own, and answers the hub for the site as
+    well as he can.
+    """
     honest = invited[0]
     Path("middle").mkdir()
     Authority.make(Path("middle"))
     Path("bad.invite").write_text(
-        Invitation(**(vars(honest) | {"authority": Path("middle/ca.crt").read_text(), "hub": "evil.example:1"})).text()
+        Invitation(
+            **(
+                vars(honest)
+                | {"authority": Path("middle/ca.crt").read_text(), "hub": "evil.example:1"}
+            )
+        ).text()
     )
     shutil.rmtree("site")
     joined = run("site", "join", "bad.invite", "--data", "north/rows.csv", "--folder", "site")
@@ -206,14 +268,20 @@ def test_an_invitation_that_was_changed_on_its_way_is_noticed(run: Call, invited
     plain = json.loads(Path("site/north.joined").read_text()) | {"invitation": honest.digest}
     Path("forged.joined").write_text(json.dumps(plain))
     forged = run("hub", "admit", "hub", "forged.joined", "--code", f"north={heard}")
-    assert forged.code == 2 and "is not the code" in forged.err and not Path("hub/north.crt").exists()
+    assert (
+        forged.code == 2 and "is not the code" in forged.err and not Path("hub/north.crt").exists()
+    )
 
 
 def test_codes_are_typed_in_any_way_and_differ_in_every_bit() -> None:
     code = stretch(b"public")
     assert re.fullmatch("([0-9A-HJKMNP-TV-Z]{4}-){2}[0-9A-HJKMNP-TV-Z]{4}", code)
-    assert same(code.lower().replace("-", " "), code) and same(code.replace("0", "O").replace("1", "l"), code)
-    assert not same(code[:-1], code) and not same(code[:-1] + ("A" if code[-1] != "A" else "B"), code)
+    assert same(code.lower().replace("-", " "), code) and same(
+        code.replace("0", "O").replace("1", "l"), code
+    )
+    assert not same(code[:-1], code) and not same(
+        code[:-1] + ("A" if code[-1] != "A" else "B"), code
+    )
     assert len(plan_code("a").split("-")) == 5 and plan_code("a") != plan_code("b")
 
 
@@ -227,19 +295,44 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
     from sottovoce.deploy.hublog import HubLog
     from sottovoce.deploy.relay import Credentials, serve
 
-    wrote = run("plan", "--write", "hub/plan.json", "--run", "r", "--schema", "schema.toml", "--site",
-                "site/north.joined", "--site", _second(run), "--method", "prox_admm", "--rounds", "2",
-                "--epsilon", "1", "--delta", "1e-5", "--json").json  # fmt: skip
+    wrote = run(
+        "plan",
+        "--write",
+        "hub/plan.json",
+        "--run",
+        "r",
+        "--schema",
+        "schema.toml",
+        "--site",
+        "site/north.joined",
+        "--site",
+        _second(run),
+        "--method",
+        "prox_admm",
+        "--rounds",
+        "2",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+        "--json",
+    ).json
     assert wrote["code"] == plan_code(wrote["digest"])
-    assert run("hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].code}").code == 0
+    assert (
+        run("hub", "admit", "hub", "site/north.joined", "--code", f"north={invited[1].code}").code
+        == 0
+    )
     one, hub = invited[0], Path("hub")
     with HubLog("hub/hub.log") as log:
         plan = read_plan("hub/plan.json")
         refusals: list[tuple[str, str]] = []
         server, port = serve(
-            Hub(plan, log), Credentials(hub / "ca.crt", hub / "hub.crt", hub / "hub.key"), "localhost:0",
-            lambda *told: refusals.append(told), welcome=lambda name: welcome(hub, name),
-        )  # fmt: skip
+            Hub(plan, log),
+            Credentials(hub / "ca.crt", hub / "hub.crt", hub / "hub.key"),
+            "localhost:0",
+            lambda *told: refusals.append(told),
+            welcome=lambda name: welcome(hub, name),
+        )
         own = (one.authority.encode(), one.certificate.encode(), one.key.encode())
         options = [("grpc.ssl_target_name_override", "hub.example.org")]
         with grpc.secure_channel(
@@ -249,19 +342,43 @@ def test_an_invitation_opens_what_is_public_and_nothing_else(
                 with pytest.raises(grpc.RpcError):
                     channel.unary_unary(f"/sottovoce.Relay/{method}")(
                         json.dumps(
-                            {"run": "r", "plan": plan.digest, "round": 0, "message": "", "farewell": ""}
+                            {
+                                "run": "r",
+                                "plan": plan.digest,
+                                "round": 0,
+                                "message": "",
+                                "farewell": "",
+                            }
                         ).encode()
                     )
             given = json.loads(channel.unary_unary("/sottovoce.Relay/welcome")(b"{}"))
-        assert given["certificate"] == (hub / "north.crt").read_text() and set(given) == {"certificate", "plan"}
-        assert refusals[0] == ("invitation of north", "site='invitation of north': is no site of this plan")
+        assert given["certificate"] == (hub / "north.crt").read_text() and set(given) == {
+            "certificate",
+            "plan",
+        }
+        assert refusals[0] == (
+            "invitation of north",
+            "site='invitation of north': is no site of this plan",
+        )
         server.stop(0).wait()
 
 
 def _second(run: Call) -> str:
     assert run("hub", "invite", "east").code == 0
-    assert run("site", "join", "hub/east.invite", "--data", "east/rows.csv", "--folder", "site2", "--schema",
-               "schema.toml").code == 0  # fmt: skip
+    assert (
+        run(
+            "site",
+            "join",
+            "hub/east.invite",
+            "--data",
+            "east/rows.csv",
+            "--folder",
+            "site2",
+            "--schema",
+            "schema.toml",
+        ).code
+        == 0
+    )
     return "site2/east.joined"
 
 
@@ -269,16 +386,35 @@ def _second(run: Call) -> str:
     ("words", "why"),
     [
         (("hub", "invite", "north", "--folder", "h"), "--host hub.example.org"),
-        (("hub", "invite", "ca", "--host", "h.example"), "is the beginning of the name of another file"),
+        (
+            ("hub", "invite", "ca", "--host", "h.example"),
+            "is the beginning of the name of another file",
+        ),
         (("hub", "invite", "a", "A", "--host", "h.example", "--folder", "h"), "is given twice"),
         (("hub", "invite", "north", "--host", "other.example"), "is not in the hub's certificate"),
         (("hub", "invite", "north"), "was invited or admitted before"),
         (("hub", "invite", "west", "--epsilon", "0"), "must be above 0"),
         (("hub", "admit", "hub", "site/north.joined", "--code", "north"), "must be NAME=CODE"),
-        (("hub", "admit", "hub", "site/north.joined", *("--code", "north=0") * 2), "given twice for north"),
+        (
+            ("hub", "admit", "hub", "site/north.joined", *("--code", "north=0") * 2),
+            "given twice for north",
+        ),
         (("site", "join", "schema.toml", "--data", "north/rows.csv"), "is none"),
         (("site", "join", "hub/north.invite", "--folder", "hub2"), "--data rows.csv"),
-        (("plan", "--write", "p.json", "--run", "r", "--schema", "schema.toml", "--site", "bad.joined"), "joined"),
+        (
+            (
+                "plan",
+                "--write",
+                "p.json",
+                "--run",
+                "r",
+                "--schema",
+                "schema.toml",
+                "--site",
+                "bad.joined",
+            ),
+            "joined",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

@@ -21,11 +21,19 @@ class Slow:
 
     def status(self) -> dict[str, Any]:
         def site(name: str, waits_for: list[str], since: str | None) -> dict[str, Any]:
-            return {"site": name, "waits_for": waits_for, "awaited_since": since, "last_heard": None}
+            return {
+                "site": name,
+                "waits_for": waits_for,
+                "awaited_since": since,
+                "last_heard": None,
+            }
 
         since = "2020-01-01T00:00:00+00:00" if self.waits else None
         waits = ["south"] if self.waits else []
-        return {"sites": [site("east", waits, None), site("south", [], since)], "alarms": self.alarms}
+        return {
+            "sites": [site("east", waits, None), site("south", [], since)],
+            "alarms": self.alarms,
+        }
 
 
 def test_a_hub_says_again_and_again_who_waits_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,8 +47,13 @@ def test_a_hub_says_again_and_again_who_waits_for_whom(monkeypatch: pytest.Monke
         news.look()
         times += [clock.now] * (len(said) - before)
     assert times == [15.0, 75.0, 135.0, 195.0] and slow.looks == 200
-    assert all(line.startswith("east waits for south since") and "never heard" in line for line in said)
-    slow.waits, slow.alarms = False, [{"alarm": "disk", "what": "the disk is full", "do": "free some space"}]
+    assert all(
+        line.startswith("east waits for south since") and "never heard" in line for line in said
+    )
+    slow.waits, slow.alarms = (
+        False,
+        [{"alarm": "disk", "what": "the disk is full", "do": "free some space"}],
+    )
     said.clear()
     while clock.now < 600.0:
         clock.now += 1.0

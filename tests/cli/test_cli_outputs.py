@@ -1,4 +1,6 @@
-"""Nothing that was paid for is lost: no encoding, pipe, width, signal or full disk undoes a run after its charge."""
+"""Nothing that was paid for is lost: no encoding, pipe, width, signal or full disk undoes a run
+after its charge.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,22 @@ from sottovoce.answers.saved import SavedModel
 from sottovoce.cli import CLOSED, main, results
 from sottovoce.cli.screen import NARROWEST, Console, Listing, listing
 
-TRAIN = ("train", "--data", "rows.csv", "--schema", "clinic.toml", "--nodes", 3, "--partition", "iid", "--epsilon", 1,
-         "--system-noise", "--ledger", "rows.ledger")  # fmt: skip
+TRAIN = (
+    "train",
+    "--data",
+    "rows.csv",
+    "--schema",
+    "clinic.toml",
+    "--nodes",
+    3,
+    "--partition",
+    "iid",
+    "--epsilon",
+    1,
+    "--system-noise",
+    "--ledger",
+    "rows.ledger",
+)
 ROUNDS = (*TRAIN, "--method", "momentum", "--rounds", 4)
 PAID = {
     "train": ROUNDS,
@@ -46,9 +62,37 @@ PAID = {
 @pytest.fixture
 def paid(clinic: Clinic, run: Call) -> Path:
     """A folder with a table, its ledgers and a saved model."""
-    for name, nodes in (("rows", 3), ("one", 1), ("sites", len({hospital for *_, hospital, _ in clinic.table}))):
-        assert run("ledger", "init", f"{name}.ledger", "--epsilon", 3, "--delta", 1e-4, "--nodes", nodes).code == 0
-    made = ("--data", "rows.csv", "--schema", "clinic.toml", "--method", "dgd", "--rounds", 2, "--save", "run.npz")
+    for name, nodes in (
+        ("rows", 3),
+        ("one", 1),
+        ("sites", len({hospital for *_, hospital, _ in clinic.table})),
+    ):
+        assert (
+            run(
+                "ledger",
+                "init",
+                f"{name}.ledger",
+                "--epsilon",
+                3,
+                "--delta",
+                1e-4,
+                "--nodes",
+                nodes,
+            ).code
+            == 0
+        )
+    made = (
+        "--data",
+        "rows.csv",
+        "--schema",
+        "clinic.toml",
+        "--method",
+        "dgd",
+        "--rounds",
+        2,
+        "--save",
+        "run.npz",
+    )
     assert run("train", *made).code == 0
     return Path.cwd()
 
@@ -72,18 +116,27 @@ def stored(words: tuple[Any, ...]) -> Path:
     return found[0]
 
 
-def shell(words: tuple[Any, ...], tail: str = "", code: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+def shell(
+    words: tuple[Any, ...], tail: str = "", code: str = "", **more: Any
+) -> subprocess.CompletedProcess[str]:
     """The command line in a shell, with `code` run before it."""
-    script = f"import sys; {code}\nfrom sottovoce.cli import main\nmain({[str(word) for word in words]!r})"
+    script = (
+        f"import sys; {code}\nfrom sottovoce.cli import "
+        f"main\nmain({[str(word) for word in words]!r})"
+    )
     line = f'"$PYTHON" -c "$SCRIPT" {tail}'
     env = {**os.environ, "PYTHON": sys.executable, "SCRIPT": script, "COLUMNS": "80"}
-    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, check=False, **more)
+    return subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, env=env, check=False, **more
+    )
 
 
 # Encodings
 
 
-def encoded(words: tuple[Any, ...], encoding: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+def encoded(
+    words: tuple[Any, ...], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, str]:
     raw = io.BytesIO()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding, write_through=True))
@@ -98,9 +151,13 @@ def encoded(words: tuple[Any, ...], encoding: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("name", "encoding"),
-    [*((name, encoding) for name in PAID for encoding in ("cp1252", "ascii")), ("train", "latin-1"), ("train", "cp437"),
-     ("train", "utf-8")],
-)  # fmt: skip
+    [
+        *((name, encoding) for name in PAID for encoding in ("cp1252", "ascii")),
+        ("train", "latin-1"),
+        ("train", "cp437"),
+        ("train", "utf-8"),
+    ],
+)
 def test_every_encoding_shows_the_result(
     name: str, encoding: str, paid: Path, run: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,9 +166,13 @@ def test_every_encoding_shows_the_result(
     assert "epsilon" in text and str(stored(PAID[name])) in text.replace("\n", "")
 
 
-def test_names_that_an_encoding_lacks_are_numbers(paid: Path, run: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_an_encoding_lacks_are_numbers(
+    paid: Path, run: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = Path("clinic.toml").read_text(encoding="utf-8")
-    Path("other.toml").write_text(text.replace('name = "clinic"', 'name = "Klinik Łódź █"'), encoding="utf-8")
+    Path("other.toml").write_text(
+        text.replace('name = "clinic"', 'name = "Klinik Łódź █"'), encoding="utf-8"
+    )
     for encoding, said in (("latin-1", r"Klinik \u0141\xf3d\u017a #"), ("utf-8", "Klinik Łódź █")):
         code, shown = encoded(("schema", "check", "other.toml"), encoding, monkeypatch)
         assert code == 0 and said.replace(r"\xf3", "ó") in shown
@@ -120,10 +181,27 @@ def test_names_that_an_encoding_lacks_are_numbers(paid: Path, run: Call, monkeyp
 def test_predictions_are_never_written_with_other_names(
     clinic: Clinic, run: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other programs read them, so a name that an encoding lacks is refused, and a file takes it."""
-    Path("clinic.toml").write_text(Path("clinic.toml").read_text().replace('"sick"', '"Łódź"'), encoding="utf-8")
-    Path("rows.csv").write_text(Path("rows.csv").read_text().replace("sick", "Łódź"), encoding="utf-8")
-    made = ("--data", "rows.csv", "--schema", "clinic.toml", "--method", "dgd", "--rounds", 2, "--epsilon", 50)
+    """Other programs read them, so a name that an encoding lacks is refused, and a file takes
+    it.
+    """
+    Path("clinic.toml").write_text(
+        Path("clinic.toml").read_text().replace('"sick"', '"Łódź"'), encoding="utf-8"
+    )
+    Path("rows.csv").write_text(
+        Path("rows.csv").read_text().replace("sick", "Łódź"), encoding="utf-8"
+    )
+    made = (
+        "--data",
+        "rows.csv",
+        "--schema",
+        "clinic.toml",
+        "--method",
+        "dgd",
+        "--rounds",
+        2,
+        "--epsilon",
+        50,
+    )
     assert run("train", *made, "--save", "run.npz").code == 0
     words = ("predict", "run.npz", "rows.csv")
     assert encoded(words, "cp1252", monkeypatch) == (2, "")
@@ -149,7 +227,9 @@ def test_a_reader_that_leaves_loses_nothing(name: str, paid: Path, run: Call) ->
     assert again.code == 0 and again.out and spent(run, words) == before
 
 
-@pytest.mark.parametrize(("tail", "code"), [(">&- 2>&-", 0), (">/dev/full", 1), (">/dev/full 2>/dev/full", 1)])
+@pytest.mark.parametrize(
+    ("tail", "code"), [(">&- 2>&-", 0), (">/dev/full", 1), (">/dev/full 2>/dev/full", 1)]
+)
 def test_a_closed_or_full_output_loses_nothing(tail: str, code: int, paid: Path) -> None:
     done = shell(ROUNDS, tail)
     assert done.returncode == code and "Traceback" not in done.stderr
@@ -161,12 +241,21 @@ def test_a_closed_or_full_output_loses_nothing(tail: str, code: int, paid: Path)
 
 @pytest.mark.parametrize(
     ("name", "sent"),
-    [*((name, signal.SIGKILL) for name in PAID), ("train", signal.SIGTERM), ("evaluate", signal.SIGINT)],
+    [
+        *((name, signal.SIGKILL) for name in PAID),
+        ("train", signal.SIGTERM),
+        ("evaluate", signal.SIGINT),
+    ],
 )
-def test_a_signal_after_the_charge_costs_nothing_more(name: str, sent: signal.Signals, paid: Path, run: Call) -> None:
+def test_a_signal_after_the_charge_costs_nothing_more(
+    name: str, sent: signal.Signals, paid: Path, run: Call
+) -> None:
     """Before the result is stored, the ledger has all of it; afterwards it is in its file."""
     words = PAID[name]
-    stop = f"import os; from sottovoce.cli import results; results.store = lambda *a, **k: os.kill(os.getpid(), {sent})"
+    stop = (
+        "import os; from sottovoce.cli import results; results.store = lambda *a, **k: "
+        f"os.kill(os.getpid(), {sent})"
+    )
     done = shell(words, code=stop)
     assert done.returncode != 0 and not results.folder_of(ledger_of(words)).exists()
     before = spent(run, words)
@@ -176,11 +265,17 @@ def test_a_signal_after_the_charge_costs_nothing_more(name: str, sent: signal.Si
 
 
 def test_a_signal_after_the_result_was_stored_leaves_it(paid: Path, run: Call) -> None:
-    stop = "import os, sottovoce.cli.screen as s; s.Console.print = lambda *a, **k: os.kill(os.getpid(), 9)"
+    stop = (
+        "import os, sottovoce.cli.screen as s; s.Console.print = lambda *a, **k: "
+        "os.kill(os.getpid(), 9)"
+    )
     done = shell(ROUNDS, code=stop)
     assert done.returncode != 0 and done.stdout == ""
     assert stored(ROUNDS).exists()
-    assert str(stored(ROUNDS)) in run("ledger", "show", "rows.ledger", "--json").json["runs"][0]["results"]
+    assert (
+        str(stored(ROUNDS))
+        in run("ledger", "show", "rows.ledger", "--json").json["runs"][0]["results"]
+    )
 
 
 def test_a_run_that_is_killed_between_rounds_goes_on_from_its_ledger(paid: Path, run: Call) -> None:
@@ -197,13 +292,19 @@ def test_a_run_that_is_killed_between_rounds_goes_on_from_its_ledger(paid: Path,
     assert run(*ROUNDS).code == 0
     first = stored(ROUNDS).read_bytes()
     total = spent(run, ROUNDS)
-    assert run(*ROUNDS).code == 0 and spent(run, ROUNDS) == total and stored(ROUNDS).read_bytes() == first
+    assert (
+        run(*ROUNDS).code == 0
+        and spent(run, ROUNDS) == total
+        and stored(ROUNDS).read_bytes() == first
+    )
 
 
 # Files that cannot be written
 
 
-def test_what_cannot_be_stored_is_refused_before_the_charge(paid: Path, refused: Callable[..., str], run: Call) -> None:
+def test_what_cannot_be_stored_is_refused_before_the_charge(
+    paid: Path, refused: Callable[..., str], run: Call
+) -> None:
     assert "save" in refused(*ROUNDS, "--save", "nowhere/run.npz")
     assert "report" in refused(*ROUNDS, "--report", "nowhere/page.html")
     results.folder_of(Path("rows.ledger")).write_text("in the way")
@@ -223,12 +324,16 @@ def test_a_file_that_fails_after_the_charge_does_not_hide_the_result(
 
     def full(field: str, path: Any, *more: Any, **options: Any) -> None:
         if field in ("report", "result"):
-            raise NotWritten(f"{field}={str(path)!r}: cannot be written: No space left on device; free some space")
+            raise NotWritten(
+                f"{field}={str(path)!r}: cannot be written: No space left on device; free some "
+                "space"
+            )
         write(field, path, *more, **options)
 
     monkeypatch.setattr(files, "write", full)
     ran = run(*PAID[name], "--report", "page.html")
-    assert ran.code == 1 and "No space left" in ran.err and ran.err.count("\n") == 1  # and not: nothing was spent
+    # and not: nothing was spent
+    assert ran.code == 1 and "No space left" in ran.err and ran.err.count("\n") == 1
     assert "epsilon" in ran.out
     kept = re.search(r"kept in (\S+)", ran.err)
     assert kept is not None and Path(kept[1]).exists()
@@ -236,9 +341,16 @@ def test_a_file_that_fails_after_the_charge_does_not_hide_the_result(
 
 @pytest.mark.parametrize("words", [(), ("--save", "mine.npz")])
 @pytest.mark.parametrize("fault", ["MemoryError", "KeyboardInterrupt", "ValueError"])
-def test_a_run_is_stored_before_it_is_scored(fault: str, words: tuple[str, ...], paid: Path, run: Call) -> None:
-    """Scores read rows again and fit further models: they may fail, or take longer than anybody waits."""
-    stop = f"from sottovoce.runs import training\ndef fails(*given):\n    raise {fault}\ntraining.least_error = fails"
+def test_a_run_is_stored_before_it_is_scored(
+    fault: str, words: tuple[str, ...], paid: Path, run: Call
+) -> None:
+    """Scores read rows again and fit further models: they may fail, or take longer than anybody
+    waits.
+    """
+    stop = (
+        "from sottovoce.runs import training\ndef fails(*given):\n    raise "
+        f"{fault}\ntraining.least_error = fails"
+    )
     done = shell((*ROUNDS, *words), code=stop)
     assert done.returncode not in (0, 2)
     path = Path(words[1]) if words else stored(ROUNDS)
@@ -252,16 +364,25 @@ def test_a_result_that_another_ledger_paid_for_stays(paid: Path, run: Call) -> N
     assert run(*words).code == 0
     first = stored(words).read_bytes()
     Path("rows.ledger").rename("old.ledger")
-    assert run("ledger", "init", "rows.ledger", "--epsilon", 3, "--delta", 1e-4, "--nodes", 3).code == 0
+    assert (
+        run("ledger", "init", "rows.ledger", "--epsilon", 3, "--delta", 1e-4, "--nodes", 3).code
+        == 0
+    )
     assert run(*words).code == 0
-    found = {path.name: path.read_bytes() for path in results.folder_of(Path("rows.ledger")).iterdir()}
+    found = {
+        path.name: path.read_bytes() for path in results.folder_of(Path("rows.ledger")).iterdir()
+    }
     assert len(found) == 2 and found.pop("first.npz") != first
     assert list(found.values()) == [first]
-    assert run(*words).code == 0 and len(list(results.folder_of(Path("rows.ledger")).iterdir())) == 2
+    assert (
+        run(*words).code == 0 and len(list(results.folder_of(Path("rows.ledger")).iterdir())) == 2
+    )
 
 
 @pytest.mark.parametrize("kind", ["folder", "link to nothing", "pipe"])
-def test_what_stands_in_the_place_of_a_result_loses_nothing(kind: str, paid: Path, run: Call) -> None:
+def test_what_stands_in_the_place_of_a_result_loses_nothing(
+    kind: str, paid: Path, run: Call
+) -> None:
     words = (*ROUNDS, "--run", "first")
     folder = results.folder_of(Path("rows.ledger"))
     folder.mkdir()
@@ -292,7 +413,9 @@ def test_a_checkpoint_that_fails_after_a_round_does_not_say_that_nothing_was_spe
 
     def full(field: str, path: Any, *more: Any, **options: Any) -> None:
         if field == "checkpoint":
-            raise NotWritten("checkpoint: cannot be written: No space left on device; free some space")
+            raise NotWritten(
+                "checkpoint: cannot be written: No space left on device; free some space"
+            )
         write(field, path, *more, **options)
 
     monkeypatch.setattr(files, "write", full)
@@ -314,13 +437,27 @@ def test_a_surveyed_schema_that_cannot_be_written_is_shown(
         write(field, path, *more, **options)
 
     monkeypatch.setattr(files, "write", full)
-    ran = run("schema", "survey", "clinic.toml", "rows.csv", "--epsilon", 2, "--system-noise", "--out", "new.toml")
+    ran = run(
+        "schema",
+        "survey",
+        "clinic.toml",
+        "rows.csv",
+        "--epsilon",
+        2,
+        "--system-noise",
+        "--out",
+        "new.toml",
+    )
     assert ran.code == 1 and "[columns.dose]" in ran.out and "wrote" not in ran.out
 
 
 def test_with_save_the_result_is_there_and_nowhere_else(paid: Path, run: Call) -> None:
     ran = run(*ROUNDS, "--save", "mine.npz")
-    assert ran.code == 0 and Path("mine.npz").exists() and not results.folder_of(Path("rows.ledger")).exists()
+    assert (
+        ran.code == 0
+        and Path("mine.npz").exists()
+        and not results.folder_of(Path("rows.ledger")).exists()
+    )
 
 
 @pytest.mark.parametrize("name", ["plain-1", "../out", "a b", ".hidden", "ü", "x" * 200, "a/b"])
@@ -343,10 +480,11 @@ def numbers(text: str) -> set[str]:
 @pytest.mark.parametrize(
     "words",
     [
-        ("train", "--inference", "--epsilon", 50), ("train", "--method", "dgd", "--rounds", 2, "--replicates", 2),
+        ("train", "--inference", "--epsilon", 50),
+        ("train", "--method", "dgd", "--rounds", 2, "--replicates", 2),
         ("train", "--method", "dgd", "--rounds", 2, "--evaluation", 5, "--set", "by=colour"),
     ],
-)  # fmt: skip
+)
 def test_no_number_is_cut_on_a_narrow_screen(
     words: tuple[Any, ...], columns: int, clinic: Clinic, run: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,7 +527,8 @@ class TestListing:
     def test_a_narrow_one_says_what_stands_where(self) -> None:
         words = " ".join(self.shown(20, self.table()).split())
         assert words == (
-            "column: a rather long name of a column rows: 12,345 95% interval of it: -0.1234 to 17.5 "
+            "column: a rather long name of a column rows: 12,345 95% interval of it: -0.1234 to "
+            "17.5 "
             "column: b rows: 6 95% interval of it: 1.0"
         )
 
@@ -417,21 +556,53 @@ def test_thousands_of_sites_are_summed_up(clinic: Clinic, run: Call) -> None:
     sites = [f"{line},s{k}" for k, line in enumerate(lines[1:])]
     Path("many.csv").write_text("\n".join([f"{lines[0]},place", *sites]) + "\n")
     text = Path("clinic.toml").read_text()
-    Path("many.toml").write_text(text.replace('site = "hospital"', 'site = "place"\nignore = ["hospital"]'))
+    Path("many.toml").write_text(
+        text.replace('site = "hospital"', 'site = "place"\nignore = ["hospital"]')
+    )
     where = ("--data", "many.csv", "--schema", "many.toml")
     ran = run("train", *where, "--method", "momentum", "--rounds", 2)
     assert ran.code == 0 and ran.out.count("\n") < 60
-    assert re.search(r"sites with one class only: 0, 1, .* more, [\d,]+ in all", " ".join(ran.out.split()))
+    assert re.search(
+        r"sites with one class only: 0, 1, .* more, [\d,]+ in all", " ".join(ran.out.split())
+    )
 
 
 def test_sums_over_all_sites_need_no_edges(run: Call) -> None:
     from sottovoce.errors import GraphError
     from sottovoce.network.graphs import Everybody, make_graph
 
-    assert run("train", "--data", "synthetic:n=4000,d=3", "--nodes", 2000, "--trust", "sum", "--method", "momentum",
-               "--rounds", 2).code == 0  # fmt: skip
-    assert run("train", "--data", "synthetic:n=4000,d=3", "--nodes", 2000, "--graph", "complete", "--method", "dgd",
-               "--rounds", 2).code == 2  # fmt: skip
+    assert (
+        run(
+            "train",
+            "--data",
+            "synthetic:n=4000,d=3",
+            "--nodes",
+            2000,
+            "--trust",
+            "sum",
+            "--method",
+            "momentum",
+            "--rounds",
+            2,
+        ).code
+        == 0
+    )
+    assert (
+        run(
+            "train",
+            "--data",
+            "synthetic:n=4000,d=3",
+            "--nodes",
+            2000,
+            "--graph",
+            "complete",
+            "--method",
+            "dgd",
+            "--rounds",
+            2,
+        ).code
+        == 2
+    )
     few, many = make_graph("complete", 5, listed=False), make_graph("complete", 2000, listed=False)
     assert len(few.edges) == 10 and isinstance(many, Everybody) and (many.degree == 1999).all()
     with pytest.raises(GraphError):

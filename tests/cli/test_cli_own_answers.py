@@ -1,4 +1,6 @@
-"""An evaluation in a ledger is of the model, the threshold and the subgroups that were asked for, and of no others."""
+"""An evaluation in a ledger is of the model, the threshold and the subgroups that were asked
+for, and of no others.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,13 @@ def write(path: Path, sign: float) -> None:
     age, south, male = rng.normal(size=n), rng.integers(2, size=n), rng.integers(2, size=n)
     score = sign * (2.0 * age + south)
     told = {
-        "age": age.round(4), "ward": np.array(["north", "south"])[south], "sex": np.array(["f", "m"])[male],
+        "age": age.round(4),
+        "ward": np.array(["north", "south"])[south],
+        "sex": np.array(["f", "m"])[male],
         "ill": np.where(score + rng.logistic(size=n) > 0, "yes", "no"),
         "kind": np.array(["a", "b", "c"])[np.digitize(score + rng.logistic(size=n), [-1.0, 1.0])],
         "days": np.clip(20.0 + 4.0 * score + rng.normal(size=n), 0.0, 40.0).round(3),
-    }  # fmt: skip
+    }
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(told)
@@ -66,7 +70,15 @@ def models(ok: Call, tmp_path: Path, what: str) -> Path:
     for name, sign in (("a", 1.0), ("b", -1.0)):
         (tmp_path / name).mkdir()
         write(tmp_path / name / "rows.csv", sign)
-        train = ("train", "--data", tmp_path / name / "rows.csv", "--schema", tmp_path / "s.toml", "--nodes", 2)
+        train = (
+            "train",
+            "--data",
+            tmp_path / name / "rows.csv",
+            "--schema",
+            tmp_path / "s.toml",
+            "--nodes",
+            2,
+        )
         ok(*train, *TRAINED[what], "--save", tmp_path / name / "run.npz")
     ok("ledger", "init", "held.ledger", "--epsilon", 100, "--delta", 1e-5)
     return tmp_path
@@ -87,17 +99,25 @@ STRICT, WARDS, SEXES = ("a", "--threshold", 0.8), ("a", "--by", "ward"), ("a", "
 @pytest.mark.parametrize(
     ("what", "first", "other"),
     [
-        ("two", A, B), ("two", A, STRICT), ("two", WARDS, SEXES), ("inferred", A, B), ("inferred", A, STRICT),
-        ("inferred", WARDS, SEXES), ("many", A, B), ("number", A, B),
+        ("two", A, B),
+        ("two", A, STRICT),
+        ("two", WARDS, SEXES),
+        ("inferred", A, B),
+        ("inferred", A, STRICT),
+        ("inferred", WARDS, SEXES),
+        ("many", A, B),
+        ("number", A, B),
     ],
-)  # fmt: skip
+)
 def test_every_question_gets_its_own_answer_and_the_same_one_again(
     ok: Call, models: Path, first: tuple[object, ...], other: tuple[object, ...]
 ) -> None:
     alone = [told(ok, models, *asked) for asked in (first, other)]  # without a ledger
     assert alone[0] != alone[1]
     for _ in range(2):  # the second time, from the ledger
-        assert [told(ok, models, *asked, "--ledger", "held.ledger") for asked in (first, other)] == alone
+        assert [
+            told(ok, models, *asked, "--ledger", "held.ledger") for asked in (first, other)
+        ] == alone
         with DurableLedger.open("held.ledger") as ledger:
             assert len(ledger.runs) == 2
 
@@ -112,7 +132,16 @@ def test_a_name_that_something_else_has_is_refused_with_one_that_is_free(
     others += [("a", "--threshold", 0.8), ("a", "--by", "sex")] if what == "two" else []
     for name, *options in others:
         rows = models / "a" / "rows.csv"
-        ran = run("evaluate", models / str(name) / "run.npz", rows, "--epsilon", 2, *options, *kept, "mine")
+        ran = run(
+            "evaluate",
+            models / str(name) / "run.npz",
+            rows,
+            "--epsilon",
+            2,
+            *options,
+            *kept,
+            "mine",
+        )
         assert ran.code == 2 and ran.out == ""
         assert "run='mine': is in this ledger with another plan" in ran.err
         assert "give this run another name, such as 'mine-2'" in ran.err
@@ -123,11 +152,19 @@ def test_a_name_that_something_else_has_is_refused_with_one_that_is_free(
 
 
 @pytest.mark.parametrize("what", ["two"])
-def test_a_name_that_follows_from_the_question_does_not_depend_on_rows(ok: Call, models: Path, what: str) -> None:
+def test_a_name_that_follows_from_the_question_does_not_depend_on_rows(
+    ok: Call, models: Path, what: str
+) -> None:
     ok("ledger", "init", "other.ledger", "--epsilon", 100, "--delta", 1e-5)
     names = []
     for rows, ledger in (("a", "held.ledger"), ("b", "other.ledger")):
-        evaluate = ("evaluate", models / "a" / "run.npz", models / rows / "rows.csv", "--epsilon", 2)
+        evaluate = (
+            "evaluate",
+            models / "a" / "run.npz",
+            models / rows / "rows.csv",
+            "--epsilon",
+            2,
+        )
         ok(*evaluate, "--ledger", ledger)
         with DurableLedger.open(ledger) as book:
             names.append(tuple(book.runs))

@@ -19,9 +19,23 @@ def test_a_plan_is_what_training_spends(ok: Call, method: str) -> None:
     assert planned["algorithm"] == trained["algorithm"]
     assert len(planned["releases"]) == trained["privacy"]["releases"]
     back = ok(
-        "plan", "--sizes", 120, "--features", 5, "--method", method, "--rounds", 6, "--delta", 1e-5, "--json",
-        "--eta", planned["algorithm"]["penalty"]["start"], "--set", f"noise={noise_of(planned)}",
-    ).json  # fmt: skip
+        "plan",
+        "--sizes",
+        120,
+        "--features",
+        5,
+        "--method",
+        method,
+        "--rounds",
+        6,
+        "--delta",
+        1e-5,
+        "--json",
+        "--eta",
+        planned["algorithm"]["penalty"]["start"],
+        "--set",
+        f"noise={noise_of(planned)}",
+    ).json
     assert back["privacy"]["epsilon"] == pytest.approx(planned["privacy"]["epsilon"], rel=1e-6)
 
 
@@ -31,12 +45,19 @@ def noise_of(planned: dict[str, dict[str, dict[str, float]]]) -> str:
 
 def test_a_plan_for_people(ok: Call) -> None:
     shown = ok("plan", "--sizes", "700,7000,7000", "--method", "dvp", "--delta", 1e-5).out
-    for phrase in ("3 sites of 700 to 7,000 rows", "no data were read", "epsilon = 1.000", "noise parameter"):
+    for phrase in (
+        "3 sites of 700 to 7,000 rows",
+        "no data were read",
+        "epsilon = 1.000",
+        "noise parameter",
+    ):
         assert phrase in " ".join(shown.split())
 
 
 def test_a_printed_plan_shows_claim_and_price(ok: Call) -> None:
-    privacy = ok("plan", "--method", "dvp", "--form", "printed", "--epsilon", 3, "--json").json["privacy"]
+    privacy = ok("plan", "--method", "dvp", "--form", "printed", "--epsilon", 3, "--json").json[
+        "privacy"
+    ]
     assert privacy["printed_claim"] == pytest.approx(3.0)
     assert privacy["epsilon"] > 3.2
     assert "As printed" in privacy["says"]
@@ -45,12 +66,17 @@ def test_a_printed_plan_shows_claim_and_price(ok: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("--sizes", "0"), "sizes"), (("--sizes", "10.5"), "sizes"), (("--nodes", 0), "nodes"),
-        (("--features", 0), "features"), (("--set", "accountant=rdp", "--pure"), "delta"),
+        (("--sizes", "0"), "sizes"),
+        (("--sizes", "10.5"), "sizes"),
+        (("--nodes", 0), "nodes"),
+        (("--features", 0), "features"),
+        (("--set", "accountant=rdp", "--pure"), "delta"),
         (("--set", "accountant=x"), "accountant"),
     ],
-)  # fmt: skip
-def test_bad_plans(refused_plan: Callable[..., str], arguments: tuple[object, ...], word: str) -> None:
+)
+def test_bad_plans(
+    refused_plan: Callable[..., str], arguments: tuple[object, ...], word: str
+) -> None:
     assert word in refused_plan(*arguments)
 
 
@@ -76,7 +102,9 @@ def test_claims(ok: Call) -> None:
 
 def test_claims_on_rows(ok: Call) -> None:
     rows = {row["theorem"]: row for row in ok("claims", "--rows", "--json").json}
-    assert {theorem[:3] for theorem in rows} == {"000", "001", "002", "003", "004"} and len(rows) == 14
+    assert {theorem[:3] for theorem in rows} == {"000", "001", "002", "003", "004"} and len(
+        rows
+    ) == 14
     shown = " ".join(ok("claims", "--rows").out.split())
     for theorem, row in rows.items():
         assert f"{theorem} {float(row['printed']):.3g} {float(row['corrected']):.3g}" in shown
@@ -85,23 +113,39 @@ def test_claims_on_rows(ok: Call) -> None:
 
 @pytest.mark.parametrize(
     ("options", "why"),
-    [(("--evaluation", "0.5"), "answers are asked in the sites' plan"), (("--inference",), "add --schema"),
-     (("--evaluation", "0.5", "--set", "holdout=1"), "must be a share")],
-)  # fmt: skip
-def test_answers_that_cannot_be_asked_are_refused_in_one_line(run: Call, options: tuple[str, ...], why: str) -> None:
+    [
+        (("--evaluation", "0.5"), "answers are asked in the sites' plan"),
+        (("--inference",), "add --schema"),
+        (("--evaluation", "0.5", "--set", "holdout=1"), "must be a share"),
+    ],
+)
+def test_answers_that_cannot_be_asked_are_refused_in_one_line(
+    run: Call, options: tuple[str, ...], why: str
+) -> None:
     ran = run("plan", *options)
     assert ran.code == 2 and why in ran.err and len(ran.err.strip().splitlines()) == 1
 
 
-def test_a_plan_says_what_it_takes_of_a_lifetime_budget(ok: Call, refused: Callable[..., str]) -> None:
+def test_a_plan_says_what_it_takes_of_a_lifetime_budget(
+    ok: Call, refused: Callable[..., str]
+) -> None:
     asked = ("plan", "--method", "prox_admm", "--epsilon", 1, "--rounds", 30)
     told = " ".join(ok(*asked, "--life", 3).out.split())
-    assert "of one of 3 it takes 1.565 as the first run and 0.274 as a later one, 6 times in all" in told
-    assert "a ledger with a lifetime budget of 1.093 can pay for this run, and is used up by it" in told
+    assert (
+        "of one of 3 it takes 1.565 as the first run and 0.274 as a later one, 6 times in all"
+        in told
+    )
+    assert (
+        "a ledger with a lifetime budget of 1.093 can pay for this run, and is used up by it"
+        in told
+    )
     assert "cannot pay for it" in " ".join(ok(*asked, "--life", 0.5).out.split())
     assert "see --life" in " ".join(ok(*asked).out.split())
-    assert ok(*asked, "--life", 20, "--json").json["life"]["first"] == pytest.approx(6.9153, abs=1e-4)
-    assert "see --life" not in ok("plan", "--method", "dvp", "--epsilon", 1, "--pure").out  # every ledger takes 1
+    assert ok(*asked, "--life", 20, "--json").json["life"]["first"] == pytest.approx(
+        6.9153, abs=1e-4
+    )
+    # every ledger takes 1
+    assert "see --life" not in ok("plan", "--method", "dvp", "--epsilon", 1, "--pure").out
     assert ok("plan", "--method", "dgd", "--epsilon", "inf", "--json").json["life"] is None
     assert "life=0.0: must be above 0" in refused(*asked, "--life", 0)
 
@@ -125,26 +169,47 @@ PRICE = CLINIC.replace('positive = "yes"\nnegative = "no"', "lo = 0\nhi = 200")
 
 
 @pytest.mark.parametrize("schema", [CLINIC, PRICE])
-def test_inference_is_planned_from_a_schema_and_sizes_alone(ok: Call, tmp_path: Path, schema: str) -> None:
+def test_inference_is_planned_from_a_schema_and_sizes_alone(
+    ok: Call, tmp_path: Path, schema: str
+) -> None:
     """Standard errors of every line, in JSON and on the screen; more rows have smaller ones."""
     place = tmp_path / "schema.toml"
     place.write_text(schema)
-    asked = ("plan", "--inference", "--schema", place, "--nodes", 4, "--trust", "sum", "--epsilon", 3)
-    few, many = (ok(*asked, "--set", "site_constants=no", "--sizes", n, "--json").json for n in (1000, 4000))
+    asked = (
+        "plan",
+        "--inference",
+        "--schema",
+        place,
+        "--nodes",
+        4,
+        "--trust",
+        "sum",
+        "--epsilon",
+        3,
+    )
+    few, many = (
+        ok(*asked, "--set", "site_constants=no", "--sizes", n, "--json").json for n in (1000, 4000)
+    )
     names = [(line["name"], line["level"]) for line in many["forecast"]["standard_errors"]]
     assert names == [("age", None), ("stage", "b"), ("stage", "c"), ("(constant)", None)]
-    for one, other in zip(few["forecast"]["standard_errors"], many["forecast"]["standard_errors"], strict=True):
+    for one, other in zip(
+        few["forecast"]["standard_errors"], many["forecast"]["standard_errors"], strict=True
+    ):
         assert 2.0 <= one["standard_error"] / other["standard_error"] <= 4.5
         assert one["without_privacy"] / other["without_privacy"] == pytest.approx(2.0)
     assert few["forecast"]["rows"] == 4000 and few["privacy"]["epsilon"] <= 3.0
-    if schema == PRICE:  # the screen has the same lines for both, and numbers to predict are planned fast
+    if (
+        schema == PRICE
+    ):  # the screen has the same lines for both, and numbers to predict are planned fast
         assert "standard error" in ok(*asked, "--sizes", 1000).out
 
 
 def test_a_correlation_that_is_none_is_refused(refused: Callable[..., str], tmp_path: Path) -> None:
     place = tmp_path / "schema.toml"
     place.write_text(CLINIC)
-    assert "correlation" in refused("plan", "--inference", "--schema", place, "--set", "expect_correlation=1")
+    assert "correlation" in refused(
+        "plan", "--inference", "--schema", place, "--set", "expect_correlation=1"
+    )
 
 
 @pytest.mark.parametrize("name", ["positives", "correlation", "residuals"])
@@ -155,8 +220,19 @@ def test_what_is_expected_must_be_possible_also_where_nothing_asks_for_it(
     assert refused(*asked).startswith(f"error: {name}=")
 
 
-def test_a_share_of_a_level_that_no_column_has_is_refused(refused: Callable[..., str], tmp_path: Path) -> None:
+def test_a_share_of_a_level_that_no_column_has_is_refused(
+    refused: Callable[..., str], tmp_path: Path
+) -> None:
     place = tmp_path / "schema.toml"
     place.write_text(CLINIC)
-    said = refused("plan", "--inference", "--schema", place, "--epsilon", 3, "--set", "expect_share=stage: d=.1")
+    said = refused(
+        "plan",
+        "--inference",
+        "--schema",
+        place,
+        "--epsilon",
+        3,
+        "--set",
+        "expect_share=stage: d=.1",
+    )
     assert "shares" in said and "stage: d=.1" in said

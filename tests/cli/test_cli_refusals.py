@@ -1,4 +1,6 @@
-"""Bad input and bad tables: one line, exit code 2, nothing spent, nothing written, no data value."""
+"""Bad input and bad tables: one line, exit code 2, nothing spent, nothing written, no data
+value.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ BAD: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "delta-nan": (("--delta", "nan"), ("delta=nan", "(0, 1)")),
     "method": (("--method", "sgd"), ("method='sgd'", "mr_admm", "sottovoce methods")),
     "form": (("--form", "loose"), ("form='loose'", "corrected", "printed")),
-    "form-of-admm": (("--method", "admm", "--epsilon", "inf", "--form", "printed"), ("form='printed'", "corrected")),
+    "form-of-admm": (
+        ("--method", "admm", "--epsilon", "inf", "--form", "printed"),
+        ("form='printed'", "corrected"),
+    ),
     "graph": (("--graph", "torus"), ("graph='torus'", "ring")),
     "graph-parameter": (("--graph", "erdos-renyi:p=2"), ("graph=", "p")),
     "graph-size": (("--graph", "grid:2x2"), ("graph='grid:2x2'", "4 nodes", "5")),
@@ -58,32 +63,66 @@ BAD: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "noise-count": (("--set", "noise=1,2"), ("noise", "5")),
     "gamma": (("--set", "gamma=-1"), ("gamma=-1.0", ">= 0")),
     "phi-negative": (("--method", "dvp", "--set", "phi=-0.01"), ("phi=-0.01", ">= 0")),
-    "phi-negative-noise": (("--method", "dvp", "--set", "phi=-1", "--set", "noise=0.3"), ("phi=-1.0", ">= 0")),
+    "phi-negative-noise": (
+        ("--method", "dvp", "--set", "phi=-1", "--set", "noise=0.3"),
+        ("phi=-1.0", ">= 0"),
+    ),
     "phi-nan": (("--method", "dvp", "--set", "phi=nan"), ("phi=nan",)),
     "phi-inf": (("--method", "dvp", "--set", "phi=inf"), ("phi=inf",)),
     "seed": (("--seed", -1), ("seed=-1", "at least 0")),
-    "epsilon-of-admm": (("--method", "admm", "--epsilon", 1), ("epsilon=1.0", "admm", "epsilon=inf")),
+    "epsilon-of-admm": (
+        ("--method", "admm", "--epsilon", 1),
+        ("epsilon=1.0", "admm", "epsilon=inf"),
+    ),
     "mr_admm-shrinks": (("--set", "eta_growth=0.9"), ("eta", "growth", "not decrease")),
-    "r_admm-grows": (("--method", "r_admm", "--set", "eta_growth=1.1"), ("eta", "growth", "mr_admm")),
+    "r_admm-grows": (
+        ("--method", "r_admm", "--set", "eta_growth=1.1"),
+        ("eta", "growth", "mr_admm"),
+    ),
     "r_admm-nodes": (("--method", "r_admm", "--eta", "0.1,0.2,0.1,0.1,0.1"), ("eta", "mr_admm")),
     "save-folder": (("--save", "nowhere/run.npz"), ("save='nowhere/run.npz'", "folder must exist")),
-    "checkpoint-folder": (("--checkpoint", "nowhere/c.npz"), ("checkpoint='nowhere/c.npz'", "folder must exist")),
+    "checkpoint-folder": (
+        ("--checkpoint", "nowhere/c.npz"),
+        ("checkpoint='nowhere/c.npz'", "folder must exist"),
+    ),
     "checkpoint-system-noise": (("--system-noise",), ("seed", "repeat")),
-    "deal-by-label": (("--system-noise", "--partition", "label"), ("partition='label'", "move", "iid")),
-    "deal-by-classes": (("--system-noise", "--partition", "dirichlet:1"), ("partition='dirichlet:1'", "move", "iid")),
-    "deal-by-column": (("--system-noise", "--partition", "column:site"), ("partition='column:site'", "move", "iid")),
+    "deal-by-label": (
+        ("--system-noise", "--partition", "label"),
+        ("partition='label'", "move", "iid"),
+    ),
+    "deal-by-classes": (
+        ("--system-noise", "--partition", "dirichlet:1"),
+        ("partition='dirichlet:1'", "move", "iid"),
+    ),
+    "deal-by-column": (
+        ("--system-noise", "--partition", "column:site"),
+        ("partition='column:site'", "move", "iid"),
+    ),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_arguments(refused: Callable[..., str], case: str) -> None:
     arguments, words = BAD[case]
-    good = ("train", *ROWS, "--method", "mr_admm", "--epsilon", 5, "--save", "run.npz", "--checkpoint", "half.npz")
+    good = (
+        "train",
+        *ROWS,
+        "--method",
+        "mr_admm",
+        "--epsilon",
+        5,
+        "--save",
+        "run.npz",
+        "--checkpoint",
+        "half.npz",
+    )
     message = refused(*good, *arguments)
     assert all(word in message for word in words), message
 
 
-@pytest.mark.parametrize("arguments", [("--epsilon", "much"), ("--eta", "1,x"), ("--rounds", "2.5"), ("--frobnicate",)])
+@pytest.mark.parametrize(
+    "arguments", [("--epsilon", "much"), ("--eta", "1,x"), ("--rounds", "2.5"), ("--frobnicate",)]
+)
 def test_what_click_refuses(run: Call, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     ran = run("train", *SMALL, "--save", "run.npz", *arguments)
     assert (ran.code, ran.out) == (2, "") and list(tmp_path.iterdir()) == []
@@ -96,15 +135,21 @@ def test_the_base_of_all_bad_arguments_is_good(ok: Call, tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} == {"run.npz", "half.npz"}
 
 
-def test_a_disconnected_graph_is_refused_with_its_components(refused: Callable[..., str], tmp_path: Path) -> None:
+def test_a_disconnected_graph_is_refused_with_its_components(
+    refused: Callable[..., str], tmp_path: Path
+) -> None:
     (tmp_path / "net.txt").write_text("0 1\n2 3\n")
     for nodes in ((), ("--nodes", 5)):
-        message = refused("train", *SMALL, "--epsilon", 5, "--graph", "edges:net.txt", *nodes, "--save", "run.npz")
+        message = refused(
+            "train", *SMALL, "--epsilon", 5, "--graph", "edges:net.txt", *nodes, "--save", "run.npz"
+        )
         assert "graph='edges:net.txt'" in message and "connected" in message
         assert "{0, 1}, {2, 3}, {4}" in message
 
 
-def test_noise_too_small_for_one_round_says_what_it_costs(refused: Callable[..., str], ok: Call) -> None:
+def test_noise_too_small_for_one_round_says_what_it_costs(
+    refused: Callable[..., str], ok: Call
+) -> None:
     small = ("train", *SMALL, "--method", "dvp")
     message = refused(*small, "--set", "noise=7", "--epsilon", 2, "--save", "run.npz")
     assert "epsilon=2.0" in message and "noise" in message
@@ -117,17 +162,33 @@ def test_noise_too_small_for_one_round_says_what_it_costs(refused: Callable[...,
 
 
 @pytest.mark.parametrize("method", PRIVATE)
-def test_an_epsilon_below_the_curvature_says_the_least(refused: Callable[..., str], ok: Call, method: str) -> None:
-    arguments = ("train", *SMALL, "--method", method, "--rho", 0.001, "--eta", 0.001, "--save", "run.npz")
+def test_an_epsilon_below_the_curvature_says_the_least(
+    refused: Callable[..., str], ok: Call, method: str
+) -> None:
+    arguments = (
+        "train",
+        *SMALL,
+        "--method",
+        method,
+        "--rho",
+        0.001,
+        "--eta",
+        0.001,
+        "--save",
+        "run.npz",
+    )
     message = refused(*arguments, "--epsilon", 0.5)
     assert "epsilon=0.5" in message and "larger epsilon" in message
     found = re.search(r"at least (\S+)", message)
     assert found is not None
     least = float(found[1])
-    # K = n (rho/N + 2 eta V): a release costs ln(1 + 1/(4K)) by its curvature alone, and 1% for the solver's answer.
+    # K = n (rho/N + 2 eta V): a release costs ln(1 + 1/(4K)) by its curvature alone, and 1% for the
+    # solver's answer.
     K, releases = 120 * (0.001 / 5 + 2 * 0.001 * 2), 6 if method == "dvp" else 3
     assert least == pytest.approx(1.01 * releases * math.log1p(1 / (4 * K)), rel=1e-3)
-    assert ok(*arguments, "--epsilon", 1.2 * least, "--json").json["privacy"]["epsilon"] <= 1.2 * least
+    assert (
+        ok(*arguments, "--epsilon", 1.2 * least, "--json").json["privacy"]["epsilon"] <= 1.2 * least
+    )
 
 
 @pytest.mark.parametrize("method", PRIVATE)
@@ -147,7 +208,11 @@ def test_the_defaults_on_a_small_table_train_or_are_refused(run: Call) -> None:
 
 
 def test_json_is_strict_whatever_the_unused_knobs(run: Call) -> None:
-    for arguments in (("dvp", "--set", "gamma=inf"), ("dvp", "--set", "gamma=nan"), ("mr_admm", "--set", "phi=nan")):
+    for arguments in (
+        ("dvp", "--set", "gamma=inf"),
+        ("dvp", "--set", "gamma=nan"),
+        ("mr_admm", "--set", "phi=nan"),
+    ):
         ran = run("train", *SMALL, "--epsilon", 5, "--json", "--method", *arguments)
         assert ran.code == 2 or ran.json["method"] == arguments[0]  # refusing them is as good
 
@@ -174,21 +239,31 @@ def test_missing_entries(refused: Callable[..., str], clinic: Clinic) -> None:
     clinic.says_nothing_private(message)
 
 
-def test_a_schema_and_a_table_that_differ_in_columns(refused: Callable[..., str], clinic: Clinic) -> None:
+def test_a_schema_and_a_table_that_differ_in_columns(
+    refused: Callable[..., str], clinic: Clinic
+) -> None:
     whole = clinic.csv.read_bytes()
-    write_csv(clinic.csv, [[*row[:1], *row[2:]] for row in clinic.table], ["age", "colour", "hospital", "outcome"])
+    write_csv(
+        clinic.csv,
+        [[*row[:1], *row[2:]] for row in clinic.table],
+        ["age", "colour", "hospital", "outcome"],
+    )
     message = refused(*clinic.train, "--save", "run.npz")
     assert "dose" in message and "does not have it" in message
     clinic.says_nothing_private(message)
 
     clinic.csv.write_bytes(whole)
-    clinic.schema.write_text(SCHEMA.replace('[columns.dose]\nkind = "number"\nlo = 0\nhi = 10\n', ""))
+    clinic.schema.write_text(
+        SCHEMA.replace('[columns.dose]\nkind = "number"\nlo = 0\nhi = 10\n', "")
+    )
     message = refused(*clinic.train, "--save", "run.npz")
     assert "dose" in message and "does not declare" in message and 'ignore = ["dose"]' in message
     clinic.says_nothing_private(message)
 
 
-def test_a_table_without_a_header_shows_none_of_its_first_row(refused: Callable[..., str], clinic: Clinic) -> None:
+def test_a_table_without_a_header_shows_none_of_its_first_row(
+    refused: Callable[..., str], clinic: Clinic
+) -> None:
     with clinic.csv.open("w", newline="") as file:
         csv.writer(file).writerows(clinic.table)
     message = refused(*clinic.train, "--save", "run.npz")
@@ -209,20 +284,28 @@ def test_a_table_needs_a_schema(refused: Callable[..., str], clinic: Clinic) -> 
     clinic.says_nothing_private(message)
 
 
-def test_a_schema_that_cannot_be_read(refused: Callable[..., str], clinic: Clinic, tmp_path: Path) -> None:
+def test_a_schema_that_cannot_be_read(
+    refused: Callable[..., str], clinic: Clinic, tmp_path: Path
+) -> None:
     message = refused(*clinic.train, "--schema", "unwritten.toml", "--save", "run.npz")
     assert "schema='unwritten.toml'" in message and "No such file" in message
     (tmp_path / "bad.toml").write_text("name = clinic\n[columns\n")
     message = refused(*clinic.train, "--schema", "bad.toml", "--save", "run.npz")
     assert "schema='bad.toml'" in message and "must be TOML" in message and "line 1" in message
-    message = refused(*clinic.train, "--schema", clinic.csv, "--save", "run.npz")  # the arguments swapped
+    # the arguments swapped
+    message = refused(*clinic.train, "--schema", clinic.csv, "--save", "run.npz")
     clinic.says_nothing_private(message)
     for text, words in (
         (SCHEMA.replace('kind = "number"', 'kind = "numeral"'), ("dose.kind", "number")),
         (SCHEMA.replace("hi = 10\n", ""), ("dose", "lo and hi")),
         (SCHEMA.replace("[18, 30, 45, 60, 80]", "[18, 30, 30]"), ("age.edges", "increasing")),
         (SCHEMA.replace("intercept", "intersept"), ("intersept", "unknown")),
-        (SCHEMA.replace('label = { column = "outcome", positive = "sick", negative = "well" }', ""), ("outcome",)),
+        (
+            SCHEMA.replace(
+                'label = { column = "outcome", positive = "sick", negative = "well" }', ""
+            ),
+            ("outcome",),
+        ),
     ):
         clinic.schema.write_text(text)
         message = refused(*clinic.train, "--save", "run.npz")
@@ -235,6 +318,7 @@ def test_sites_that_the_table_does_not_have(refused: Callable[..., str], clinic:
         message = refused(*clinic.train, "--partition", f"{how}:ward", "--save", "run.npz")
         assert "column='ward'" in message and "age, colour, dose, hospital, outcome" in message
         clinic.says_nothing_private(message)
-    message = refused(*clinic.train, "--partition", "site:hospital", "--save", "run.npz")  # --nodes 3
+    # --nodes 3
+    message = refused(*clinic.train, "--partition", "site:hospital", "--save", "run.npz")
     assert "nodes=3" in message and "4 sites" in message
     clinic.says_nothing_private(message)

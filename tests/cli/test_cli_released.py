@@ -1,8 +1,9 @@
-"""What a release's outputs hold: what was released, and public facts; nothing else that depends on a row.
+"""What a release's outputs hold: what was released, and public facts; nothing else that depends on
+a row.
 
-Two tables differ in one row, or in one person's rows, and every answer of the second run is replaced by that of the
-first.  Then all that a release prints as JSON, saves and writes as a page must be equal, byte for byte: whatever is not
-is a function of the rows that no epsilon covers.
+Two tables differ in one row, or in one person's rows, and every answer of the second run is
+replaced by that of the first.  Then all that a release prints as JSON, saves and writes as a page
+must be equal, byte for byte: whatever is not is a function of the rows that no epsilon covers.
 """
 
 from __future__ import annotations
@@ -33,24 +34,68 @@ LABELS = {
     "number": '{ column = "y", lo = 0, hi = 10 }',
 }
 HELD_BACK = {
-    "test_error", "test_error_sd", "site_test_error", "nonprivate_test_error", "majority_test_error",
-    "mean_test_error", "middle_test_error", "test_details", "seconds", "exact",
-}  # fmt: skip
+    "test_error",
+    "test_error_sd",
+    "site_test_error",
+    "nonprivate_test_error",
+    "majority_test_error",
+    "mean_test_error",
+    "middle_test_error",
+    "test_details",
+    "seconds",
+    "exact",
+}
 """Keys of numbers without noise."""
 KNOWN = {
     # what was asked for, and public facts of the table
-    "method", "data", "nodes", "graph", "partition", "rounds", "rounds_asked", "stopped", "replicates", "seed",
-    "n_train", "n_test", "features", "sites", "label", "versions", "notes", "config", "algorithm", "choice", "centre",
-    "command", "threshold",
+    "method",
+    "data",
+    "nodes",
+    "graph",
+    "partition",
+    "rounds",
+    "rounds_asked",
+    "stopped",
+    "replicates",
+    "seed",
+    "n_train",
+    "n_test",
+    "features",
+    "sites",
+    "label",
+    "versions",
+    "notes",
+    "config",
+    "algorithm",
+    "choice",
+    "centre",
+    "command",
+    "threshold",
     # what was released, what follows from it, and its price
-    "privacy", "asked", "coefficients", "covariance", "strain", "needs", "weighed", "clusters",
-    "undivided", "determined", "few_outcomes", "at_bounds", "forecast", "auc", "brier",
-    "evaluation", "record",
-}  # fmt: skip
+    "privacy",
+    "asked",
+    "coefficients",
+    "covariance",
+    "strain",
+    "needs",
+    "weighed",
+    "clusters",
+    "undivided",
+    "determined",
+    "few_outcomes",
+    "at_bounds",
+    "forecast",
+    "auc",
+    "brier",
+    "evaluation",
+    "record",
+}
 """Keys at the top of what a release prints and saves."""
 
 
-def write_table(folder: Path, label: str, change: str = "", people: bool = False, which: int = 7) -> None:
+def write_table(
+    folder: Path, label: str, change: str = "", people: bool = False, which: int = 7
+) -> None:
     """400 rows; `change` says how one row, or one person, is another."""
     rng = np.random.default_rng(3)
     values = {"two": ["a", "b"], "three": ["a", "b", "c"], "number": ["2.5", "7", "4.25"]}[label]
@@ -70,10 +115,14 @@ def write_table(folder: Path, label: str, change: str = "", people: bool = False
             line[1] = ["{} ", "\t{}", " {}"][k % 3].format(line[1])
         elif k == which and change != "spelling":
             line[2:] = {
-                "": line[2:], "far": ["9999", "-50", "mars", line[5]], "gap": ["", "", "", line[5]],
-                "unlabelled": [*line[2:5], ""], "strange label": [*line[2:5], "zebra" if label != "number" else "1e9"],
-                "other label": [*line[2:5], values[(k + 1) % len(values)]], "more rows": line[2:],
-            }[change]  # fmt: skip
+                "": line[2:],
+                "far": ["9999", "-50", "mars", line[5]],
+                "gap": ["", "", "", line[5]],
+                "unlabelled": [*line[2:5], ""],
+                "strange label": [*line[2:5], "zebra" if label != "number" else "1e9"],
+                "other label": [*line[2:5], values[(k + 1) % len(values)]],
+                "more rows": line[2:],
+            }[change]
             repeats = 61 if change == "more rows" else 1
         lines += [line] * repeats
     with (folder / "rows.csv").open("w", newline="") as file:
@@ -83,7 +132,8 @@ def write_table(folder: Path, label: str, change: str = "", people: bool = False
         f"site = 'site'\n{unit}label = {LABELS[label]}\nintercept = true\n"
         '[columns.age]\nkind = "number"\nlo = 20\nhi = 80\nmissing = 50\n'
         '[columns.dose]\nkind = "number"\nlo = 0\nhi = 5\nmissing = 2.5\nindicator = true\n'
-        '[columns.ward]\nkind = "category"\nvalues = ["north", "south"]\nother = true\nindicator = true\n'
+        '[columns.ward]\nkind = "category"\nvalues = ["north", "south"]\nother = true\nindicator '
+        "= true\n"
     )
 
 
@@ -105,12 +155,17 @@ def saved(path: Path) -> dict[str, Any]:
     if path.read_bytes()[:1] == b"{":
         return dict(json.loads(path.read_text()))
     arrays = files.read_arrays(path)
-    return {name: json.loads(str(x)) if x.dtype.kind == "U" else x.tolist() for name, x in arrays.items()}
+    return {
+        name: json.loads(str(x)) if x.dtype.kind == "U" else x.tolist()
+        for name, x in arrays.items()
+    }
 
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Every run gives the first run's answers, in order; the returned function begins another run."""
+    """Every run gives the first run's answers, in order; the returned function begins another
+    run.
+    """
     known: list[NDArray[np.float64]] = []
     at = [0]
 
@@ -138,7 +193,10 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 RUNS = {
     "rounds": ("two", ("--method", "momentum", "--rounds", 4)),
-    "rounds, centred and judged": ("two", ("--method", "dgd", "--rounds", 3, "--evaluation", 4, "--set", "by=ward")),
+    "rounds, centred and judged": (
+        "two",
+        ("--method", "dgd", "--rounds", 3, "--evaluation", 4, "--set", "by=ward"),
+    ),
     "auto": ("two", ("--set", "cut=0.3")),
     "classes": ("three", ("--method", "momentum", "--rounds", 3, "--evaluation", 4)),
     "inference": ("two", ("--inference", "--trust", "sum")),
@@ -154,9 +212,21 @@ CHANGES = ("far", "gap", "unlabelled", "strange label", "other label", "spelling
 def release(run: Call, *words: Any) -> tuple[dict[str, Any], dict[str, Any], str]:
     """What a release prints as JSON, what it saves, and its page."""
     ran = run(
-        "train", "--data", "rows.csv", "--schema", "s.toml", "--epsilon", 3, "--system-noise", "--json", "--save",
-        "run.out", "--report", "page.html", *words,
-    )  # fmt: skip
+        "train",
+        "--data",
+        "rows.csv",
+        "--schema",
+        "s.toml",
+        "--epsilon",
+        3,
+        "--system-noise",
+        "--json",
+        "--save",
+        "run.out",
+        "--report",
+        "page.html",
+        *words,
+    )
     assert ran.code == 0, ran
     printed = ran.json
     for tried in (printed.get("choice") or {}).get("table", ()):
@@ -181,7 +251,9 @@ def test_with_equal_answers_a_release_is_equal(
         assert release(run, *words) == first
 
 
-@pytest.mark.parametrize("name", ["rounds", "auto", "inference, judged", "inference, held out", "least squares"])
+@pytest.mark.parametrize(
+    "name", ["rounds", "auto", "inference, judged", "inference, held out", "least squares"]
+)
 def test_one_persons_number_of_rows_shows_nowhere(
     name: str, run: Call, answers: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -200,13 +272,26 @@ def test_a_released_evaluation_is_equal(
 ) -> None:
     write_table(tmp_path, label)
     where = ("--data", "rows.csv", "--schema", "s.toml", "--save", "run.out", "--json")
-    assert run("train", *where, *(() if label == "number" else ("--method", "dgd", "--rounds", 2))).code == 0
+    assert (
+        run(
+            "train", *where, *(() if label == "number" else ("--method", "dgd", "--rounds", 2))
+        ).code
+        == 0
+    )
     told: list[Any] = []
     for how in ("", change):
         write_table(tmp_path, label, how)
         answers(forget=not told)
         ran = run(
-            "evaluate", "run.out", "rows.csv", "--epsilon", 5, "--system-noise", "--json", "--report", "page.html"
+            "evaluate",
+            "run.out",
+            "rows.csv",
+            "--epsilon",
+            5,
+            "--system-noise",
+            "--json",
+            "--report",
+            "page.html",
         )
         assert ran.code == 0, ran
         told.append((ran.json, Path("page.html").read_text()))
@@ -220,7 +305,10 @@ def test_the_holder_asks_for_the_rest_and_it_is_marked(run: Call, tmp_path: Path
     rounds = run(*where, "--method", "dgd", "--rounds", 2, "--evaluation", 3, "--holder").json
     held = rounds.pop(HOLDER_ONLY)
     assert rounds["test_error"] is None and 0.0 <= held["test_error"] <= 1.0
-    assert "exact" not in rounds["evaluation"] and 0.0 <= held["evaluation"]["exact"]["accuracy"] <= 1.0
+    assert (
+        "exact" not in rounds["evaluation"]
+        and 0.0 <= held["evaluation"]["exact"]["accuracy"] <= 1.0
+    )
     counted = [note for note in held["notes"] if "holder" in note]
     assert counted and not set(counted) & set(rounds["notes"])
     answered = run(*where, "--inference", "--set", "test_share=0.3", "--holder").json
@@ -231,7 +319,16 @@ def test_the_holder_asks_for_the_rest_and_it_is_marked(run: Call, tmp_path: Path
 
 def test_a_page_shows_the_rest_only_if_asked(run: Call, tmp_path: Path) -> None:
     write_table(tmp_path, "two")
-    where = ("train", "--data", "rows.csv", "--schema", "s.toml", "--system-noise", "--json", "--holder")
+    where = (
+        "train",
+        "--data",
+        "rows.csv",
+        "--schema",
+        "s.toml",
+        "--system-noise",
+        "--json",
+        "--holder",
+    )
     plain = run(*where, "--inference", "--evaluation", 5).json
     Path("told.json").write_text(json.dumps(plain))
     exact = f"{plain[HOLDER_ONLY]['evaluation']['exact']['brier']:.4f}"
@@ -242,14 +339,32 @@ def test_a_page_shows_the_rest_only_if_asked(run: Call, tmp_path: Path) -> None:
 
 def test_a_simulation_tells_all(run: Call, tmp_path: Path) -> None:
     write_table(tmp_path, "two")
-    plain = run("train", "--data", "rows.csv", "--schema", "s.toml", "--method", "dgd", "--rounds", 2, "--json").json
-    assert HOLDER_ONLY not in plain and None not in (plain["test_error"], plain["nonprivate_test_error"])
+    plain = run(
+        "train",
+        "--data",
+        "rows.csv",
+        "--schema",
+        "s.toml",
+        "--method",
+        "dgd",
+        "--rounds",
+        2,
+        "--json",
+    ).json
+    assert HOLDER_ONLY not in plain and None not in (
+        plain["test_error"],
+        plain["nonprivate_test_error"],
+    )
 
 
 def test_what_is_held_back_is_joined_where_it_belongs() -> None:
     released, held = {"a": 1, "e": {"b": 2}}, {"e": {"exact": 3}, "c": 4}
     assert with_held_back(released, held) == {"a": 1, "e": {"b": 2, "exact": 3}, "c": 4}
-    assert shown_of(released, held, release=True, holder=False) == {"a": 1, "e": {"b": 2}, "c": None}
+    assert shown_of(released, held, release=True, holder=False) == {
+        "a": 1,
+        "e": {"b": 2},
+        "c": None,
+    }
     assert shown_of(released, held, release=True, holder=True)[HOLDER_ONLY] == held
     assert shown_of(released, held, release=False, holder=False) == with_held_back(released, held)
     assert released == {"a": 1, "e": {"b": 2}}
@@ -276,16 +391,24 @@ def test_sixty_rows_more_of_one_person_change_no_size(person: int, tmp_path: Pat
     for change in ("", "more rows"):
         write_table(tmp_path, "two", change, people=True, which=person)
         run = RunConfig("dgd", 4.0, 1e-5, rounds=2, seed=0)
-        config = TrainConfig(run, str(tmp_path / "rows.csv"), str(tmp_path / "s.toml"), test_share=0.5)
+        config = TrainConfig(
+            run, str(tmp_path / "rows.csv"), str(tmp_path / "s.toml"), test_share=0.5
+        )
         report = train(config)
         report.result.save(tmp_path / "run.npz")
-        asked = TrainConfig(RunConfig("auto", 4.0, 1e-5, seed=0), config.data, config.schema, test_share=0.5)
+        asked = TrainConfig(
+            RunConfig("auto", 4.0, 1e-5, seed=0), config.data, config.schema, test_share=0.5
+        )
         answered = infer(asked, held=Held(30.0))
-        told.append([
-            sizes(report.released()), sizes(saved(tmp_path / "run.npz")), sizes(answered.released()),
-            sizes(json.loads(answered.answered.to_json())), report.released()["n_test"], Result.load(
-                tmp_path / "run.npz"
-            ).facts.to_dict(),
-        ])  # fmt: skip
+        told.append(
+            [
+                sizes(report.released()),
+                sizes(saved(tmp_path / "run.npz")),
+                sizes(answered.released()),
+                sizes(json.loads(answered.answered.to_json())),
+                report.released()["n_test"],
+                Result.load(tmp_path / "run.npz").facts.to_dict(),
+            ]
+        )
     assert told[0] == told[1]
     assert told[0][4] == 200

@@ -27,7 +27,16 @@ from sottovoce.runs.training import train as train_on
 def training(method: str, seed: int = 0) -> TrainConfig:
     epsilon = 5.0 if REGISTRY[method].private else math.inf
     delta = 1e-5 if REGISTRY[method].needs_delta else None
-    run = RunConfig(method=method, epsilon=epsilon, delta=delta, rounds=6, rho=0.02, eta=0.05, replicates=2, seed=seed)
+    run = RunConfig(
+        method=method,
+        epsilon=epsilon,
+        delta=delta,
+        rounds=6,
+        rho=0.02,
+        eta=0.05,
+        replicates=2,
+        seed=seed,
+    )
     return TrainConfig(run, "synthetic:n=300,d=4,seed=1", nodes=4)
 
 
@@ -52,25 +61,50 @@ def test_an_interrupted_run_goes_on_bit_by_bit(method: str, at: int, tmp_path: P
         train_on(training(method), observers=[interrupt], checkpoint=path)
     assert path.exists() == (at > 1)  # a round is written after its observers
     resumed = train_on(training(method), observers=[interrupt], checkpoint=path).result
-    assert seen == [*range(1, at + 1), *range(at, 7)]  # the interrupted round is repeated, none before it
+    # the interrupted round is repeated, none before it
+    assert seen == [
+        *range(1, at + 1),
+        *range(at, 7),
+    ]
     assert resumed.models.tobytes() == whole.models.tobytes()
     assert resumed.ledger == whole.ledger and resumed.privacy == whole.privacy
     assert (resumed.rounds, resumed.stopped) == (6, "finished")
     assert [file.name for file in tmp_path.iterdir()] == ["half.npz"]
     # Once done, it is done: nothing is released again.
     again = train_on(training(method), observers=[interrupt], checkpoint=path).result
-    assert len(seen) == 7 and again.models.tobytes() == whole.models.tobytes() and again.ledger == whole.ledger
+    assert (
+        len(seen) == 7
+        and again.models.tobytes() == whole.models.tobytes()
+        and again.ledger == whole.ledger
+    )
 
 
 def test_a_checkpoint_of_another_run_is_refused(refused: Callable[..., str], ok: Call) -> None:
-    arguments = ("train", *SMALL, "--epsilon", 5, "--checkpoint", "half.npz", "--save", "run.npz", "--json")
+    arguments = (
+        "train",
+        *SMALL,
+        "--epsilon",
+        5,
+        "--checkpoint",
+        "half.npz",
+        "--save",
+        "run.npz",
+        "--json",
+    )
     first = ok(*arguments).json
     for change in (
-        ("--rounds", 4), ("--rounds", 8), ("--epsilon", 6), ("--seed", 1), ("--method", "r_admm"),
+        ("--rounds", 4),
+        ("--rounds", 8),
+        ("--epsilon", 6),
+        ("--seed", 1),
+        ("--method", "r_admm"),
         ("--set", "gamma=0.2"),
-        ("--graph", "star"), ("--set", "sizes=1,1,1,1,2"), ("--partition", "label"), ("--replicates", 2),
+        ("--graph", "star"),
+        ("--set", "sizes=1,1,1,1,2"),
+        ("--partition", "label"),
+        ("--replicates", 2),
         ("--data", "synthetic:n=600,d=5,seed=2"),
-    ):  # fmt: skip
+    ):
         message = refused(*arguments, *change)
         assert "checkpoint='half.npz'" in message and "another configuration" in message
     assert numbers(ok(*arguments).json) == numbers(first)
@@ -86,7 +120,17 @@ def test_an_interruption_is_told_apart_and_can_be_gone_on_from(
     def interrupted(config: TrainConfig, *, observers: list[Any], **more: Any) -> Any:
         return train_on(config, observers=[*observers, interrupt], **more)
 
-    arguments = ("train", *SMALL, "--epsilon", 5, "--json", "--save", "run.npz", "--checkpoint", "half.npz")
+    arguments = (
+        "train",
+        *SMALL,
+        "--epsilon",
+        5,
+        "--json",
+        "--save",
+        "run.npz",
+        "--checkpoint",
+        "half.npz",
+    )
     with monkeypatch.context() as patch:
         patch.setattr(import_module("sottovoce.cli.train"), "train_on", interrupted)
         ran = run(*arguments)
@@ -112,11 +156,18 @@ def test_the_words_of_a_private_run(ok: Call, epsilon: float) -> None:
     shown, report = ok(*small).out, ok(*small, "--json").json
     words = squeeze(shown)
     spent = report["privacy"]["epsilon"]
-    stated = re.search(r"epsilon = (\d+\.\d{3}), delta = 0 \(pure\), proved; by sum of pure epsilons, ", words)
+    stated = re.search(
+        r"epsilon = (\d+\.\d{3}), delta = 0 \(pure\), proved; by sum of pure epsilons, ", words
+    )
     assert stated is not None
     assert spent <= float(stated[1]) < spent + 0.001 + 1e-9
     assert f"{report['privacy']['releases']} releases a site" in words
-    for phrase in ("Protects one row of one site", "replace-one", "sees every message of every round", "not a release"):
+    for phrase in (
+        "Protects one row of one site",
+        "replace-one",
+        "sees every message of every round",
+        "not a release",
+    ):
         assert phrase in words
     assert "mr_admm (corrected) on synthetic:n=600,d=5,seed=1: 5 sites of 120 rows" in words
     assert "6 of 6 rounds, 2 replicates" in words
@@ -124,10 +175,15 @@ def test_the_words_of_a_private_run(ok: Call, epsilon: float) -> None:
     assert set(lines) == {"this run", "without privacy", "majority"}
     for name, key in (("this run", "test_error"), ("without privacy", "nonprivate_test_error")):
         assert f"{100 * (1 - report[key]):.2f}" in lines[name]
-    assert f"{100 * (1 - report['test_error']):.2f} ± {100 * report['test_error_sd']:.2f}" in lines["this run"]
+    assert (
+        f"{100 * (1 - report['test_error']):.2f} ± {100 * report['test_error_sd']:.2f}"
+        in lines["this run"]
+    )
     sites = [line.split() for line in shown.splitlines() if re.match(r"\s+\d\s", line)]
     assert [line[0] for line in sites] == list("01234")
-    for line, node, error in zip(sites, report["privacy"]["per_node"], report["site_test_error"], strict=True):
+    for line, node, error in zip(
+        sites, report["privacy"]["per_node"], report["site_test_error"], strict=True
+    ):
         assert line[1] == "120"
         assert node <= float(line[3]) < node + 0.001 + 1e-9
         assert line[4] == f"{100 * (1 - error):.2f}"
@@ -164,7 +220,10 @@ def test_the_printed_form_is_judged(ok: Call) -> None:
 
 def test_zero_out_is_said_in_words(ok: Call) -> None:
     words = squeeze(ok("train", *SMALL, "--epsilon", 5, "--set", "relation=zero-out").out)
-    assert "(zero-out)" in words and "with an empty one in its place, and the other way round." in words
+    assert (
+        "(zero-out)" in words
+        and "with an empty one in its place, and the other way round." in words
+    )
 
 
 def test_no_control_characters_without_a_terminal(run: Call) -> None:
@@ -179,7 +238,9 @@ def test_many_sites_are_cut_to_ten(ok: Call) -> None:
 
 
 @pytest.mark.parametrize("name", ["rows[red].csv", "rows[bold]x.csv"])
-def test_names_with_brackets_are_shown_as_they_are(ok: Call, clinic: Clinic, tmp_path: Path, name: str) -> None:
+def test_names_with_brackets_are_shown_as_they_are(
+    ok: Call, clinic: Clinic, tmp_path: Path, name: str
+) -> None:
     write_csv(tmp_path / name, clinic.table)
     shown = ok(*clinic.train, "--data", name, "--save", "run[dim].npz").out
     assert name in shown and "saved to run[dim].npz" in shown
@@ -201,7 +262,15 @@ def test_sixty_columns(ok: Call, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bars_at_sixty_columns_are_whole(ok: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    small = ("train", "--data", "synthetic:n=600,d=5,seed=1,margin=60", "--method", "admm", "--replicates", 2)
+    small = (
+        "train",
+        "--data",
+        "synthetic:n=600,d=5,seed=1,margin=60",
+        "--method",
+        "admm",
+        "--replicates",
+        2,
+    )
     shown, report = ok(*small).out, ok(*small, "--json").json
     assert report["nonprivate_test_error"] < 0.1 < report["majority_test_error"]
     assert "…" not in shown
@@ -227,10 +296,15 @@ def program(*arguments: object, columns: int = 80) -> subprocess.CompletedProces
 
 
 def test_a_process_shows_the_caveat_of_a_data_dependent_encoding() -> None:
-    ran = program("train", "--data", "adult-002", "--method", "mr_admm", "--pure", "--rounds", 2, columns=60)
+    ran = program(
+        "train", "--data", "adult-002", "--method", "mr_admm", "--pure", "--rounds", 2, columns=60
+    )
     assert (ran.returncode, ran.stderr) == (0, "")
     words = squeeze(ran.stdout)
-    assert "Not covered: the encoding was computed from the rows, and epsilon does not cover that." in words
+    assert (
+        "Not covered: the encoding was computed from the rows, and epsilon does not cover that."
+        in words
+    )
     assert "epsilon = 1.000, delta = 0 (pure), proved" in words
     assert "105 features, 2 of 2 rounds" in words and "5 sites of 8,000 rows" in words
     assert max(map(len, ran.stdout.splitlines())) <= 60
@@ -244,4 +318,6 @@ def test_a_process_answers_and_refuses_like_the_function(ok: Call) -> None:
     assert numbers(Ran(0, ran.stdout, "").json) == numbers(ok(*arguments).json)
     ran = program(*arguments, "--epsilon", 0)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("error: epsilon=0.0: must be > 0; ") and ran.stderr.count("\n") == 1
+    assert (
+        ran.stderr.startswith("error: epsilon=0.0: must be > 0; ") and ran.stderr.count("\n") == 1
+    )

@@ -1,4 +1,6 @@
-"""`sottovoce schema init` and `check`: drafts without values, every mistake at once, counts for the holder."""
+"""`sottovoce schema init` and `check`: drafts without values, every mistake at once, counts for
+the holder.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +14,40 @@ from sottovoce.data import Schema, read_csv
 
 
 class TestInit:
-    def test_a_draft_becomes_the_schema(self, ok: Call, run: Call, clinic: Clinic, tmp_path: Path) -> None:
+    def test_a_draft_becomes_the_schema(
+        self, ok: Call, run: Call, clinic: Clinic, tmp_path: Path
+    ) -> None:
         new = tmp_path / "new.toml"
         ok("schema", "init", clinic.csv, "--label", "outcome", "--site", "hospital", "--out", new)
         clinic.says_nothing_private(new.read_text())
         left = run("schema", "check", new, "--json")
         assert left.code == 2 and not left.json["fine"]
         fields = [line.partition(":")[0].partition("=")[0] for line in left.json["mistakes"]]
-        assert fields == ["age.kind", "dose.kind", "colour.kind", "label.positive", "label.negative"]
-        text = new.read_text().replace('positive = "?", negative = "?"', 'positive = "sick", negative = "well"')
+        assert fields == [
+            "age.kind",
+            "dose.kind",
+            "colour.kind",
+            "label.positive",
+            "label.negative",
+        ]
+        text = new.read_text().replace(
+            'positive = "?", negative = "?"', 'positive = "sick", negative = "well"'
+        )
         for name, block in {
-            "age": 'kind = "bins"\nedges = [18, 30, 45, 60, 80]', "dose": 'kind = "number"\nlo = 0\nhi = 10',
+            "age": 'kind = "bins"\nedges = [18, 30, 45, 60, 80]',
+            "dose": 'kind = "number"\nlo = 0\nhi = 10',
             "colour": 'kind = "category"\nvalues = ["vermilion", "indigo", "ochre"]',
-        }.items():  # fmt: skip
+        }.items():
             head, _, tail = text.partition(f"[columns.{name}]\n")
             text = f"{head}[columns.{name}]\n{block}\n{tail.partition(chr(10))[2]}"
-        new.write_text(text.replace('na = ["NA"]', "na = []"))  # drafted for files of R, which have no other mark
+        # drafted for files of R, which have no other mark
+        new.write_text(text.replace('na = ["NA"]', "na = []"))
         assert ok("schema", "check", new, clinic.csv, "--json").json["fine"]
         assert Schema.from_toml(new).fingerprint == Schema.from_toml(clinic.schema).fingerprint
 
-    def test_nothing_is_written_over(self, refused: Callable[..., str], ok: Call, clinic: Clinic) -> None:
+    def test_nothing_is_written_over(
+        self, refused: Callable[..., str], ok: Call, clinic: Clinic
+    ) -> None:
         assert "exists" in refused("schema", "init", clinic.csv, "--out", clinic.schema)
         assert "did you mean outcome?" in refused("schema", "init", clinic.csv, "--label", "outcom")
         plain = ok("schema", "init", clinic.csv, "--json").json
@@ -43,8 +59,15 @@ class TestCheck:
         fine = clinic.schema.read_text()
         clinic.schema.write_text(fine.replace("lo = 0", "min = 0").replace("intercept", "intercep"))
         ran = run("schema", "check", clinic.schema, clinic.csv)
-        assert ran.code == 2 and "2 mistakes" in " ".join(ran.out.split()) and "The table was not read" in ran.out
-        assert "did you mean lo?" in " ".join(ran.out.split()) and max(map(len, ran.out.splitlines())) <= 80
+        assert (
+            ran.code == 2
+            and "2 mistakes" in " ".join(ran.out.split())
+            and "The table was not read" in ran.out
+        )
+        assert (
+            "did you mean lo?" in " ".join(ran.out.split())
+            and max(map(len, ran.out.splitlines())) <= 80
+        )
         clinic.schema.write_text(fine)
         assert run("schema", "check", clinic.schema, clinic.csv).code == 0
 
@@ -58,13 +81,18 @@ class TestCheck:
         text = clinic.schema.read_text()
         clinic.schema.write_text(text.replace('"ochre"]', '"ochre"]\nother = true'))
         plain = ok("schema", "check", clinic.schema, clinic.csv, "--json").json
-        assert [(one["column"], one["rows"], one["what"], one["fits"]) for one in plain["table"]["counts"]] == [
+        assert [
+            (one["column"], one["rows"], one["what"], one["fits"])
+            for one in plain["table"]["counts"]
+        ] == [
             ("dose", 5, "beyond the bounds: clipped", False),
             ("colour", 9, "none of the declared values: counts as other", True),
             ("colour", 3, "missing: counts as other", True),
         ]
         shown = ok("schema", "check", clinic.schema, clinic.csv).out
-        assert "vermillion" not in shown and "for the holder of the rows only" in " ".join(shown.split())
+        assert "vermillion" not in shown and "for the holder of the rows only" in " ".join(
+            shown.split()
+        )
         counts = Schema.from_toml(clinic.schema).encode(read_csv(clinic.csv)).clipped
         assert counts == {"dose": 5, "(other) colour": 9}
         notes = ok(*clinic.train, "--json").json["notes"]
@@ -83,7 +111,9 @@ class TestCheck:
         write_csv(clinic.csv, table)
         shown = run("schema", "check", clinic.schema, clinic.csv)
         text = " ".join(shown.out.split())
-        assert shown.code == 2 and "Fine" not in text and max(map(len, shown.out.splitlines())) <= 80
+        assert (
+            shown.code == 2 and "Fine" not in text and max(map(len, shown.out.splitlines())) <= 80
+        )
         assert "dose 2" in text and "rows 8, 100" in text and "2 as a limit (< or >)" in text
         assert "site hospital: 4 sites of" in text and "9 rows missing" in text
         assert "label outcome: " in text and "30 rows differ from the declared 'indigo'" in text
@@ -94,7 +124,17 @@ class TestCheck:
         assert list(columns) == ["outcome", "hospital", "age", "dose", "colour"]
         assert columns["dose"]["first_rows"]["not a number"] == [8, 100]
         assert sum(columns["outcome"]["levels"].values()) == 200
-        assert {"table", "schema", "rows", "refused", "counts", "fine", "caveat", "columns", "notes"} == set(plain)
+        assert {
+            "table",
+            "schema",
+            "rows",
+            "refused",
+            "counts",
+            "fine",
+            "caveat",
+            "columns",
+            "notes",
+        } == set(plain)
 
     def test_labels_without_a_declared_negative(self, ok: Call, clinic: Clinic) -> None:
         table = [list(row) for row in clinic.table]
@@ -131,46 +171,102 @@ class TestSurvey:
     def test_a_proposed_schema_is_trained_on_with_the_survey_s_price_beside(
         self, ok: Call, clinic: Clinic, wide: Path
     ) -> None:
-        found = ok("schema", "survey", wide, clinic.csv, "--epsilon", 1, "--out", "new.toml", "--json").json
+        found = ok(
+            "schema", "survey", wide, clinic.csv, "--epsilon", 1, "--out", "new.toml", "--json"
+        ).json
         assert found["toml"] == Path("new.toml").read_text() and found["privacy"]["epsilon"] <= 1
         columns = {one["column"]: one for one in found["columns"]}
-        assert columns["dose"]["proposed"]["hi"] == 16.0 and columns["colour"]["dropped"] == ["mauve"]
+        assert columns["dose"]["proposed"]["hi"] == 16.0 and columns["colour"]["dropped"] == [
+            "mauve"
+        ]
         assert found["schema"]["columns"]["age"]["hi"] == 128
         assert ok("schema", "check", "new.toml", clinic.csv, "--json").json["fine"]
-        train = ("train", "--data", clinic.csv, "--epsilon", 2, "--method", "prox_admm", "--rounds", 5, "--json")
+        train = (
+            "train",
+            "--data",
+            clinic.csv,
+            "--epsilon",
+            2,
+            "--method",
+            "prox_admm",
+            "--rounds",
+            5,
+            "--json",
+        )
         narrow = ok(*train, "--schema", "new.toml").json
-        assert "epsilon = 1.000" in narrow["privacy"]["caveat"] and "survey" in narrow["privacy"]["caveat"]
+        assert (
+            "epsilon = 1.000" in narrow["privacy"]["caveat"]
+            and "survey" in narrow["privacy"]["caveat"]
+        )
         assert narrow["test_error"] < ok(*train, "--schema", wide).json["test_error"] - 0.1
 
-    def test_on_the_screen_nothing_but_what_was_released(self, ok: Call, clinic: Clinic, wide: Path) -> None:
+    def test_on_the_screen_nothing_but_what_was_released(
+        self, ok: Call, clinic: Clinic, wide: Path
+    ) -> None:
         shown = ok("schema", "survey", wide, clinic.csv)
         text = " ".join(shown.out.split())
-        assert "Simulation, not a release" in text and "not seen = [mauve]" in text and "at most" in text
+        assert (
+            "Simulation, not a release" in text
+            and "not seen = [mauve]" in text
+            and "at most" in text
+        )
         clinic.says_nothing_private(shown.out)
 
-    def test_what_could_be_seen_without_a_table(self, ok: Call, refused: Callable[..., str], wide: Path) -> None:
+    def test_what_could_be_seen_without_a_table(
+        self, ok: Call, refused: Callable[..., str], wide: Path
+    ) -> None:
         said = " ".join(ok("schema", "survey", wide, "--sizes", "4000").out.split())
         assert "A plan, no data were read" in said and "surely seen from" in said
-        plan = ok("schema", "survey", wide, "--sizes", "900,900,900", "--trust", "sum", "--json").json
+        plan = ok(
+            "schema", "survey", wide, "--sizes", "900,900,900", "--trust", "sum", "--json"
+        ).json
         assert plan["rows"] == 2700 and plan["columns"] == ["age", "dose", "colour"]
         few = ok("schema", "survey", wide, "--sizes", 2700, "--columns", "dose", "--json").json
         assert few["columns"] == ["dose"] and few["noise"] < plan["noise"]
         assert "would be seen from" in refused("schema", "survey", wide, "--sizes", 100)
         assert "give one of them" in refused("schema", "survey", wide)
-        assert "did you mean dose?" in refused("schema", "survey", wide, "--sizes", 4000, "--columns", "doses")
+        assert "did you mean dose?" in refused(
+            "schema", "survey", wide, "--sizes", 4000, "--columns", "doses"
+        )
 
     def test_survey_and_training_are_paid_for_by_one_ledger(
         self, ok: Call, run: Call, clinic: Clinic, wide: Path
     ) -> None:
         ok("ledger", "init", "l", "--epsilon", 3, "--delta", 1e-5, "--nodes", 4)
-        survey = ("schema", "survey", wide, clinic.csv, "--ledger", "l", "--system-noise", "--out", "new.toml")
+        survey = (
+            "schema",
+            "survey",
+            wide,
+            clinic.csv,
+            "--ledger",
+            "l",
+            "--system-noise",
+            "--out",
+            "new.toml",
+        )
         ok(*survey)
         first = ok("ledger", "show", "l", "--json").json
-        assert ok(*survey).code == 0 and ok("ledger", "show", "l", "--json").json["spent"] == first["spent"]
-        train = ("train", "--data", clinic.csv, "--epsilon", 1, "--method", "prox_admm", "--rounds", 5, "--json")
+        assert (
+            ok(*survey).code == 0
+            and ok("ledger", "show", "l", "--json").json["spent"] == first["spent"]
+        )
+        train = (
+            "train",
+            "--data",
+            clinic.csv,
+            "--epsilon",
+            1,
+            "--method",
+            "prox_admm",
+            "--rounds",
+            5,
+            "--json",
+        )
         trained = ok(*train, "--schema", "new.toml", "--ledger", "l", "--system-noise").json
         assert trained["privacy"]["ledger"]["spent"] > first["spent"][0]
         assert "run " in trained["privacy"]["caveat"]
         write_csv(clinic.csv, make_table(4000, seed=1))
-        other = run(*train, "--schema", "new.toml", "--ledger", "l", "--system-noise", "--run", "again")
+        other = run(
+            *train, "--schema", "new.toml", "--ledger", "l", "--system-noise", "--run", "again"
+        )
         assert other.code != 0 and "belongs to other rows" in other.err

@@ -35,7 +35,10 @@ MOVED = {
     "train": [*OF_BOTH, *names("strength sizes test_share public_share")],
     "plan": [
         *OF_BOTH,
-        *names("expect_positives expect_share expect_correlation expect_residuals holdout norm_cap deadline patience"),
+        *names(
+            "expect_positives expect_share expect_correlation expect_residuals holdout norm_cap "
+            "deadline patience"
+        ),
     ],
 }
 SWITCHES = {
@@ -81,8 +84,12 @@ def test_every_parameter_has_a_heading_and_is_an_option_or_a_setting(ok: Call, n
         assert re.search(rf"(?<![\w-]){word}(?![\w-])", shown), word
 
 
-@pytest.mark.parametrize(("name", "setting"), [(name, each) for name, moved in MOVED.items() for each in moved])
-def test_an_option_that_went_tells_its_place(refused: Callable[..., str], name: str, setting: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "setting"), [(name, each) for name, moved in MOVED.items() for each in moved]
+)
+def test_an_option_that_went_tells_its_place(
+    refused: Callable[..., str], name: str, setting: str
+) -> None:
     flag = f"--{setting.replace('_', '-')}"
     said = refused(name, flag, "1")
     assert said.startswith(f"error: {flag}: ") and said.rstrip().endswith(f"--set {setting}=VALUE")
@@ -90,7 +97,9 @@ def test_an_option_that_went_tells_its_place(refused: Callable[..., str], name: 
 
 @pytest.mark.parametrize("flag", sorted(SWITCHES))
 @pytest.mark.parametrize("name", ["train", "plan"])
-def test_a_switch_that_went_tells_what_to_set(refused: Callable[..., str], name: str, flag: str) -> None:
+def test_a_switch_that_went_tells_what_to_set(
+    refused: Callable[..., str], name: str, flag: str
+) -> None:
     assert refused(name, flag).rstrip().endswith(f"--set {SWITCHES[flag]}")
 
 
@@ -119,14 +128,20 @@ def test_set_gives_knobs_and_options_by_their_names(ok: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "field"),
     [
-        (("--set", "gamma=0.2", "--set", "gamma=0.3"), "gamma"), (("--set", "rho=0.2", "--rho", 0.3), "rho"),
-        (("--set", "gamma"), "set='gamma'"), (("--set", "gamma=small"), "gamma='small'"),
-        (("--set", "sites_per_row=1.5"), "sites_per_row='1.5'"), (("--set", "gamma=-1"), "gamma=-1.0"),
-        (("--set", "centre=perhaps"), "centre='perhaps'"), (("--set", "eta_growth=1,x"), "eta_growth='1,x'"),
-        (("--set", "relation=add-one"), "relation='add-one'"), (("--set", "config=x.toml"), "set='config=x.toml'"),
-        (("--set", ""), "set=''"), (("--set", "=1"), "set='=1'"),
+        (("--set", "gamma=0.2", "--set", "gamma=0.3"), "gamma"),
+        (("--set", "rho=0.2", "--rho", 0.3), "rho"),
+        (("--set", "gamma"), "set='gamma'"),
+        (("--set", "gamma=small"), "gamma='small'"),
+        (("--set", "sites_per_row=1.5"), "sites_per_row='1.5'"),
+        (("--set", "gamma=-1"), "gamma=-1.0"),
+        (("--set", "centre=perhaps"), "centre='perhaps'"),
+        (("--set", "eta_growth=1,x"), "eta_growth='1,x'"),
+        (("--set", "relation=add-one"), "relation='add-one'"),
+        (("--set", "config=x.toml"), "set='config=x.toml'"),
+        (("--set", ""), "set=''"),
+        (("--set", "=1"), "set='=1'"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_set_is_refused_in_one_line(
     refused: Callable[..., str], words: tuple[object, ...], field: str
 ) -> None:
@@ -134,7 +149,9 @@ def test_what_cannot_be_set_is_refused_in_one_line(
         assert refused(*name, *words).startswith(f"error: {field}:")
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_and_those_of_the_method(refused: Callable[..., str]) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest_and_those_of_the_method(
+    refused: Callable[..., str],
+) -> None:
     said = refused("train", *SMALL, "--set", "gama=0.2")
     rule, _, remedy = said.partition("; did you mean ")
     assert remedy.startswith("gamma?")
@@ -149,11 +166,15 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_those_of_the_method(re
 def test_settings_are_explained_for_all_methods_or_for_one(ok: Call) -> None:
     every = ok("train", "--set", "help").out
     own = ok("train", "--method", "momentum", "--set", "help").out
-    assert re.search(r"^  phi +Extra curvature", every, re.M) and not re.search(r"^  phi ", own, re.M)
+    assert re.search(r"^  phi +Extra curvature", every, re.M) and not re.search(
+        r"^  phi ", own, re.M
+    )
     assert re.search(r"^  momentum .*", own, re.M) and "[default: 0.8]" in " ".join(own.split())
 
 
-def test_a_setting_may_hold_equals_signs_and_come_several_times(ok: Call, refused: Callable[..., str]) -> None:
+def test_a_setting_may_hold_equals_signs_and_come_several_times(
+    ok: Call, refused: Callable[..., str]
+) -> None:
     schema = Path("s.toml")
     schema.write_text(
         'label = { column = "y", positive = "1", negative = "0" }\n'
@@ -161,7 +182,9 @@ def test_a_setting_may_hold_equals_signs_and_come_several_times(ok: Call, refuse
     )
     asked = ("plan", "--inference", "--schema", schema, "--sizes", 4000, "--epsilon", 3, "--json")
     even = ok(*asked).json
-    rare = ok(*asked, "--set", "expect_share=stage: b=0.05", "--set", "expect_share=stage: c=0.1").json
+    rare = ok(
+        *asked, "--set", "expect_share=stage: b=0.05", "--set", "expect_share=stage: c=0.1"
+    ).json
     assert even["forecast"] != rare["forecast"]
     Path("run.toml").write_text('expect_share = ["stage: b=0.05", "stage: c=0.1"]\n')
     assert ok(*asked, "--config", "run.toml").json == rare
@@ -193,12 +216,16 @@ def test_a_file_holds_a_run(ok: Call) -> None:
 def test_what_is_typed_or_set_wins_over_the_file(ok: Call) -> None:
     Path("run.toml").write_text(f"{FILE}gamma = 0.2\n")
     typed = ok("train", *SMALL, "--epsilon", 3, "--set", "gamma=0.3", "--json").json
-    from_file = ok("train", "--config", "run.toml", "--epsilon", 3, "--set", "gamma=0.3", "--json").json
+    from_file = ok(
+        "train", "--config", "run.toml", "--epsilon", 3, "--set", "gamma=0.3", "--json"
+    ).json
     assert numbers(from_file) == numbers(typed)
 
 
 def test_auto_keeps_what_a_file_gives(ok: Call) -> None:
-    Path("run.toml").write_text("rounds = 6\neta = 0.05\nrho = 0.02\nmax_grad_norm = inf\nepsilon = 5\n")
+    Path("run.toml").write_text(
+        "rounds = 6\neta = 0.05\nrho = 0.02\nmax_grad_norm = inf\nepsilon = 5\n"
+    )
     words = ("--data", "synthetic:n=600,d=5,seed=1", "--json")
     assert ok("train", *words, "--config", "run.toml").json["choice"]["chosen"]["rounds"] == 6
 
@@ -215,7 +242,9 @@ def test_one_file_serves_a_plan_and_its_training(run: Call) -> None:
 
 
 @pytest.mark.parametrize("key", ["life", "holdout"])
-def test_a_limit_that_a_command_does_not_keep_is_refused(refused: Callable[..., str], ok: Call, key: str) -> None:
+def test_a_limit_that_a_command_does_not_keep_is_refused(
+    refused: Callable[..., str], ok: Call, key: str
+) -> None:
     Path("run.toml").write_text(f"epsilon = 5\n[set]\n{key} = 0.1\n")
     assert refused("train", *SMALL, "--config", "run.toml").startswith(f"error: config: {key}:")
     ok("plan", "--config", "run.toml", "--method", "mr_admm", "--pure", "--json")
@@ -225,7 +254,9 @@ TYPED = ("holder", "json", "save", "report", "checkpoint", "write", "ledger", "s
 
 
 @pytest.mark.parametrize("key", TYPED)
-def test_a_file_does_not_say_what_is_spent_written_or_shown(refused: Callable[..., str], key: str) -> None:
+def test_a_file_does_not_say_what_is_spent_written_or_shown(
+    refused: Callable[..., str], key: str
+) -> None:
     kept = Path("mine.txt")
     kept.write_text("something of mine")
     value = "true" if key in ("holder", "json", "system_noise") else '"mine.txt"'
@@ -236,10 +267,19 @@ def test_a_file_does_not_say_what_is_spent_written_or_shown(refused: Callable[..
 
 
 def test_what_must_be_typed_is_what_writes_spends_or_shows() -> None:
-    marked = {key for name in ("train", "plan") for key, one in command(name).by_key().items() if one.typed_only}
+    marked = {
+        key
+        for name in ("train", "plan")
+        for key, one in command(name).by_key().items()
+        if one.typed_only
+    }
     assert marked == set(TYPED)
-    writing = {key for name in ("train", "plan") for key, one in command(name).by_key().items()
-               if isinstance(one.type, click.Path) and one.group == "Output"}  # fmt: skip
+    writing = {
+        key
+        for name in ("train", "plan")
+        for key, one in command(name).by_key().items()
+        if isinstance(one.type, click.Path) and one.group == "Output"
+    }
     assert writing <= marked
 
 
@@ -255,15 +295,27 @@ def test_what_is_typed_of_pure_and_delta_wins_over_the_other_in_a_file(ok: Call)
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        ("round = 3", "config: round"), ("rounds = 2.5", "config: rounds='2.5'"), ("rounds = true", "config: rounds"),
-        ("rounds = [1, 2]", "config: rounds"), ("rounds = { a = 1 }", "config: rounds"),
-        ("method = 2020-01-01", "config: method"), ("rho = 'x'", "config: rho='x'"), ("set = 3", "config: set"),
-        ("rho = 1\n[set]\nrho = 2", "config: rho"), ("max_grad_norm = 1\nmax-grad-norm = 1", "config: max_grad_norm"),
-        ("config = 'other.toml'", "config: config"), ("rounds", "config="), ("epsilon = -1", "epsilon=-1.0"),
-        ("pure = 3", "config: pure='3'"), ("eta = [[1]]", "config: eta"), ("set.a.b = 1", "config: a"),
+        ("round = 3", "config: round"),
+        ("rounds = 2.5", "config: rounds='2.5'"),
+        ("rounds = true", "config: rounds"),
+        ("rounds = [1, 2]", "config: rounds"),
+        ("rounds = { a = 1 }", "config: rounds"),
+        ("method = 2020-01-01", "config: method"),
+        ("rho = 'x'", "config: rho='x'"),
+        ("set = 3", "config: set"),
+        ("rho = 1\n[set]\nrho = 2", "config: rho"),
+        ("max_grad_norm = 1\nmax-grad-norm = 1", "config: max_grad_norm"),
+        ("config = 'other.toml'", "config: config"),
+        ("rounds", "config="),
+        ("epsilon = -1", "epsilon=-1.0"),
+        ("pure = 3", "config: pure='3'"),
+        ("eta = [[1]]", "config: eta"),
+        ("set.a.b = 1", "config: a"),
     ],
-)  # fmt: skip
-def test_a_wrong_entry_is_refused_in_one_line(refused: Callable[..., str], text: str, field: str) -> None:
+)
+def test_a_wrong_entry_is_refused_in_one_line(
+    refused: Callable[..., str], text: str, field: str
+) -> None:
     Path("run.toml").write_text(text + "\n")
     for name in ("train", "plan"):
         assert refused(name, "--config", "run.toml").startswith(f"error: {field}")
@@ -279,8 +331,20 @@ def test_a_file_that_is_none_is_refused(refused: Callable[..., str]) -> None:
 
 
 def test_the_file_of_a_command_is_the_same_run(ok: Call) -> None:
-    words = ("--set", "gamma=0.2", "--set", "sizes=1,2,3,4,5", "--set", "centre=no", "--rho", 0.02, "--json")
-    typed = ok("train", *SMALL[:-3], "--pure", *words, "--method", "mr_admm", "--save-config", "run.toml").json
+    words = (
+        "--set",
+        "gamma=0.2",
+        "--set",
+        "sizes=1,2,3,4,5",
+        "--set",
+        "centre=no",
+        "--rho",
+        0.02,
+        "--json",
+    )
+    typed = ok(
+        "train", *SMALL[:-3], "--pure", *words, "--method", "mr_admm", "--save-config", "run.toml"
+    ).json
     held: dict[str, Any] = tomllib.loads(Path("run.toml").read_text())
     assert held["rho"] == 0.02 and held["pure"] is True
     assert held["set"] == {"gamma": 0.2, "sizes": [1, 2, 3, 4, 5], "centre": False}
@@ -296,7 +360,9 @@ def test_the_file_of_a_command_does_not_replace_what_the_command_reads(
 ) -> None:
     assert refused(*clinic.train, "--save-config", clinic.schema).startswith("error: save_config=")
     Path("run.toml").write_text("rounds = 2\n")
-    assert refused(*clinic.train, "--config", "run.toml", "--save", "run.toml").startswith("error: save=")
+    assert refused(*clinic.train, "--config", "run.toml", "--save", "run.toml").startswith(
+        "error: save="
+    )
 
 
 def test_a_record_tells_the_whole_command_without_folders(ok: Call, tmp_path: Path) -> None:
@@ -305,8 +371,23 @@ def test_a_record_tells_the_whole_command_without_folders(ok: Call, tmp_path: Pa
     first, second = folder / "first.npz", folder / "second.npz"
     ok("train", *SMALL, "--epsilon", 5, "--save", first)
     Path("run.toml").write_text("rounds = 3\ngamma = 0.2\n")
-    ok("train", *SMALL[:4], "--eta", 0.05, "--method", "mr_admm", "--pure", "--config", "run.toml", "--set",
-       f"start={first}", "--set", "sizes=1,2", "--save", second)  # fmt: skip
+    ok(
+        "train",
+        *SMALL[:4],
+        "--eta",
+        0.05,
+        "--method",
+        "mr_admm",
+        "--pure",
+        "--config",
+        "run.toml",
+        "--set",
+        f"start={first}",
+        "--set",
+        "sizes=1,2",
+        "--save",
+        second,
+    )
     told = Result.load(second).extra["command"]
     assert "private" not in told and "run.toml" not in told
     for words in ("--rounds 3", "--pure", "--seed 0"):

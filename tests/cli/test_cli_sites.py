@@ -1,4 +1,6 @@
-"""``sottovoce site | hub | demo`` and ``plan --write``: a run of separate processes, from keys to reports."""
+"""``sottovoce site | hub | demo`` and ``plan --write``: a run of separate processes, from keys
+to reports.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +61,12 @@ def table(path: Path, rows: int, seed: int) -> None:
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "sottovoce", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "sottovoce", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
 
 
 def said(process: subprocess.Popen[str], code: int = 0, seconds: float = 120.0) -> tuple[str, str]:
@@ -79,18 +84,49 @@ def agreed(run: Call, tmp_path: Path) -> int:
     for i, name in enumerate(NAMES):
         table(tmp_path / f"{name}.csv", 300 + i, i)
         made = run(
-            "site", "init", name, "--name", name, "--hub", f"127.0.0.1:{port}", "--data", f"{name}.csv",
-            "--schema", "schema.toml", "--epsilon", "6", "--delta", "1e-5",
-        )  # fmt: skip
-        assert made.code == 0 and "never restore" in made.out and "a run of epsilon 1 takes" in made.out
+            "site",
+            "init",
+            name,
+            "--name",
+            name,
+            "--hub",
+            f"127.0.0.1:{port}",
+            "--data",
+            f"{name}.csv",
+            "--schema",
+            "schema.toml",
+            "--epsilon",
+            "6",
+            "--delta",
+            "1e-5",
+        )
+        assert (
+            made.code == 0
+            and "never restore" in made.out
+            and "a run of epsilon 1 takes" in made.out
+        )
         assert run("hub", "admit", "hub", f"{name}/{name}.csr").code == 0
         for file, place in ((f"{name}.crt", name), ("ca.crt", name)):
             (tmp_path / place / file).write_bytes((tmp_path / "hub" / file).read_bytes())
     publics = [option for name in NAMES for option in ("--site", f"{name}/{name}.public.json")]
     wrote = run(
-        "plan", "--write", "plan.json", "--run", "trial-1", "--schema", "schema.toml", *publics, "--method",
-        "prox_admm", "--rounds", "4", "--epsilon", "2", "--delta", "1e-5",
-    )  # fmt: skip
+        "plan",
+        "--write",
+        "plan.json",
+        "--run",
+        "trial-1",
+        "--schema",
+        "schema.toml",
+        *publics,
+        "--method",
+        "prox_admm",
+        "--rounds",
+        "4",
+        "--epsilon",
+        "2",
+        "--delta",
+        "1e-5",
+    )
     assert wrote.code == 0 and "digest" in wrote.out
     for place in ("hub", *NAMES):
         (tmp_path / place / "plan.json").write_bytes((tmp_path / "plan.json").read_bytes())
@@ -104,18 +140,32 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
     assert checked["sent"] == 0 and checked["plan"] == plan.digest and checked["privacy"]["release"]
     told = " ".join(run("site", "check", "north/site.toml").out.split())
     assert (
-        "nothing was sent" in told and "a round waits 60 s for its last site, and 600 s where it cannot go on" in told
+        "nothing was sent" in told
+        and "a round waits 60 s for its last site, and 600 s where it cannot go on" in told
     )
     assert checked["waits"] == {"deadline": 60.0, "patience": 600.0}
     with DurableLedger.open("north/north.ledger") as ledger:
         assert not ledger.runs
     hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json")
     sites = {name: start("site", "run", f"{name}/site.toml", "--json") for name in NAMES}
-    ends = {name: [json.loads(line) for line in said(process)[0].splitlines()] for name, process in sites.items()}
+    ends = {
+        name: [json.loads(line) for line in said(process)[0].splitlines()]
+        for name, process in sites.items()
+    }
     for name in NAMES:
-        assert [line.get("round") for line in ends[name][:-1]] == [3, 4, 5, 6]  # the mean of rows has two exchanges
+        # the mean of rows has two exchanges
+        assert [line.get("round") for line in ends[name][:-1]] == [
+            3,
+            4,
+            5,
+            6,
+        ]
         spending = [line["spent"] for line in ends[name]]
-        assert spending[0] > 0.0 and sorted(set(spending[:-1])) == spending[:-1] and spending[-1] == spending[-2]
+        assert (
+            spending[0] > 0.0
+            and sorted(set(spending[:-1])) == spending[:-1]
+            and spending[-1] == spending[-2]
+        )
         last = ends[name][-1]
         assert not {"seconds", "waited"} & last.keys()
         assert last["privacy"]["epsilon"] <= 2.0 and last["privacy"]["release"]
@@ -123,18 +173,26 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
         page = (tmp_path / name / f"{name}.html").read_text()
         assert f"Site {name}" in page and "demonstration" not in page
     again = said(start("site", "run", "north/site.toml", "--json"))[0].splitlines()
-    assert len(again) == 1 and json.loads(again[0])["spent"] == ends["north"][-1]["spent"]  # it was done before
+    # it was done before
+    assert len(again) == 1 and json.loads(again[0])["spent"] == ends["north"][-1]["spent"]
     (tmp_path / "east" / "east.json").unlink()
     walked = said(start("site", "run", "east/site.toml", "--json"))[0].splitlines()
-    assert [json.loads(line)["spent"] for line in walked[-1:]] == [ends["east"][-1]["spent"]] and len(walked) == 5
+    assert [json.loads(line)["spent"] for line in walked[-1:]] == [
+        ends["east"][-1]["spent"]
+    ] and len(walked) == 5
     status = run("hub", "status", "hub", "--json").json
-    assert not status["alarms"] and all(site["last_message"] and site["last_heard"] for site in status["sites"])
+    assert not status["alarms"] and all(
+        site["last_message"] and site["last_heard"] for site in status["sites"]
+    )
     assert status["finished"] and [site["left"] for site in status["sites"]] == ["done"] * 3
     assert "last model" in run("hub", "status", "hub").out
     hub.send_signal(signal.SIGTERM)
     start_line, end_line = map(json.loads, said(hub)[0].splitlines())
     assert start_line["page"].startswith("http://127.0.0.1:")
-    assert start_line["plan"] == plan.digest and end_line == {"left": dict.fromkeys(NAMES, "done"), "finished": True}
+    assert start_line["plan"] == plan.digest and end_line == {
+        "left": dict.fromkeys(NAMES, "done"),
+        "finished": True,
+    }
     assert json.loads((tmp_path / "hub" / "hub.json").read_text())["finished"]
     assert (tmp_path / "hub" / "hub.log").stat().st_mode & 0o077 == 0
     models = Result.load("hub/hub.npz").models[0]
@@ -147,17 +205,43 @@ def test_sites_run_a_plan_as_processes(run: Call, agreed: int, tmp_path: Path) -
         assert len(log.messages("trial-1")) == 3 * 8
 
 
-def test_separate_processes_find_answers_though_one_is_killed(run: Call, agreed: int, tmp_path: Path) -> None:
-    """Coefficients and an evaluation under sums, with the operating system's noise; east is killed amid the run."""
+def test_separate_processes_find_answers_though_one_is_killed(
+    run: Call, agreed: int, tmp_path: Path
+) -> None:
+    """Coefficients and an evaluation under sums, with the operating system's noise; east is
+    killed amid the run.
+    """
     publics = [option for name in NAMES for option in ("--site", f"{name}/{name}.public.json")]
     wrote = run(
-        "plan", "--write", "asks.json", "--run", "answers-1", "--schema", "schema.toml", *publics, "--inference",
-        "--set", "site_constants=no", "--trust", "sum", "--evaluation", "3", "--set", "holdout=0.3", "--epsilon", "2",
-    )  # fmt: skip
-    assert wrote.code == 0 and "270 of 903 rows are held out" in wrote.out and "are printed from about" in wrote.out
+        "plan",
+        "--write",
+        "asks.json",
+        "--run",
+        "answers-1",
+        "--schema",
+        "schema.toml",
+        *publics,
+        "--inference",
+        "--set",
+        "site_constants=no",
+        "--trust",
+        "sum",
+        "--evaluation",
+        "3",
+        "--set",
+        "holdout=0.3",
+        "--epsilon",
+        "2",
+    )
+    assert (
+        wrote.code == 0
+        and "270 of 903 rows are held out" in wrote.out
+        and "are printed from about" in wrote.out
+    )
     for place in ("hub", *NAMES):
         (tmp_path / place / "plan.json").write_bytes((tmp_path / "asks.json").read_bytes())
-    assert run("site", "check", "north/site.toml").code == 2  # no site has agreed to a plan of sums yet
+    # no site has agreed to a plan of sums yet
+    assert run("site", "check", "north/site.toml").code == 2
     for name in NAMES:
         path = tmp_path / name / "site.toml"
         path.write_text(f'agreed = "{read_plan("asks.json").digest}"\n{path.read_text()}')
@@ -177,12 +261,24 @@ def test_separate_processes_find_answers_though_one_is_killed(run: Call, agreed:
     sites["east"] = start("site", "run", "east/site.toml")
     printed = [said(process, seconds=300.0)[0] for process in (*sites.values(), hub)]
     for text in printed:
-        assert "odds" in text and "AUC" in text and "Privacy of held-out rows" in text and "weights" not in text
-    records = [json.loads((tmp_path / name / f"{name}.json").read_text())["record"] for name in (*NAMES, "hub")]
-    assert all(one == records[0] for one in records) and records[0]["evaluation"]["auc"]["value"] > 0.8
+        assert (
+            "odds" in text
+            and "AUC" in text
+            and "Privacy of held-out rows" in text
+            and "weights" not in text
+        )
+    records = [
+        json.loads((tmp_path / name / f"{name}.json").read_text())["record"]
+        for name in (*NAMES, "hub")
+    ]
+    assert (
+        all(one == records[0] for one in records) and records[0]["evaluation"]["auc"]["value"] > 0.8
+    )
     for name in NAMES:
         with DurableLedger.open(f"{name}/{name}.ledger") as ledger:
-            assert ledger.to_list() == [event.to_dict() for event in read_plan("asks.json").privacy.events(name)]
+            assert ledger.to_list() == [
+                event.to_dict() for event in read_plan("asks.json").privacy.events(name)
+            ]
     assert run("predict", "hub/hub.json", "north.csv", "--out", "scores.csv").code == 0
     assert "AUC" in said(start("site", "run", "north/site.toml"))[0]  # it was done before
 
@@ -212,8 +308,24 @@ def test_what_a_site_cannot_do_is_one_line(run: Call, agreed: int, tmp_path: Pat
     table(tmp_path / "north.csv", 300, 77)
     (tmp_path / "north" / "plan.json").write_text(plan)
     refused(("", ""), "belongs to other rows")
-    assert run("site", "init", "north", "--name", "north", "--hub", "h:1", "--data", "east.csv", "--schema",
-               "schema.toml", "--epsilon", "1").code == 2  # fmt: skip
+    assert (
+        run(
+            "site",
+            "init",
+            "north",
+            "--name",
+            "north",
+            "--hub",
+            "h:1",
+            "--data",
+            "east.csv",
+            "--schema",
+            "schema.toml",
+            "--epsilon",
+            "1",
+        ).code
+        == 2
+    )
     assert run("hub", "init", "hub", "--host", "127.0.0.1").code == 2
     assert run("hub", "admit", "hub", "schema.toml").code == 2
     assert run("hub", "status", "hub").code == 2
@@ -222,7 +334,9 @@ def test_what_a_site_cannot_do_is_one_line(run: Call, agreed: int, tmp_path: Pat
     assert run("plan", "--write", "x.json", "--site", "schema.toml").code == 2
 
 
-def test_one_process_at_a_time_takes_part_for_a_site(run: Call, agreed: int, tmp_path: Path) -> None:
+def test_one_process_at_a_time_takes_part_for_a_site(
+    run: Call, agreed: int, tmp_path: Path
+) -> None:
     lock = tmp_path / "north" / "north.lock"
     holder = "import sys\nfrom pathlib import Path\nfrom sottovoce.deploy.lock import only_one\n"
     holder += "with only_one(Path(sys.argv[1]), 0.0):\n    print('held', flush=True)\n    input()"
@@ -235,17 +349,39 @@ def test_one_process_at_a_time_takes_part_for_a_site(run: Call, agreed: int, tmp
     other.communicate()
     with only_one(lock, 0.0), pytest.raises(Busy), only_one(lock, 0.0):
         raise AssertionError("both hold it")
-    with pytest.raises(InvalidInput, match="cannot be written"), only_one(tmp_path / "none" / "lock", 0.0):
+    with (
+        pytest.raises(InvalidInput, match="cannot be written"),
+        only_one(tmp_path / "none" / "lock", 0.0),
+    ):
         raise AssertionError("there is no such folder")
 
 
-def test_a_second_run_keeps_the_results_of_the_first(run: Call, agreed: int, tmp_path: Path) -> None:
+def test_a_second_run_keeps_the_results_of_the_first(
+    run: Call, agreed: int, tmp_path: Path
+) -> None:
     def whole_run(name: str) -> None:
         publics = [option for site in NAMES for option in ("--site", f"{site}/{site}.public.json")]
-        assert run(
-            "plan", "--write", "plan.json", "--run", name, "--schema", "schema.toml", *publics, "--method", "prox_admm",
-            "--rounds", "2", "--epsilon", "1", "--delta", "1e-5",
-        ).code == 0  # fmt: skip
+        assert (
+            run(
+                "plan",
+                "--write",
+                "plan.json",
+                "--run",
+                name,
+                "--schema",
+                "schema.toml",
+                *publics,
+                "--method",
+                "prox_admm",
+                "--rounds",
+                "2",
+                "--epsilon",
+                "1",
+                "--delta",
+                "1e-5",
+            ).code
+            == 0
+        )
         for place in ("hub", *NAMES):
             (tmp_path / place / "plan.json").write_bytes((tmp_path / "plan.json").read_bytes())
         hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json", "--once")
@@ -263,7 +399,9 @@ def test_a_second_run_keeps_the_results_of_the_first(run: Call, agreed: int, tmp
             != (tmp_path / site / f"{site}.npz").read_bytes()
         )
         assert json.loads((tmp_path / site / f"{site}.json").read_text())["run"] == "two"
-        assert (tmp_path / site / f"{site}.one.html").exists() and (tmp_path / "hub" / "hub.one.json").exists()
+        assert (tmp_path / site / f"{site}.one.html").exists() and (
+            tmp_path / "hub" / "hub.one.json"
+        ).exists()
     shown = run("ledger", "show", "north/north.ledger").out.splitlines()
     assert run("ledger", "verify", "north/north.ledger", "--head", shown[-1]).code == 0
     refused = run("ledger", "verify", "north/north.ledger", "--head", shown[-2])
@@ -272,10 +410,25 @@ def test_a_second_run_keeps_the_results_of_the_first(run: Call, agreed: int, tmp
 
 def test_keys_are_read_out_and_compared(run: Call, agreed: int, tmp_path: Path) -> None:
     table(tmp_path / "west.csv", 300, 9)
-    made = run("site", "init", "west", "--name", "west", "--hub", "h:1", "--data", "west.csv", "--schema",
-               "schema.toml", "--epsilon", "1")  # fmt: skip
+    made = run(
+        "site",
+        "init",
+        "west",
+        "--name",
+        "west",
+        "--hub",
+        "h:1",
+        "--data",
+        "west.csv",
+        "--schema",
+        "schema.toml",
+        "--epsilon",
+        "1",
+    )
     key = made.out.splitlines()[2].strip()
-    assert len(key.split()) == 8 and key == fingerprint((tmp_path / "west" / "west.csr").read_bytes())
+    assert len(key.split()) == 8 and key == fingerprint(
+        (tmp_path / "west" / "west.csr").read_bytes()
+    )
     assert key in run("hub", "admit", "hub", "west/west.csr").out
     assert key == fingerprint((tmp_path / "hub" / "west.crt").read_bytes())
     renewed = run("site", "renew", "west/site.toml")
@@ -293,8 +446,27 @@ def test_keys_are_read_out_and_compared(run: Call, agreed: int, tmp_path: Path) 
 
 def test_a_hub_tells_its_operator_whom_it_refused(run: Call, agreed: int, tmp_path: Path) -> None:
     publics = [option for site in NAMES for option in ("--site", f"{site}/{site}.public.json")]
-    assert run("plan", "--write", "other.json", "--run", "trial-1", "--schema", "schema.toml", *publics, "--method",
-               "prox_admm", "--rounds", "3", "--epsilon", "2", "--delta", "1e-5").code == 0  # fmt: skip
+    assert (
+        run(
+            "plan",
+            "--write",
+            "other.json",
+            "--run",
+            "trial-1",
+            "--schema",
+            "schema.toml",
+            *publics,
+            "--method",
+            "prox_admm",
+            "--rounds",
+            "3",
+            "--epsilon",
+            "2",
+            "--delta",
+            "1e-5",
+        ).code
+        == 0
+    )
     right = (tmp_path / "north" / "plan.json").read_bytes()
     (tmp_path / "north" / "plan.json").write_bytes((tmp_path / "other.json").read_bytes())
     hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}")
@@ -309,7 +481,9 @@ def test_a_hub_tells_its_operator_whom_it_refused(run: Call, agreed: int, tmp_pa
     assert "north: refused: plan=" in out and "stopped; the same command goes on" in out
 
 
-def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_says_what_it_waits_for(
+    run: Call, agreed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transport, "QUIET", 0.1)
     path = tmp_path / "north" / "site.toml"
     path.write_text(path.read_text().replace("plan = ", "patience = 1.5\nplan = ", 1))
@@ -318,7 +492,9 @@ def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, m
     assert ran.err.count(f"hub='127.0.0.1:{agreed}': does not answer, and is asked for 1.5 s") == 1
     monkeypatch.setattr(transport, "POLL", 0.2)
     with HubLog(tmp_path / "hub.log") as log:
-        credentials = Credentials(*(tmp_path / "hub" / file for file in ("ca.crt", "hub.crt", "hub.key")))
+        credentials = Credentials(
+            *(tmp_path / "hub" / file for file in ("ca.crt", "hub.crt", "hub.key"))
+        )
         server, port = serve(Hub(read_plan("plan.json"), log), credentials, "127.0.0.1:0")
         path.write_text(path.read_text().replace(str(agreed), str(port)))
 
@@ -339,7 +515,9 @@ def test_a_site_says_what_it_waits_for(run: Call, agreed: int, tmp_path: Path, m
 
 def test_a_hub_that_ends_a_run_tells_every_site(run: Call, agreed: int, tmp_path: Path) -> None:
     hub = start("hub", "run", "hub", "--listen", f"127.0.0.1:{agreed}", "--json", "--once")
-    early = {name: start("site", "run", f"{name}/site.toml", "--json") for name in ("north", "east")}
+    early = {
+        name: start("site", "run", f"{name}/site.toml", "--json") for name in ("north", "east")
+    }
     while (status := run("hub", "status", "hub", "--json")).code or [
         site["round"] for site in status.json["sites"]
     ] != [0, 0, -1]:
@@ -348,16 +526,31 @@ def test_a_hub_that_ends_a_run_tells_every_site(run: Call, agreed: int, tmp_path
     while not (told := run("hub", "status", "hub", "--json").json)["sites"][0]["last_message"]:
         time.sleep(0.05)
     north, _, south = told["sites"]
-    assert told["running"] and north["waits_for"] == ["south"] and north["last_heard"] and south["last_heard"] is None
-    assert "north wait for south since" in (text := run("hub", "status", "hub").out) or "east wait for south" in text
-    for wrong in (("hub", "end", "hub", "trial-2"), ("hub", "end", "north", "trial-1"), ("hub", "end", "hub", "../x")):
+    assert (
+        told["running"]
+        and north["waits_for"] == ["south"]
+        and north["last_heard"]
+        and south["last_heard"] is None
+    )
+    assert (
+        "north wait for south since" in (text := run("hub", "status", "hub").out)
+        or "east wait for south" in text
+    )
+    for wrong in (
+        ("hub", "end", "hub", "trial-2"),
+        ("hub", "end", "north", "trial-1"),
+        ("hub", "end", "hub", "../x"),
+    ):
         assert run(*wrong).code == 2
     assert "is ended" in run("hub", "end", "hub", "trial-1").out
     for process in early.values():
         out, err = said(process, 4)
         last = json.loads(out.splitlines()[-1])
         assert (last["stopped"], last["rounds"], last["spent"]) == ("the hub ended the run", 0, 0.0)
-        assert last["privacy"]["epsilon"] > 0.0 and "ended early: the hub ended the run" in err.splitlines()[-1]
+        assert (
+            last["privacy"]["epsilon"] > 0.0
+            and "ended early: the hub ended the run" in err.splitlines()[-1]
+        )
     late = run("site", "run", "south/site.toml")
     assert late.code == 4 and "Ended early: after 0 of 5 releases" in " ".join(late.out.split())
     out, err = said(hub, 4)
@@ -379,7 +572,20 @@ def test_a_plan_that_the_ledger_cannot_pay_for_is_refused_before_anything_is_sen
 ) -> None:
     publics = [option for name in NAMES for option in ("--site", f"{name}/{name}.public.json")]
     dear = ("--method", "prox_admm", "--rounds", "4", "--epsilon", "9", "--delta", "1e-5")
-    assert run("plan", "--write", "plan.json", "--run", "dear", "--schema", "schema.toml", *publics, *dear).code == 0
+    assert (
+        run(
+            "plan",
+            "--write",
+            "plan.json",
+            "--run",
+            "dear",
+            "--schema",
+            "schema.toml",
+            *publics,
+            *dear,
+        ).code
+        == 0
+    )
     (tmp_path / "north" / "plan.json").write_bytes((tmp_path / "plan.json").read_bytes())
     ran = run("site", "check", "north/site.toml")
     assert ran.code == 2 and "nothing was reserved" in ran.err
@@ -393,37 +599,53 @@ def test_the_demonstration_is_the_run_of_one_process(run: Call) -> None:
     assert report["demonstration"] == "demonstration, not a release"
     for name in NAMES:
         with DurableLedger.open(f"shown/{name}/{name}.ledger") as ledger:
-            assert ledger.demonstration and len(ledger.rows) == 4  # the mean of rows, and three rounds
+            # the mean of rows, and three rounds
+            assert ledger.demonstration and len(ledger.rows) == 4
         assert "Demonstration, not a release" in Path(f"shown/{name}/{name}.html").read_text()
     assert "Demonstration, not a release" in Path("shown/hub/hub.html").read_text()
     # The command of a real site takes no part of it for a release: a real ledger refuses the plan.
     Path("shown/north/north.ledger").unlink()
     Path("shown/north/north.json").unlink()
-    DurableLedger.create("shown/north/north.ledger", epsilon=3.0, delta=1e-5, accountant="rdp").close()
+    DurableLedger.create(
+        "shown/north/north.ledger", epsilon=3.0, delta=1e-5, accountant="rdp"
+    ).close()
     ran = run("site", "run", "shown/north/site.toml")
     assert ran.code != 0
 
 
 def test_the_demonstration_of_sums_is_the_run_of_one_process(run: Call) -> None:
-    report = run("demo", "--trust", "sum", "--sites", "3", "--rounds", "3", "--json", "--keep", "shown").json
-    assert report["difference"] == 0.0 and report["rounds"] == 3 and report["privacy"]["trust"]["kind"] == "sum"
+    report = run(
+        "demo", "--trust", "sum", "--sites", "3", "--rounds", "3", "--json", "--keep", "shown"
+    ).json
+    assert (
+        report["difference"] == 0.0
+        and report["rounds"] == 3
+        and report["privacy"]["trust"]["kind"] == "sum"
+    )
     assert report["privacy"]["epsilon"] <= 1.0 < report["privacy"]["alone"]
     for name in NAMES:
         with DurableLedger.open(f"shown/{name}/{name}.ledger") as ledger:
             assert len(ledger.rows) == 4
         assert not list(Path(f"shown/{name}").glob("*.masks"))
     page = Path("shown/hub/hub.html").read_text()
-    assert "no single share of a sum" in page and "over at least 3 of 3 sites, 1 of which may collude" in page
+    assert (
+        "no single share of a sum" in page
+        and "over at least 3 of 3 sites, 1 of which may collude" in page
+    )
 
 
 @pytest.mark.parametrize("option", ["--patience", "--greeting"])
 @pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan"])
 def test_a_hub_needs_a_number_of_seconds(run: Call, agreed: int, option: str, seconds: str) -> None:
     ran = run("hub", "run", "hub", option, seconds)
-    assert ran.code == 2 and f"{option[2:]}={float(seconds)!r}: must be above 0, in seconds" in ran.err
+    assert (
+        ran.code == 2 and f"{option[2:]}={float(seconds)!r}: must be above 0, in seconds" in ran.err
+    )
 
 
-def test_a_site_sees_before_it_runs_that_it_cannot_connect(run: Call, agreed: int, tmp_path: Path) -> None:
+def test_a_site_sees_before_it_runs_that_it_cannot_connect(
+    run: Call, agreed: int, tmp_path: Path
+) -> None:
     """Keys and certificates of another site or authority, and a hub without a port."""
     north = tmp_path / "north"
     answer = json.loads(run("site", "check", "north/site.toml", "--json").out)
@@ -434,14 +656,22 @@ def test_a_site_sees_before_it_runs_that_it_cannot_connect(run: Call, agreed: in
         (north / file).write_bytes(content)
         for command in ("check", "run"):
             ran = run("site", command, "north/site.toml")
-            assert ran.code == 2 and match in ran.err and len(ran.err.strip().splitlines()) == 1, ran.err
+            assert ran.code == 2 and match in ran.err and len(ran.err.strip().splitlines()) == 1, (
+                ran.err
+            )
         (north / file).write_bytes(before)
 
-    refused("north.crt", (tmp_path / "south" / "south.crt").read_bytes(), "does not belong to the key")
+    refused(
+        "north.crt", (tmp_path / "south" / "south.crt").read_bytes(), "does not belong to the key"
+    )
     assert run("hub", "init", "foreign", "--host", "127.0.0.1").code == 0
-    refused("ca.crt", (tmp_path / "foreign" / "ca.crt").read_bytes(), "was not signed by the authority")
+    refused(
+        "ca.crt", (tmp_path / "foreign" / "ca.crt").read_bytes(), "was not signed by the authority"
+    )
     text = (north / "site.toml").read_text()
-    refused("site.toml", text.replace(f"127.0.0.1:{agreed}", "127.0.0.1").encode(), "must be HOST:PORT")
+    refused(
+        "site.toml", text.replace(f"127.0.0.1:{agreed}", "127.0.0.1").encode(), "must be HOST:PORT"
+    )
     refused("site.toml", text.replace('name = "north"', "name = ").encode(), "is not TOML")
 
 

@@ -1,4 +1,6 @@
-"""A schema's site column makes the sites; a run cut at a probability is used at that one; inference reads all rows."""
+"""A schema's site column makes the sites; a run cut at a probability is used at that one;
+inference reads all rows.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,22 @@ class TestSites:
         assert [note for note in found["notes"] if "names 'hospital' as the site" in note]
 
     def test_inference_has_their_names_and_constants(self, ok: Call, clinic: Clinic) -> None:
-        train = ("train", "--data", clinic.csv, "--schema", clinic.schema, "--inference", "--epsilon", 200, "--json")
+        train = (
+            "train",
+            "--data",
+            clinic.csv,
+            "--schema",
+            clinic.schema,
+            "--inference",
+            "--epsilon",
+            200,
+            "--json",
+        )
         assert ok(*train).json["sites"] == ["quarzberg", "tannfels", "ulmenau", "weidach"]
 
-    def test_and_intervals_for_what_it_predicts(self, ok: Call, refused: Any, clinic: Clinic) -> None:
+    def test_and_intervals_for_what_it_predicts(
+        self, ok: Call, refused: Any, clinic: Clinic
+    ) -> None:
         many = write_csv(clinic.csv.with_name("many.csv"), make_table(4000))
         train = ("train", "--data", many, "--schema", clinic.schema, "--epsilon", 200)
         ok(*train, "--inference", "--save", "run.json")
@@ -55,47 +69,99 @@ class TestSites:
         ok(*train, "--method", "prox_admm", "--rounds", 3, "--save", "rounds.npz")
         assert "no covariance" in refused("predict", "rounds.npz", clinic.csv, "--interval", 0.95)
 
-    @pytest.mark.parametrize(("more", "rule"), [(("--nodes", 3), "4 sites"), (("--set", "sizes=2,1"), "at random")])
-    def test_other_numbers_of_sites_are_refused(self, refused: Any, clinic: Clinic, more: Any, rule: str) -> None:
+    @pytest.mark.parametrize(
+        ("more", "rule"), [(("--nodes", 3), "4 sites"), (("--set", "sizes=2,1"), "at random")]
+    )
+    def test_other_numbers_of_sites_are_refused(
+        self, refused: Any, clinic: Clinic, more: Any, rule: str
+    ) -> None:
         assert rule in refused(*bare(clinic), *more)
 
 
 class TestCuts:
     CUT = 0.25
 
-    @pytest.mark.parametrize("asked", [("--evaluation", 20, "--set", f"cut={CUT}"), ("--set", f"cut={CUT}")])
+    @pytest.mark.parametrize(
+        "asked", [("--evaluation", 20, "--set", f"cut={CUT}"), ("--set", f"cut={CUT}")]
+    )
     @pytest.mark.parametrize("kind", [("--method", "prox_admm", "--rounds", 3), ("--inference",)])
     def test_predict_uses_the_run_s(
         self, ok: Call, run: Call, clinic: Clinic, asked: tuple[Any, ...], kind: tuple[Any, ...]
     ) -> None:
-        train = ("train", "--data", clinic.csv, "--schema", clinic.schema, "--epsilon", 200, "--partition", "iid")
+        train = (
+            "train",
+            "--data",
+            clinic.csv,
+            "--schema",
+            clinic.schema,
+            "--epsilon",
+            200,
+            "--partition",
+            "iid",
+        )
         ok(*train, *kind, *asked, "--save", "run.npz")
         said = run("predict", "run.npz", clinic.csv)
         assert said.code == 0
-        assert re.search(r"positive from 0\.25 on, as in the run; --threshold takes another", said.err)
+        assert re.search(
+            r"positive from 0\.25 on, as in the run; --threshold takes another", said.err
+        )
         lines = list(csv.DictReader(io.StringIO(said.out)))
         chances = np.array([float(line["probability"]) for line in lines])
         assert [line["prediction"] == "sick" for line in lines] == (chances >= self.CUT).tolist()
         assert np.any((chances >= self.CUT) & (chances < 0.5))  # or the two cuts are the same here
         given = run("predict", "run.npz", clinic.csv, "--threshold", 0.5)
         assert "as in the run" not in given.err
-        assert [line["prediction"] == "sick" for line in csv.DictReader(io.StringIO(given.out))] == (
-            chances >= 0.5
-        ).tolist()
+        assert [
+            line["prediction"] == "sick" for line in csv.DictReader(io.StringIO(given.out))
+        ] == (chances >= 0.5).tolist()
 
-    def test_without_probabilities_it_cuts_as_the_evaluation_does(self, ok: Call, run: Call, clinic: Clinic) -> None:
-        train = ("train", "--data", clinic.csv, "--schema", clinic.schema, "--epsilon", 200, "--partition", "iid")
+    def test_without_probabilities_it_cuts_as_the_evaluation_does(
+        self, ok: Call, run: Call, clinic: Clinic
+    ) -> None:
+        train = (
+            "train",
+            "--data",
+            clinic.csv,
+            "--schema",
+            clinic.schema,
+            "--epsilon",
+            200,
+            "--partition",
+            "iid",
+        )
         settings = ("--set", "loss=huber:0.5", "--set", f"cut={self.CUT}")
         ok(*train, "--method", "prox_admm", "--rounds", 3, *settings, "--save", "r.npz")
         saved = SavedModel.load("r.npz")
         table = read_csv(clinic.csv)
         margins = saved.margins(table, Schema.from_toml(clinic.schema).encode(table).X)
         lines = csv.DictReader(io.StringIO(run("predict", "r.npz", clinic.csv).out))
-        assert [line["prediction"] == "sick" for line in lines] == (margins >= np.log(self.CUT / 0.75)).tolist()
+        assert [line["prediction"] == "sick" for line in lines] == (
+            margins >= np.log(self.CUT / 0.75)
+        ).tolist()
 
     def test_an_evaluation_uses_it_too(self, ok: Call, clinic: Clinic) -> None:
-        train = ("train", "--data", clinic.csv, "--schema", clinic.schema, "--epsilon", 30, "--partition", "iid")
-        ok(*train, "--method", "prox_admm", "--rounds", 3, "--set", f"cut={self.CUT}", "--save", "r.npz")
+        train = (
+            "train",
+            "--data",
+            clinic.csv,
+            "--schema",
+            clinic.schema,
+            "--epsilon",
+            30,
+            "--partition",
+            "iid",
+        )
+        ok(
+            *train,
+            "--method",
+            "prox_admm",
+            "--rounds",
+            3,
+            "--set",
+            f"cut={self.CUT}",
+            "--save",
+            "r.npz",
+        )
         ask = ("evaluate", "r.npz", clinic.csv, "--epsilon", 20, "--json")
         assert ok(*ask).json["threshold"] == self.CUT
         assert ok(*ask, "--threshold", 0.4).json["threshold"] == 0.4
@@ -106,8 +172,20 @@ class TestCuts:
 
 
 class TestAllRows:
-    def test_inference_holds_out_none_unless_asked(self, ok: Call, clinic: Clinic, tmp_path: Path) -> None:
-        train = ("train", "--data", clinic.csv, "--schema", clinic.schema, "--inference", "--epsilon", 200, "--json")
+    def test_inference_holds_out_none_unless_asked(
+        self, ok: Call, clinic: Clinic, tmp_path: Path
+    ) -> None:
+        train = (
+            "train",
+            "--data",
+            clinic.csv,
+            "--schema",
+            clinic.schema,
+            "--inference",
+            "--epsilon",
+            200,
+            "--json",
+        )
         every = ok(*train).json
         assert (sum(every["n_train"]), every["n_test"]) == (400, 0)
         assert every["auc"] is None and every["exact"] == {}

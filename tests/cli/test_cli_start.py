@@ -13,7 +13,17 @@ from sottovoce.deploy.keys import SigningKey
 from sottovoce.deploy.plan_file import read_plan
 from sottovoce.runs.simulate import Result
 
-QUICK = ("train", "--data", "synthetic:n=600,d=5,seed=1", "--method", "prox_admm", "--delta", "1e-5", "--rounds", "4")
+QUICK = (
+    "train",
+    "--data",
+    "synthetic:n=600,d=5,seed=1",
+    "--method",
+    "prox_admm",
+    "--delta",
+    "1e-5",
+    "--rounds",
+    "4",
+)
 
 
 def test_public_rows_of_a_table(run: Call, clinic: Clinic) -> None:
@@ -25,7 +35,10 @@ def test_public_rows_of_a_table(run: Call, clinic: Clinic) -> None:
     assert ran.json["config"]["start"] == ran.json["start"]["digest"]
     assert ran.json["privacy"]["caveat"].startswith("the public rows")
     shown = run(*clinic.train, "--set", "public=public.csv")
-    assert "90 rows were taken as public" in " ".join(shown.out.split()) and "Not covered: the public rows" in shown.out
+    assert (
+        "90 rows were taken as public" in " ".join(shown.out.split())
+        and "Not covered: the public rows" in shown.out
+    )
     start = Result.load("run.npz").start
     assert start is not None and start.kind == "public"
     assert run("predict", "run.npz", clinic.csv).code == 0
@@ -33,10 +46,15 @@ def test_public_rows_of_a_table(run: Call, clinic: Clinic) -> None:
 
 def test_a_run_from_an_earlier_one_and_its_twin(run: Call) -> None:
     run(*QUICK, "--epsilon", 1, "--seed", 3, "--save", "first.npz")
-    ran = run(*QUICK, "--epsilon", "0.2", "--set", "start=first.npz", "--save", "second.npz", "--json")
+    ran = run(
+        *QUICK, "--epsilon", "0.2", "--set", "start=first.npz", "--save", "second.npz", "--json"
+    )
     again = run(*QUICK, "--epsilon", "0.2", "--set", "start=first.npz", "--json")
     assert ran.code == 0 and numbers(ran.json) == numbers(again.json)
-    assert ran.json["privacy"]["epsilon"] <= 0.2 and "its noise can be removed" in ran.json["privacy"]["caveat"]
+    assert (
+        ran.json["privacy"]["epsilon"] <= 0.2
+        and "its noise can be removed" in ran.json["privacy"]["caveat"]
+    )
     first, second = Result.load("first.npz"), Result.load("second.npz")
     assert second.start is not None and np.array_equal(second.start.vector, first.consensus[0])
     said = " ".join(run(*QUICK, "--epsilon", "0.2", "--set", "start=first.npz").out.split())
@@ -56,12 +74,18 @@ def test_a_checkpoint_of_another_start(run: Call) -> None:
     ("more", "words"),
     [
         (("--set", "start=absent.npz"), ("absent.npz", "not a saved run")),
-        (("--set", "start=a.npz", "--set", "public_share=0.1"), ("one starting point", "give one of them")),
+        (
+            ("--set", "start=a.npz", "--set", "public_share=0.1"),
+            ("one starting point", "give one of them"),
+        ),
         (("--set", "public_share=0"), ("public_share=0.0", "> 0 and < 1")),
         (("--set", "public_share=nan"), ("public_share=nan", "> 0 and < 1")),
         (("--set", "public_share=0.1", "--system-noise"), ("only a simulation may do",)),
         (("--set", "public=rows.csv"), ("synthetic rows have no schema",)),
-        (("--set", "public_share=0.1", "--form", "printed", "--method", "dvp"), ("a printed form starts at zero",)),
+        (
+            ("--set", "public_share=0.1", "--form", "printed", "--method", "dvp"),
+            ("a printed form starts at zero",),
+        ),
     ],
 )
 def test_refusals(run: Call, more: tuple[object, ...], words: tuple[str, ...]) -> None:
@@ -70,7 +94,9 @@ def test_refusals(run: Call, more: tuple[object, ...], words: tuple[str, ...]) -
     assert all(word in ran.err for word in words), ran.err
 
 
-def test_a_release_never_starts_from_a_simulation_and_the_data_are_not_public(run: Call, clinic: Clinic) -> None:
+def test_a_release_never_starts_from_a_simulation_and_the_data_are_not_public(
+    run: Call, clinic: Clinic
+) -> None:
     run(*clinic.train, "--save", "sim.npz")
     ran = run(*clinic.train, "--set", "start=sim.npz", "--system-noise")
     assert ran.code == 2 and "protects nothing" in ran.err
@@ -89,15 +115,36 @@ def test_the_plan_of_separate_sites_holds_the_start(run: Call, clinic: Clinic) -
         path.write_text(json.dumps({"name": name, "rows": 200, "key": SigningKey.make().public}))
         publics += ["--site", path]
     knobs = ("--method", "prox_admm", "--rounds", 4, "--epsilon", 1, "--delta", "1e-5")
-    write = ("plan", "--write", "plan.json", "--run", "r", "--schema", clinic.schema, *publics, *knobs)
+    write = (
+        "plan",
+        "--write",
+        "plan.json",
+        "--run",
+        "r",
+        "--schema",
+        clinic.schema,
+        *publics,
+        *knobs,
+    )
     write_csv(Path("public.csv"), make_table(90, seed=5))
     ran = run(*write, "--set", "public=public.csv")
     assert ran.code == 0 and "Not covered: the public rows" in ran.out
     plan = read_plan("plan.json")
-    assert plan.start is not None and plan.config.start == plan.start.digest and plan.start.kind == "public"
+    assert (
+        plan.start is not None
+        and plan.config.start == plan.start.digest
+        and plan.start.kind == "public"
+    )
 
     pure = clinic.train.index("--pure")
-    train = (*clinic.train[:pure], *clinic.train[pure + 1 :], "--method", "prox_admm", "--delta", "1e-5")
+    train = (
+        *clinic.train[:pure],
+        *clinic.train[pure + 1 :],
+        "--method",
+        "prox_admm",
+        "--delta",
+        "1e-5",
+    )
     ran = run(*train, "--save", "sim.npz")
     assert ran.code == 0, ran.err
     ran = run(*write, "--set", "start=sim.npz")

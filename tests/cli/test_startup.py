@@ -23,7 +23,17 @@ else:
     code = 0
 print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 """
-OPTIONAL = {"cryptography", "dask", "grpc", "jinja2", "matplotlib", "nvflare", "pandas", "pyarrow", "torch"}
+OPTIONAL = {
+    "cryptography",
+    "dask",
+    "grpc",
+    "jinja2",
+    "matplotlib",
+    "nvflare",
+    "pandas",
+    "pyarrow",
+    "torch",
+}
 NUMERIC = {"array_api_compat", "joblib", "networkx", "scipy", "sklearn"}
 SCREEN_AND_FILES = {"numpy", "rich", "sqlite3", "threadpoolctl"}
 SMALL = ("--data", "synthetic:n=300,d=4,seed=1", "--nodes", "3", "--rounds", "2", "--epsilon", "5")
@@ -39,7 +49,9 @@ def modules(folder: Path, *arguments: str, code: int = 0) -> set[str]:
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("--version",)])
-def test_help_and_version_load_no_command_and_no_library(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_help_and_version_load_no_command_and_no_library(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     names = modules(tmp_path, *arguments)
     assert not names & (OPTIONAL | NUMERIC | SCREEN_AND_FILES)
     ours = {name for name in names if name.startswith("sottovoce")}
@@ -61,7 +73,9 @@ def test_the_main_job_loads_neither_scikit_learn_nor_scipy_nor_networkx(tmp_path
 NAMED = ("plan", "--method", "mr_admm", "--pure")
 
 
-@pytest.mark.parametrize("arguments", [NAMED, ("methods",), ("data",), ("graphs",), (*NAMED, "--graph", "grid")])
+@pytest.mark.parametrize(
+    "arguments", [NAMED, ("methods",), ("data",), ("graphs",), (*NAMED, "--graph", "grid")]
+)
 def test_nor_do_a_plan_and_the_lists(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert not modules(tmp_path, *arguments) & (OPTIONAL | NUMERIC)
 
@@ -73,7 +87,9 @@ def test_a_delta_needs_special_functions_and_no_more(tmp_path: Path) -> None:
     assert not names & {"scipy.stats", "scipy.optimize", "scipy.signal", "scipy.spatial"}
 
 
-@pytest.mark.parametrize("arguments", [("train", "--inference"), ("train", "--method", "momentum", "--delta", "1e-5")])
+@pytest.mark.parametrize(
+    "arguments", [("train", "--inference"), ("train", "--method", "momentum", "--delta", "1e-5")]
+)
 def test_gaussian_noise_needs_no_library(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     names = modules(tmp_path, *arguments)
     assert not names & (OPTIONAL | NUMERIC | {"numpy.ma"})

@@ -1,4 +1,6 @@
-"""A row is encoded alone: whatever another row holds, and whatever a gap makes of a column's type."""
+"""A row is encoded alone: whatever another row holds, and whatever a gap makes of a column's
+type.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,30 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "number": {"kind": "number", "lo": -20, "hi": 100, "missing": 1, "indicator": True},
     "level": {"kind": "category", "values": ["x", "1", "2.5", "true"], "other": True},
     "bin": {"kind": "bins", "edges": [-20, 0, 3, 100], "indicator": True},
-    "day": {"kind": "date", "epoch": "2020-01-01", "lo": 0, "hi": 4000, "missing": 2000, "indicator": True},
-    "pair": {"kind": "vector", "lo": -1, "hi": 1, "columns": ["first", "second"], "norm": 1.0, "missing": 0.5},
+    "day": {
+        "kind": "date",
+        "epoch": "2020-01-01",
+        "lo": 0,
+        "hi": 4000,
+        "missing": 2000,
+        "indicator": True,
+    },
+    "pair": {
+        "kind": "vector",
+        "lo": -1,
+        "hi": 1,
+        "columns": ["first", "second"],
+        "norm": 1.0,
+        "missing": 0.5,
+    },
     "block": {"kind": "vector", "lo": -1, "hi": 1, "size": 2, "norm": 1.0, "missing": 0.5},
 }
 LABELS: list[dict[str, Any]] = [
-    {"column": "label", "positive": "1"}, {"column": "label", "positive": "true", "negative": "false"},
-    {"column": "label", "values": ["1", "2.5", "true"]}, {"column": "label", "lo": -20, "hi": 50},
-]  # fmt: skip
+    {"column": "label", "positive": "1"},
+    {"column": "label", "positive": "true", "negative": "false"},
+    {"column": "label", "values": ["1", "2.5", "true"]},
+    {"column": "label", "lo": -20, "hi": 50},
+]
 
 
 def encoded(schema: Schema, table: Table) -> Any:
@@ -35,7 +53,9 @@ def encoded(schema: Schema, table: Table) -> Any:
 
 @pytest.mark.parametrize("door", list(DOORS))
 def test_a_row_changes_how_no_other_is_encoded(door: str, tmp_path: Path) -> None:
-    """Column by column, so that a refusal of one, which stops a run, hides nothing of the others."""
+    """Column by column, so that a refusal of one, which stops a run, hides nothing of the
+    others.
+    """
     rng, compared = np.random.default_rng(5), 0
     for turn in range(240):
         name = list(COLUMNS)[turn % len(COLUMNS)]
@@ -43,18 +63,27 @@ def test_a_row_changes_how_no_other_is_encoded(door: str, tmp_path: Path) -> Non
         if rng.random() < 0.7:  # refusals are rarer from few kinds of values
             pool = [pool[k] for k in rng.integers(len(pool), size=3)]
         label = LABELS[int(rng.integers(len(LABELS)))]
-        schema = Schema.from_dict({"columns": {name: COLUMNS[name]}, "label": label, "na": ["-9", "NA"]})
+        schema = Schema.from_dict(
+            {"columns": {name: COLUMNS[name]}, "label": label, "na": ["-9", "NA"]}
+        )
         i, names = int(rng.integers(4)), [*(COLUMNS[name].get("columns") or [name]), "label"]
         columns = {one: [pool[int(rng.integers(len(pool)))] for _ in range(4)] for one in names}
         others = {
-            one: [pool[int(rng.integers(len(pool)))] if k == i else old for k, old in enumerate(some)]
+            one: [
+                pool[int(rng.integers(len(pool)))] if k == i else old for k, old in enumerate(some)
+            ]
             for one, some in columns.items()
         }
-        before, after = (encoded(schema, through(door, some, tmp_path)) for some in (columns, others))
+        before, after = (
+            encoded(schema, through(door, some, tmp_path)) for some in (columns, others)
+        )
         if before is not None and after is not None:
-            np.testing.assert_array_equal(np.delete(before, i, axis=0), np.delete(after, i, axis=0), f"{name}, row {i}")
+            np.testing.assert_array_equal(
+                np.delete(before, i, axis=0), np.delete(after, i, axis=0), f"{name}, row {i}"
+            )
             compared += 1
-    assert compared == 0 if door == "nested" else compared >= 10  # a list is no value: it is always refused
+    # a list is no value: it is always refused
+    assert compared == 0 if door == "nested" else compared >= 10
 
 
 def test_a_gap_elsewhere_makes_no_number_a_missing_one() -> None:

@@ -1,4 +1,6 @@
-"""Counts of every declared column: exact, located, without values, and in step with what encoding does."""
+"""Counts of every declared column: exact, located, without values, and in step with what
+encoding does.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,25 @@ class TestNumbers:
     @pytest.mark.parametrize(
         ("odd", "kind"),
         [
-            ("<0.5", "a limit (< or >)"), ("> 300", "a limit (< or >)"), ("≤4", "a limit (< or >)"),
-            ("41,5", "a comma (decimal, or of thousands)"), ("1,234,567.5", "a comma (decimal, or of thousands)"),
-            ("1 234 567", "other separators of thousands"), ("1.234.567,5", "other separators of thousands"),
-            ("12 kg", "a number with a unit or a sign"), ("$12", "a number with a unit or a sign"),
-            ("5%", "a number with a unit or a sign"), ("nan", "NaN or infinite"), ("-inf", "NaN or infinite"),
-            ("NA", "a usual mark of missing values"), ("N/A", "a usual mark of missing values"),
-            ("?", "a usual mark of missing values"), ("#N/A", "a usual mark of missing values"), ("old", "other text"),
+            ("<0.5", "a limit (< or >)"),
+            ("> 300", "a limit (< or >)"),
+            ("≤4", "a limit (< or >)"),
+            ("41,5", "a comma (decimal, or of thousands)"),
+            ("1,234,567.5", "a comma (decimal, or of thousands)"),
+            ("1 234 567", "other separators of thousands"),
+            ("1.234.567,5", "other separators of thousands"),
+            ("12 kg", "a number with a unit or a sign"),
+            ("$12", "a number with a unit or a sign"),
+            ("5%", "a number with a unit or a sign"),
+            ("nan", "NaN or infinite"),
+            ("-inf", "NaN or infinite"),
+            ("NA", "a usual mark of missing values"),
+            ("N/A", "a usual mark of missing values"),
+            ("?", "a usual mark of missing values"),
+            ("#N/A", "a usual mark of missing values"),
+            ("old", "other text"),
         ],
-    )  # fmt: skip
+    )
     def test_what_is_no_number_is_counted_located_and_described(self, odd: str, kind: str) -> None:
         assert kind_of_text(odd) == kind
         found = checked(AGE, {"age": texts("4", odd, "5", odd, "300", "-1")})
@@ -60,7 +72,14 @@ class TestNumbers:
         [
             {"kind": "number", "lo": 0, "hi": 10},
             {"kind": "number", "lo": 0, "hi": 10, "missing": 3},
-            {"kind": "number", "lo": 0, "hi": 10, "transform": "log1p", "typical": [2, 5], "missing": 3},
+            {
+                "kind": "number",
+                "lo": 0,
+                "hi": 10,
+                "transform": "log1p",
+                "typical": [2, 5],
+                "missing": 3,
+            },
             {"kind": "bins", "edges": [0, 5, 10], "missing": 2},
             {"kind": "bins", "edges": [0, 5, 10], "indicator": True},
             {"kind": "spline", "knots": [0, 4, 10], "missing": 2},
@@ -92,12 +111,20 @@ class TestNumbers:
 
     def test_days_and_vectors(self) -> None:
         day = {"d": {"kind": "date", "epoch": "2020-01-01", "lo": "2020-01-01", "hi": "2020-12-31"}}
-        days = of(checked(day, {"d": texts("2020-03-01", "1.2.2020", "2019-01-01", "2021-05-05", "")}), "d")
+        days = of(
+            checked(day, {"d": texts("2020-03-01", "1.2.2020", "2019-01-01", "2021-05-05", "")}),
+            "d",
+        )
         assert days.rows == {"missing": (5,), "not a date": (2,), "below": (3,), "above": (4,)}
         vector = {"v": {"kind": "vector", "columns": ["a", "b"], "lo": 0, "hi": 1, "norm": 0.5}}
         pair = {"a": texts("0.1", "x", "0.1", "0.4"), "b": texts("0.1", "7", "-1", "0.4")}
         found = of(checked(vector, pair), "v")
-        assert found.rows == {"not a number": (2,), "below": (3,), "above": (2,), "beyond the norm": (2, 4)}
+        assert found.rows == {
+            "not a number": (2,),
+            "below": (3,),
+            "above": (2,),
+            "beyond the norm": (2, 4),
+        }
 
     def test_only_the_first_rows_are_named(self) -> None:
         found = checked(AGE, {"age": texts(*["x"] * 50)})
@@ -117,11 +144,15 @@ class TestClipped:
             ({"kind": "category", "values": ["a", "b"]}, "50"),
         ],
     )
-    def test_a_column_that_is_clipped_in_all_rows_or_most_is_told(self, block: dict[str, Any], value: str) -> None:
+    def test_a_column_that_is_clipped_in_all_rows_or_most_is_told(
+        self, block: dict[str, Any], value: str
+    ) -> None:
         block = {key: entry for key, entry in block.items() if entry is not None}
         found = checked({"a": block}, {"a": texts(*[value] * 8)})
         assert not found.fine and not found.refused
-        assert [note.partition(":")[0] for note in found.notes] == ["a"] and "all of the rows" in found.notes[0]
+        assert [note.partition(":")[0] for note in found.notes] == [
+            "a"
+        ] and "all of the rows" in found.notes[0]
         assert found.counts[0].rows == 8
 
     def test_a_few_clipped_rows_are_counted_and_need_no_note(self) -> None:
@@ -130,14 +161,18 @@ class TestClipped:
 
     def test_a_number_to_predict(self) -> None:
         label = {"column": "y", "lo": 100, "hi": 200}
-        found = checked(AGE, {"age": texts("1", "2", "3"), "y": texts("10", "11", "x")}, label=label)
+        found = checked(
+            AGE, {"age": texts("1", "2", "3"), "y": texts("10", "11", "x")}, label=label
+        )
         assert of(found, "y").rows == {"not a number": (3,), "below": (1, 2)}
         assert any("clipped" in note for note in found.notes) and not found.fine
         none = checked(AGE, {"age": texts("1", "2"), "y": texts("long", "")}, label=label)
         assert of(none, "y").counts["missing"] == of(none, "y").counts["not a number"] == 1
         assert any("no row has a number" in note for note in none.notes) and none.refused == ()
 
-    @pytest.mark.parametrize(("scale", "fine"), [(0.01, False), (0.2, False), (0.9, True), (None, True)])
+    @pytest.mark.parametrize(
+        ("scale", "fine"), [(0.01, False), (0.2, False), (0.9, True), (None, True)]
+    )
     def test_a_scale_that_shortens_most_rows(self, scale: float | None, fine: bool) -> None:
         more = {} if scale is None else {"scale": scale}
         found = checked(AGE, {"age": texts(*map(str, range(0, 120, 3)))}, **more)
@@ -149,7 +184,10 @@ class TestClipped:
     def test_a_schema_alone_is_never_fine_where_all_its_rows_are_shortened(
         self, share: float, intercept: float
     ) -> None:
-        levels = {"a": {"kind": "category", "values": ["u", "v", "w"]}, "b": {"kind": "bins", "edges": [0, 1, 2]}}
+        levels = {
+            "a": {"kind": "category", "values": ["u", "v", "w"]},
+            "b": {"kind": "bins", "edges": [0, 1, 2]},
+        }
         plain = Schema.from_dict({"columns": levels, "intercept": intercept})
         found = fill(replace(plain, scale=share * plain.bound))
         assert found.shortened == 1.0 and not found.fine
@@ -163,13 +201,36 @@ class TestLabels:
         ("label", "values", "levels", "missing", "undeclared"),
         [
             (LABEL, ["yes", "no", "", "maybe", "Yes"], {"no": 1, "yes": 1}, 1, 2),
-            ({"column": "y", "positive": "yes"}, ["yes", "no", "", "maybe"], {"not yes": 2, "yes": 1}, 1, 0),
-            ({"column": "y", "values": ["a", "b", "c"]}, ["a", "b", "b", "d", ""], {"a": 1, "b": 2, "c": 0}, 1, 1),
-            ({"column": "y", "values": ["missing", "b"]}, ["missing", "b", ""], {"missing": 1, "b": 1}, 1, 0),
+            (
+                {"column": "y", "positive": "yes"},
+                ["yes", "no", "", "maybe"],
+                {"not yes": 2, "yes": 1},
+                1,
+                0,
+            ),
+            (
+                {"column": "y", "values": ["a", "b", "c"]},
+                ["a", "b", "b", "d", ""],
+                {"a": 1, "b": 2, "c": 0},
+                1,
+                1,
+            ),
+            (
+                {"column": "y", "values": ["missing", "b"]},
+                ["missing", "b", ""],
+                {"missing": 1, "b": 1},
+                1,
+                0,
+            ),
         ],
     )
     def test_every_group_is_counted(
-        self, label: dict[str, Any], values: list[str], levels: dict[str, int], missing: int, undeclared: int
+        self,
+        label: dict[str, Any],
+        values: list[str],
+        levels: dict[str, int],
+        missing: int,
+        undeclared: int,
     ) -> None:
         found = checked(AGE, {"age": texts(*["5"] * len(values)), "y": texts(*values)}, label=label)
         mine = of(found, "y")
@@ -189,7 +250,9 @@ class TestLabels:
             ({"column": "y", "values": ["a", "b", "c"]}, "a", "no row is of the class 'b'"),
         ],
     )
-    def test_a_class_that_no_row_has_is_told(self, label: dict[str, Any], value: str, told: str) -> None:
+    def test_a_class_that_no_row_has_is_told(
+        self, label: dict[str, Any], value: str, told: str
+    ) -> None:
         n = 1 if "row differs" in told else 6
         found = checked(AGE, {"age": texts(*["5"] * n), "y": texts(*[value] * n)}, label=label)
         assert any(told in note for note in found.notes) and not found.fine and found.refused == ()
@@ -197,12 +260,18 @@ class TestLabels:
     @pytest.mark.parametrize("mark", ["NA", "n/a", "?", "None", "unknown", "-", "."])
     def test_marks_of_missing_values_that_would_be_negative(self, mark: str) -> None:
         values = ["yes", "no", mark, mark, "yes", "no"]
-        found = checked(AGE, {"age": texts(*["5"] * 6), "y": texts(*values)}, label={"column": "y", "positive": "yes"})
+        found = checked(
+            AGE,
+            {"age": texts(*["5"] * 6), "y": texts(*values)},
+            label={"column": "y", "positive": "yes"},
+        )
         assert not found.fine
 
 
 class TestSpelling:
-    @pytest.mark.parametrize("odd", ["Basic", "BASIC ", "basic\u00a0", "ｂａｓｉｃ", "\tBasic\n", "baſic"])
+    @pytest.mark.parametrize(
+        "odd", ["Basic", "BASIC ", "basic\u00a0", "ｂａｓｉｃ", "\tBasic\n", "baſic"]
+    )
     def test_a_level_in_other_letters_is_hinted_at_by_the_declared_one(self, odd: str) -> None:
         block = {"plan": {"kind": "category", "values": ["basic", "premium"]}}
         found = checked(block, {"plan": texts("basic", odd, "premium", "gold")})
@@ -218,13 +287,20 @@ class TestSpelling:
         assert "gold" not in str(found.to_dict())
 
     def test_the_mapping_form_takes_all_spellings(self) -> None:
-        block = {"plan": {"kind": "category", "values": {"basic": ["basic", "Basic"], "premium": ["premium"]}}}
+        block = {
+            "plan": {
+                "kind": "category",
+                "values": {"basic": ["basic", "Basic"], "premium": ["premium"]},
+            }
+        }
         found = checked(block, {"plan": texts("basic", "Basic ", "premium", "basic")})
         assert found.fine and of(found, "plan").levels == {"basic": 3, "premium": 1}
 
     @pytest.mark.parametrize(("key", "column"), [("site", "where"), ("person", "who")])
     def test_sites_and_people_whose_names_differ_in_letters(self, key: str, column: str) -> None:
-        found = checked(AGE, {"age": texts("1", "2", "3"), column: texts("P1", "p1", "P2")}, **{key: column})
+        found = checked(
+            AGE, {"age": texts("1", "2", "3"), column: texts("P1", "p1", "P2")}, **{key: column}
+        )
         assert found.refused == () and not found.fine
         assert found.notes[0].startswith(f"{column}: 1 name")
 
@@ -234,7 +310,9 @@ class TestRoles:
         n = 40
         where = ["a"] * 20 + ["b"] * 12 + ["c"] * 5 + [""] * 3
         y = ["yes", "no"] * 10 + ["yes"] * 12 + [""] * 5 + ["no"] * 3
-        found = checked(AGE, {"age": texts(*["5"] * n), "where": texts(*where), "y": texts(*y)}, site="where")
+        found = checked(
+            AGE, {"age": texts(*["5"] * n), "where": texts(*where), "y": texts(*y)}, site="where"
+        )
         mine = of(found, "where")
         assert (mine.counts["sites"], mine.counts["smallest"], mine.counts["largest"]) == (3, 5, 20)
         assert mine.counts["missing"] == 3 and mine.rows["missing"] == (38, 39, 40)
@@ -269,36 +347,64 @@ class TestRoles:
         assert any("every weight is 0" in note for note in idle.notes) and idle.refused == ()
 
     def test_every_declared_column_has_its_counts(self) -> None:
-        columns = AGE | {"b": {"kind": "category", "values": ["u"]}, "c": {"kind": "squares", "of": ["age"]}}
-        table = {"age": texts("1", "2"), "b": texts("u", "u"), "who": texts("1", "2"), "w": texts("1", "1")}
+        columns = AGE | {
+            "b": {"kind": "category", "values": ["u"]},
+            "c": {"kind": "squares", "of": ["age"]},
+        }
+        table = {
+            "age": texts("1", "2"),
+            "b": texts("u", "u"),
+            "who": texts("1", "2"),
+            "w": texts("1", "1"),
+        }
         found = checked(columns, table, person="who", weight={"column": "w", "max": 1})
         assert [(one.column, one.role) for one in found.columns] == [
-            ("y", "label"), ("who", "person"), ("w", "weight"), ("age", "feature"), ("b", "feature"),
-        ]  # fmt: skip
+            ("y", "label"),
+            ("who", "person"),
+            ("w", "weight"),
+            ("age", "feature"),
+            ("b", "feature"),
+        ]
         assert found.fine
 
     def test_what_is_refused_elsewhere_keeps_no_column_from_its_counts(self) -> None:
-        table = {"age": texts("x", "2"), "who": texts("", "2"), "w": texts("-1", "1"), "where": texts("", "a")}
+        table = {
+            "age": texts("x", "2"),
+            "who": texts("", "2"),
+            "w": texts("-1", "1"),
+            "where": texts("", "a"),
+        }
         found = checked(AGE, table, person="who", weight={"column": "w", "max": 1}, site="where")
         assert len(found.refused) == 4
         assert {one.column for one in found.columns} == {"y", "who", "w", "where", "age"}
 
     def test_frames_are_read_as_training_reads_them(self) -> None:
         pd = pytest.importorskip("pandas")
-        frame = pd.DataFrame({
-            "age": [4.0, np.nan, 500.0, 7.0], "b": pd.Categorical(["u", None, "U", "u"]),
-            "y": ["yes", None, "no", "yes"], "where": ["n", "n", None, "s"],
-        })  # fmt: skip
+        frame = pd.DataFrame(
+            {
+                "age": [4.0, np.nan, 500.0, 7.0],
+                "b": pd.Categorical(["u", None, "U", "u"]),
+                "y": ["yes", None, "no", "yes"],
+                "where": ["n", "n", None, "s"],
+            }
+        )
         columns = {"age": AGE["age"] | {"missing": 40}, "b": {"kind": "category", "values": ["u"]}}
-        found = review(Schema.from_dict({"columns": columns, "label": LABEL, "site": "where"}), frame)
+        found = review(
+            Schema.from_dict({"columns": columns, "label": LABEL, "site": "where"}), frame
+        )
         assert of(found, "age").rows == {"missing": (2,), "above": (3,)}
         assert of(found, "b").rows == {"missing": (2,), "undeclared": (3,), "near": (3,)}
-        assert of(found, "y").rows == {"missing": (2,)} and of(found, "y").levels == {"no": 1, "yes": 2}
+        assert of(found, "y").rows == {"missing": (2,)} and of(found, "y").levels == {
+            "no": 1,
+            "yes": 2,
+        }
         assert of(found, "where").rows == {"missing": (3,)} and len(found.refused) == 1
 
     def test_no_value_is_shown(self) -> None:
         odd = [f"quarz{k}berg" for k in range(12)]
         columns = AGE | {"b": {"kind": "category", "values": ["u"]}}
         table = {name: texts(*odd) for name in ("age", "b", "who", "w", "where", "y")}
-        found = checked(columns, table, person="who", weight={"column": "w", "max": 1}, site="where")
+        found = checked(
+            columns, table, person="who", weight={"column": "w", "max": 1}, site="where"
+        )
         assert "quarz" not in str(found.to_dict())

@@ -1,4 +1,6 @@
-"""Curved features: what they are, that rows stay in the unit ball, what made-up rows are, and what is refused."""
+"""Curved features: what they are, that rows stay in the unit ball, what made-up rows are, and
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +63,20 @@ COLUMNS: dict[str, Any] = {
     "age": {"kind": "bins", "edges": [0, 40, 100], "base": 0},
     "turns": {"kind": "squares", "of": ["dose", "share"], "weight": 2},
     "curve": {"kind": "spline", "column": "week", "knots": [0, 10, 20, 52]},
-    "waves": {"kind": "fourier", "of": ["dose", "share"], "features": 8, "bandwidth": 0.5, "seed": 3},
+    "waves": {
+        "kind": "fourier",
+        "of": ["dose", "share"],
+        "features": 8,
+        "bandwidth": 0.5,
+        "seed": 3,
+    },
 }
-RAW = {"dose": [0, 5, 7.5, 20], "share": [0, 3, "", 10], "ward": ["icu", "ward", "no", "icu"], "age": [10, 50, 60, 1]}
+RAW = {
+    "dose": [0, 5, 7.5, 20],
+    "share": [0, 3, "", 10],
+    "ward": ["icu", "ward", "no", "icu"],
+    "age": [10, 50, 60, 1],
+}
 RAW |= {"week": [-1, 0, 15, 52]}
 
 
@@ -91,7 +104,9 @@ def test_each_kind_encodes_exactly() -> None:
     splines = [name for name in found if name.startswith("curve")]
     assert len(splines) == 6
     np.testing.assert_allclose(sum(found[name] for name in splines), 1.0, rtol=1e-9)
-    assert found["curve[spline 0]"][0] == pytest.approx(1) and found["curve[spline 5]"][3] == pytest.approx(1)
+    assert found["curve[spline 0]"][0] == pytest.approx(1) and found["curve[spline 5]"][
+        3
+    ] == pytest.approx(1)
     (waves,) = (block for block in s.blocks if isinstance(block, Fourier))
     angles = np.outer(dose, waves.directions[0]) + np.outer(share, waves.directions[1])
     for k in range(4):
@@ -103,7 +118,9 @@ def test_each_kind_encodes_exactly() -> None:
 
 def test_two_columns_have_the_same_derived_features_wherever_they_are_declared() -> None:
     """Order of declaration is that of features, and nothing else."""
-    first, last = (undivided(schema(given), RAW) for given in (COLUMNS, dict(reversed(COLUMNS.items()))))
+    first, last = (
+        undivided(schema(given), RAW) for given in (COLUMNS, dict(reversed(COLUMNS.items())))
+    )
     assert set(first) == set(last) and list(first) != list(last)
     for name, values in first.items():
         np.testing.assert_allclose(values, last[name], rtol=1e-12, atol=1e-15)
@@ -116,7 +133,9 @@ def test_splines_are_those_of_scipy(degree: int, knots: tuple[float, ...]) -> No
     inside = np.random.default_rng(0).uniform(knots[0], knots[-1], 500)
     x = np.concatenate([inside, knots, [knots[0] - 1, knots[-1] + 1]])
     found, clipped = block.encode({"x": x}, frozenset())
-    expected = BSpline.design_matrix(np.clip(x, knots[0], knots[-1]), block.repeated, degree).toarray()
+    expected = BSpline.design_matrix(
+        np.clip(x, knots[0], knots[-1]), block.repeated, degree
+    ).toarray()
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert found.shape[1] == len(block.names) and found.min() >= 0.0
     assert clipped.sum() == 2 and clipped[-2:].all()
@@ -124,7 +143,11 @@ def test_splines_are_those_of_scipy(degree: int, knots: tuple[float, ...]) -> No
 
 def test_splines_on_knots_that_touch_stay_finite_and_add_up_to_one() -> None:
     """Divided by a width that is next to nothing, a distance overflows; there the spline is 0."""
-    for knots in ((0.0, 5e-324, 1e100), (-1e100, 0.0, np.nextafter(0.0, 1.0), 1.0), (1.0, np.nextafter(1.0, 2.0), 2.0)):
+    for knots in (
+        (0.0, 5e-324, 1e100),
+        (-1e100, 0.0, np.nextafter(0.0, 1.0), 1.0),
+        (1.0, np.nextafter(1.0, 2.0), 2.0),
+    ):
         x = np.concatenate([knots, np.linspace(knots[0], knots[-1], 50)])
         for degree in (1, 2, 3):
             found = Spline("x", knots, degree=degree).curves(x)
@@ -133,10 +156,14 @@ def test_splines_on_knots_that_touch_stay_finite_and_add_up_to_one() -> None:
 
 
 def test_waves_follow_the_gaussian_kernel() -> None:
-    """Inner products are means of 20,000 cosines, each of variance at most 1/2: off by .03 with chance below 1e-9."""
+    """Inner products are means of 20,000 cosines, each of variance at most 1/2: off by .03 with
+    chance below 1e-9.
+    """
     rng, width = np.random.default_rng(1), 0.7
     numbers = {name: {"kind": "number", "lo": -1, "hi": 1} for name in "abc"}
-    s = schema(numbers | {"w": {"kind": "fourier", "of": ["*"], "features": 40_000, "bandwidth": width}})
+    s = schema(
+        numbers | {"w": {"kind": "fourier", "of": ["*"], "features": 40_000, "bandwidth": width}}
+    )
     c = rng.uniform(-1, 1, (20, 3))
     (block,) = (one for one in s.blocks if isinstance(one, Fourier))
     features = block.made([c[:, [k]] for k in range(3)])
@@ -184,23 +211,51 @@ def random_curved(rng: np.random.Generator) -> Schema:
     numbers = list(columns)
     columns["c"] = {"kind": "category", "values": ["a", "b", "1"], "other": bool(rng.integers(2))}
     norm = "unit" if rng.integers(2) else float(10 ** rng.uniform(-9, 9))
-    columns["v"] = {"kind": "vector", "lo": -1, "hi": 2, "size": int(rng.integers(1, 9)), "missing": 0, "norm": norm}
+    columns["v"] = {
+        "kind": "vector",
+        "lo": -1,
+        "hi": 2,
+        "size": int(rng.integers(1, 9)),
+        "missing": 0,
+        "norm": norm,
+    }
     columns["squares"] = {"kind": "squares", "of": numbers}
     columns["pairs"] = {"kind": "pairs", "of": [*numbers, "c", "v"]}
     wide = float(10 ** rng.uniform(-3, 3))
-    columns["waves"] = {"kind": "fourier", "of": numbers, "features": 2 * int(rng.integers(1, 20)), "bandwidth": wide}
-    knots = np.unique(rng.normal(size=int(rng.integers(2, 7))) * 10.0 ** rng.integers(-300, 90)).tolist()
-    columns["s"] = {"kind": "spline", "knots": knots, "degree": int(rng.integers(1, 4)), "missing": 0}
+    columns["waves"] = {
+        "kind": "fourier",
+        "of": numbers,
+        "features": 2 * int(rng.integers(1, 20)),
+        "bandwidth": wide,
+    }
+    knots = np.unique(
+        rng.normal(size=int(rng.integers(2, 7))) * 10.0 ** rng.integers(-300, 90)
+    ).tolist()
+    columns["s"] = {
+        "kind": "spline",
+        "knots": knots,
+        "degree": int(rng.integers(1, 4)),
+        "missing": 0,
+    }
     for block in columns.values():
         block["weight"] = float(10 ** rng.uniform(-2, 2))
-    kept = {name: block for name, block in columns.items() if block["kind"] in ("number", "category", "vector")}
+    kept = {
+        name: block
+        for name, block in columns.items()
+        if block["kind"] in ("number", "category", "vector")
+    }
     kept |= {name: block for name, block in columns.items() if name not in kept and rng.integers(4)}
-    entries = {"intercept": float(rng.integers(2) * rng.uniform(0.1, 3)), "unit": bool(rng.integers(4) == 0)}
+    entries = {
+        "intercept": float(rng.integers(2) * rng.uniform(0.1, 3)),
+        "unit": bool(rng.integers(4) == 0),
+    }
     return schema(kept, **entries)
 
 
 def garbage(rng: np.random.Generator, n: int, width: int) -> Any:
-    values = rng.normal(size=(n, width)) * 10.0 ** rng.integers(-320, 300, size=(n, width)).astype(float)
+    values = rng.normal(size=(n, width)) * 10.0 ** rng.integers(-320, 300, size=(n, width)).astype(
+        float
+    )
     values[rng.uniform(size=values.shape) < 0.1] = 0.0
     if rng.integers(2):
         return values
@@ -232,7 +287,9 @@ def test_garbage_lands_in_the_unit_ball(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_blocks_are_no_longer_than_the_proof_says(seed: int) -> None:
-    """Norms of features in exact arithmetic, against `reach`, and against `span` within typical ranges: slack 1e-13."""
+    """Norms of features in exact arithmetic, against `reach`, and against `span` within typical
+    ranges: slack 1e-13.
+    """
     rng = np.random.default_rng([11, seed])
     s = random_curved(rng)
     if s.unit:
@@ -240,11 +297,16 @@ def test_blocks_are_no_longer_than_the_proof_says(seed: int) -> None:
     edge = np.array([-1e300, 0.0, 1e300])  # bounds are reached
     table = {block.name: rng.choice(edge, 8) for block in s.blocks if block.name[0] in "ns"}
     table |= {"c": rng.choice(["a", "b"], 8)}
-    table["v"] = rng.choice(edge, (8, next(len(block.names) for block in s.blocks if block.name == "v")))
+    table["v"] = rng.choice(
+        edge, (8, next(len(block.names) for block in s.blocks if block.name == "v"))
+    )
     inside = weighted_sketch(s, 50, rng)
     first = 0
     for block in s.blocks:
-        features, part = block.encode(table, frozenset())[0], inside[:, first : first + len(block.names)]
+        features, part = (
+            block.encode(table, frozenset())[0],
+            inside[:, first : first + len(block.names)],
+        )
         for values, most in ((features, block.reach), (part, block.span * block.weight)):
             squares = [sum(Fraction(float(v)) ** 2 for v in row) for row in values]
             assert max(squares) <= Fraction(most) ** 2 * Fraction(1 + 1e-13)
@@ -261,8 +323,14 @@ def test_made_up_rows_bend_with_their_own_numbers() -> None:
 
 def test_every_number_is_the_same_as_all_their_names() -> None:
     numbers = {name: {"kind": "number", "lo": -1, "hi": 1} for name in "abc"}
-    for kind in ({"kind": "squares"}, {"kind": "pairs"}, {"kind": "fourier", "features": 4, "bandwidth": 1.0}):
-        star, named = (schema({"new": kind | {"of": of}} | numbers) for of in (["*"], ["a", "b", "c"]))
+    for kind in (
+        {"kind": "squares"},
+        {"kind": "pairs"},
+        {"kind": "fourier", "features": 4, "bandwidth": 1.0},
+    ):
+        star, named = (
+            schema({"new": kind | {"of": of}} | numbers) for of in (["*"], ["a", "b", "c"])
+        )
         assert star.fingerprint == named.fingerprint and star == named
         assert star.to_dict()["columns"]["new"]["of"] == ["a", "b", "c"]
 
@@ -273,7 +341,10 @@ def test_every_number_is_the_same_as_all_their_names() -> None:
 def test_every_entry_is_part_of_the_fingerprint(change: dict[str, Any]) -> None:
     other = schema(COLUMNS | {"waves": COLUMNS["waves"] | change})
     assert other.fingerprint != schema(COLUMNS).fingerprint
-    with_spline = [schema({"curve": COLUMNS["curve"] | more}) for more in ({}, {"degree": 2}, {"knots": [0, 52]})]
+    with_spline = [
+        schema({"curve": COLUMNS["curve"] | more})
+        for more in ({}, {"degree": 2}, {"knots": [0, 52]})
+    ]
     assert len({one.fingerprint for one in with_spline}) == 3
 
 
@@ -296,18 +367,70 @@ def test_every_entry_is_part_of_the_fingerprint(change: dict[str, Any]) -> None:
         ({"q": {"kind": "pairs", "of": ["dose"]}}, "q.of", "at least 2 declared columns"),
         ({"q": {"kind": "pairs", "of": ["dose", "q"]}}, "q.of", "'q': must be a declared column"),
         ({"q": {"kind": "squares", "of": ["dose"], "weight": 0}}, "q.weight", "1e-6"),
-        ({"q": {"kind": "squares", "of": ["dose"], "power": 3}}, "q.power", "is unknown; squares knows of, weight"),
+        (
+            {"q": {"kind": "squares", "of": ["dose"], "power": 3}},
+            "q.power",
+            "is unknown; squares knows of, weight",
+        ),
         ({"q": {"kind": "squares", "of": ["dose"], "reach": 3}}, "q.reach", "is unknown"),
-        ({"q": {"kind": "fourier", "of": ["dose"], "features": 4}}, "[columns.q]", "needs of, features and bandwidth"),
-        ({"q": {"kind": "fourier", "of": ["dose"], "features": 3, "bandwidth": 1}}, "q.features", "even"),
-        ({"q": {"kind": "fourier", "of": ["dose"], "features": 0, "bandwidth": 1}}, "q.features", "even"),
-        ({"q": {"kind": "fourier", "of": ["dose"], "features": 10**7, "bandwidth": 1}}, "q.features", "at most"),
-        ({"q": {"kind": "fourier", "of": ["dose"], "features": 4.5, "bandwidth": 1}}, "[columns.q]", "right type"),
-        ({"q": {"kind": "fourier", "of": ["dose"], "features": 4, "bandwidth": 0}}, "q.bandwidth", "from 0.001"),
-        ({"q": {"kind": "fourier", "of": ["dose"], "features": 4, "bandwidth": math.nan}}, "q.bandwidth", "from 0.001"),
-        ({"q": {"kind": "fourier", "of": ["dose"], "features": 4, "bandwidth": 1, "seed": -1}}, "q.seed", "from 0"),
-        ({"q": {"kind": "fourier", "of": ["dose"], "features": 4, "bandwidth": 1, "seed": 2**64}}, "q.seed", "from 0"),
-        ({"q": {"kind": "fourier", "of": ["ward"], "features": 4, "bandwidth": 1}}, "q.of", "a declared number"),
+        (
+            {"q": {"kind": "fourier", "of": ["dose"], "features": 4}},
+            "[columns.q]",
+            "needs of, features and bandwidth",
+        ),
+        (
+            {"q": {"kind": "fourier", "of": ["dose"], "features": 3, "bandwidth": 1}},
+            "q.features",
+            "even",
+        ),
+        (
+            {"q": {"kind": "fourier", "of": ["dose"], "features": 0, "bandwidth": 1}},
+            "q.features",
+            "even",
+        ),
+        (
+            {"q": {"kind": "fourier", "of": ["dose"], "features": 10**7, "bandwidth": 1}},
+            "q.features",
+            "at most",
+        ),
+        (
+            {"q": {"kind": "fourier", "of": ["dose"], "features": 4.5, "bandwidth": 1}},
+            "[columns.q]",
+            "right type",
+        ),
+        (
+            {"q": {"kind": "fourier", "of": ["dose"], "features": 4, "bandwidth": 0}},
+            "q.bandwidth",
+            "from 0.001",
+        ),
+        (
+            {"q": {"kind": "fourier", "of": ["dose"], "features": 4, "bandwidth": math.nan}},
+            "q.bandwidth",
+            "from 0.001",
+        ),
+        (
+            {"q": {"kind": "fourier", "of": ["dose"], "features": 4, "bandwidth": 1, "seed": -1}},
+            "q.seed",
+            "from 0",
+        ),
+        (
+            {
+                "q": {
+                    "kind": "fourier",
+                    "of": ["dose"],
+                    "features": 4,
+                    "bandwidth": 1,
+                    "seed": 2**64,
+                }
+            },
+            "q.seed",
+            "from 0",
+        ),
+        (
+            {"q": {"kind": "fourier", "of": ["ward"], "features": 4, "bandwidth": 1}},
+            "q.of",
+            "a declared number",
+        ),
         ({"q": {"kind": "spline"}}, "[columns.q]", "needs knots"),
         ({"q": {"kind": "spline", "knots": [1]}}, "q.knots", "two increasing"),
         ({"q": {"kind": "spline", "knots": [1, 1]}}, "q.knots", "two increasing"),
@@ -317,10 +440,14 @@ def test_every_entry_is_part_of_the_fingerprint(change: dict[str, Any]) -> None:
         ({"q": {"kind": "spline", "knots": [0, 1], "missing": math.inf}}, "q.missing", "finite"),
     ],
 )
-def test_bad_declarations_are_refused_by_name(columns: dict[str, Any], field: str, says: str) -> None:
+def test_bad_declarations_are_refused_by_name(
+    columns: dict[str, Any], field: str, says: str
+) -> None:
     with pytest.raises(SchemaError) as caught:
         schema({"dose": COLUMNS["dose"], "ward": COLUMNS["ward"]} | columns)
-    assert caught.value.field == field and says in str(caught.value) and "\n" not in str(caught.value)
+    assert (
+        caught.value.field == field and says in str(caught.value) and "\n" not in str(caught.value)
+    )
 
 
 def test_a_block_that_is_not_in_the_schema_is_refused() -> None:
@@ -333,30 +460,58 @@ def test_a_block_that_is_not_in_the_schema_is_refused() -> None:
 
 
 def test_a_table_is_reviewed_once_a_column() -> None:
-    found = review(schema(COLUMNS, label={"column": "y", "positive": "yes"}), RAW | {"y": ["yes", "no", "no", "no"]})
-    assert {(one.column, one.rows) for one in found.counts if not one.fits} == {("dose", 1), ("ward", 1), ("curve", 1)}
+    found = review(
+        schema(COLUMNS, label={"column": "y", "positive": "yes"}),
+        RAW | {"y": ["yes", "no", "no", "no"]},
+    )
+    assert {(one.column, one.rows) for one in found.counts if not one.fits} == {
+        ("dose", 1),
+        ("ward", 1),
+        ("curve", 1),
+    }
     broken = RAW | {"y": ["yes"] * 4, "dose": ["1", "two", "3", "4"]}
     found = review(schema(COLUMNS, label={"column": "y", "positive": "yes"}), broken)
     assert len(found.refused) == 1 and found.refused[0].startswith("dose: ")
 
 
-def test_a_saved_run_bends_where_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`train --save` and `predict` encode alike, and the model finds a ring, which no straight line does."""
+def test_a_saved_run_bends_where_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`train --save` and `predict` encode alike, and the model finds a ring, which no straight
+    line does.
+    """
     monkeypatch.chdir(tmp_path)
     x, y = np.random.default_rng(0).uniform(-1, 1, (2, 4000))
     lines = [f"{a},{b},{'in' if a * a + b * b < 0.6 else 'out'}" for a, b in zip(x, y, strict=True)]
     Path("ring.csv").write_text("\n".join(["x,y,where", *lines]) + "\n")
     Path("ring.toml").write_text(RING)
-    run = ["train", "--data", "ring.csv", "--schema", "ring.toml", "--epsilon", "5", "--delta", "1e-5", "--method"]
-    done = CliRunner().invoke(cli, [*run, "momentum", "--save", "run.npz", "--json"], catch_exceptions=False)
+    run = [
+        "train",
+        "--data",
+        "ring.csv",
+        "--schema",
+        "ring.toml",
+        "--epsilon",
+        "5",
+        "--delta",
+        "1e-5",
+        "--method",
+    ]
+    done = CliRunner().invoke(
+        cli, [*run, "momentum", "--save", "run.npz", "--json"], catch_exceptions=False
+    )
     assert done.exit_code == 0 and json.loads(done.stdout)["features"] == 12
-    told = CliRunner().invoke(cli, ["predict", "run.npz", "ring.csv", "--json"], catch_exceptions=False)
+    told = CliRunner().invoke(
+        cli, ["predict", "run.npz", "ring.csv", "--json"], catch_exceptions=False
+    )
     answers = [one["prediction"] for one in json.loads(told.stdout)]
     saved = SavedModel.load(Path("run.npz"))
     assert saved.schema is not None
     margins = saved.schema.encode({"x": x, "y": y}, labels=False).X @ saved.model
     assert answers == ["in" if margin > 0 else "out" for margin in margins]
-    right = np.mean([answer == line.rsplit(",", 1)[1] for answer, line in zip(answers, lines, strict=True)])
+    right = np.mean(
+        [answer == line.rsplit(",", 1)[1] for answer, line in zip(answers, lines, strict=True)]
+    )
     assert right > 0.85  # the majority's share is .53
 
 
@@ -364,7 +519,9 @@ def test_an_estimator_on_curved_rows_is_scikit_learns() -> None:
     rng, s = np.random.default_rng(0), Schema.from_dict(tomllib.loads(RING))
     table = {"x": rng.uniform(-1, 1, 2000), "y": rng.uniform(-1, 1, 2000)}
     X, y = s.encode(table, labels=False).X, table["x"] ** 2 + table["y"] ** 2 < 0.6
-    model = ConsensusClassifier(method="momentum", epsilon=5.0, delta=1e-5, data_norm=1.0, random_state=0).fit(X, y)
+    model = ConsensusClassifier(
+        method="momentum", epsilon=5.0, delta=1e-5, data_norm=1.0, random_state=0
+    ).fit(X, y)
     plain = model.to_sklearn()
     assert np.array_equal(plain.predict(X), model.predict(X)) and model.score(X, y) > 0.85
 
@@ -373,13 +530,20 @@ def test_an_estimator_on_curved_rows_is_scikit_learns() -> None:
 def test_an_estimator_under_a_curved_schema_leaves_as_a_pipeline(names: list[str]) -> None:
     rng = np.random.default_rng(0)
     table = {"x": rng.uniform(-1, 1, 2000), "y": rng.uniform(-1, 1, 2000)}
-    number = np.digitize(table["x"] ** 2 + table["y"] ** 2, [0.6] if len(names) == 2 else [0.4, 0.8])
+    number = np.digitize(
+        table["x"] ** 2 + table["y"] ** 2, [0.6] if len(names) == 2 else [0.4, 0.8]
+    )
     given = tomllib.loads(RING) | {"label": {"column": "where", "values": names}}
-    model = ConsensusClassifier(schema=given, method="momentum", epsilon=5.0, delta=1e-5, random_state=0)
+    model = ConsensusClassifier(
+        schema=given, method="momentum", epsilon=5.0, delta=1e-5, random_state=0
+    )
     y = np.array(names)[number]
     plain = model.fit(table, y).to_sklearn()
     assert plain.classes_.tolist() == sorted(names)
-    assert np.array_equal(plain.predict(table), model.predict(table)) and np.mean(plain.predict(table) == y) > 0.65
+    assert (
+        np.array_equal(plain.predict(table), model.predict(table))
+        and np.mean(plain.predict(table) == y) > 0.65
+    )
 
 
 def test_coefficients_of_inference_under_a_schema_do_not_leave_as_a_pipeline() -> None:
@@ -387,9 +551,13 @@ def test_coefficients_of_inference_under_a_schema_do_not_leave_as_a_pipeline() -
     rng = np.random.default_rng(0)
     table = {"x": rng.uniform(-1, 1, 4000)}
     given = {"columns": {"x": {"kind": "number", "lo": -1, "hi": 1}}}
-    model = ConsensusClassifier(schema=given, inference=True, epsilon=5.0, delta=1e-5, random_state=0)
+    model = ConsensusClassifier(
+        schema=given, inference=True, epsilon=5.0, delta=1e-5, random_state=0
+    )
     model.fit(table, table["x"] + rng.normal(size=4000) > 0)
-    with pytest.raises(InvalidInput, match="inference=True: with inference, rows are encoded in another way"):
+    with pytest.raises(
+        InvalidInput, match="inference=True: with inference, rows are encoded in another way"
+    ):
         model.to_sklearn()
 
 

@@ -26,11 +26,16 @@ def one(block: dict[str, Any], **more: Any) -> Schema:
 
 def test_bounds_may_be_dates_and_are_kept_as_units() -> None:
     text = (
-        'columns.a = {kind = "date", epoch = 2020-01-01, lo = 2019-01-01, hi = 2024-12-31, typical = [2020-01-01, 400]}'
+        'columns.a = {kind = "date", epoch = 2020-01-01, lo = 2019-01-01, hi = 2024-12-31, '
+        "typical = [2020-01-01, 400]}"
     )
     schema = Schema.from_dict(tomllib.loads(text))
     (block,) = schema.blocks
-    assert isinstance(block, Date) and (block.lo, block.hi, block.typical) == (-365.0, 1826.0, (0.0, 400.0))
+    assert isinstance(block, Date) and (block.lo, block.hi, block.typical) == (
+        -365.0,
+        1826.0,
+        (0.0, 400.0),
+    )
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
     years = one(DAY | {"unit": "years"}).blocks[0]
     assert isinstance(years, Date) and years.hi == pytest.approx(1826 / 365.25)
@@ -50,7 +55,9 @@ def test_texts_points_and_zones_are_one_day() -> None:
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_units_are_of_time(unit: str) -> None:
-    schema = one({"kind": "date", "epoch": "2020-01-01", "unit": unit, "lo": 0, "hi": 10, "to": "[0,1]"})
+    schema = one(
+        {"kind": "date", "epoch": "2020-01-01", "unit": unit, "lo": 0, "hi": 10, "to": "[0,1]"}
+    )
     later = np.datetime64("2020-01-01", "us") + np.timedelta64(round(5 * UNITS[unit] * 1e6), "us")
     assert schema.encode({"a": np.array([later])}, labels=False).X[0, 0] == pytest.approx(0.5)
 
@@ -99,7 +106,11 @@ MARKED: list[dict[str, Any]] = [
 def test_a_missing_value_is_marked_and_rows_stay_in_the_ball(block: dict[str, Any]) -> None:
     schema = one(block, intercept=True)
     known = {"date": "2020-03-04", "category": "y"}.get(block["kind"], "1.5")
-    X = schema.encode({"a": np.array([known, "", "?"])}, labels=False).X if "?" in schema.na else None
+    X = (
+        schema.encode({"a": np.array([known, "", "?"])}, labels=False).X
+        if "?" in schema.na
+        else None
+    )
     X = schema.encode({"a": np.array([known, ""])}, labels=False).X if X is None else X
     mark = schema.feature_names.index("a=missing")
     assert X[0, mark] == 0.0 and X[1, mark] > 0.0
@@ -107,7 +118,11 @@ def test_a_missing_value_is_marked_and_rows_stay_in_the_ball(block: dict[str, An
     assert X.shape[1] == schema.n_features == sketch(schema, 5, np.random.default_rng(0)).shape[1]
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
     counts = {one.column: one.what for one in review(schema, {"a": np.array([known, ""])}).counts}
-    assert "missing: counts as" in counts["a"] if review(schema, {"a": np.array([known, ""])}).counts else True
+    assert (
+        "missing: counts as" in counts["a"]
+        if review(schema, {"a": np.array([known, ""])}).counts
+        else True
+    )
 
 
 def test_the_value_and_its_mark_are_no_longer_than_one() -> None:
@@ -128,23 +143,49 @@ def test_the_value_and_its_mark_are_no_longer_than_one() -> None:
 
 
 def test_unknown_and_missing_categories_are_told_apart() -> None:
-    schema = one({"kind": "category", "values": ["x", "y"], "other": True, "indicator": True}, na=["?"])
+    schema = one(
+        {"kind": "category", "values": ["x", "y"], "other": True, "indicator": True}, na=["?"]
+    )
     assert schema.feature_names == ["a=x", "a=y", "a=other", "a=missing"]
     X = schema.encode({"a": np.array(["x", "z", "", "?", None], dtype=object)}, labels=False).X
     assert (X > 0).argmax(axis=1).tolist() == [0, 2, 3, 3, 3] and np.all((X > 0).sum(axis=1) == 1)
 
 
 def test_coefficients_are_per_unit_of_each_column() -> None:
-    """A model's margin is that of its coefficients in the columns' units, marks and dates included."""
-    schema = Schema.from_dict({"intercept": True, "columns": {f"c{k}": block for k, block in enumerate(MARKED)}})
+    """A model's margin is that of its coefficients in the columns' units, marks and dates
+    included.
+    """
+    schema = Schema.from_dict(
+        {"intercept": True, "columns": {f"c{k}": block for k, block in enumerate(MARKED)}}
+    )
     w = np.random.default_rng(0).normal(size=schema.n_features)
     coefficients = into_units(schema) @ w
-    row = {"c0": "7", "c1": "", "c2": "3", "c3": "2021-01-01", "c4": "1.5", "c5": "", "c6": "", "c7": "z"}
+    row = {
+        "c0": "7",
+        "c1": "",
+        "c2": "3",
+        "c3": "2021-01-01",
+        "c4": "1.5",
+        "c5": "",
+        "c6": "",
+        "c7": "z",
+    }
     X = schema.encode({k: np.array([v]) for k, v in row.items()}, labels=False).X
     days = float((np.datetime64("2021-01-01") - np.datetime64("2020-01-01")).astype(int))
-    values = {"c0": 7, "c1": 2, "c1=missing": 1, "c2": np.log1p(3), "c3": days, "c4[1,2]": 1, "c5=missing": 1}
+    values = {
+        "c0": 7,
+        "c1": 2,
+        "c1=missing": 1,
+        "c2": np.log1p(3),
+        "c3": days,
+        "c4[1,2]": 1,
+        "c5=missing": 1,
+    }
     values |= {"c6=missing": 1, "c7=other": 1}
-    shown = sum(coefficients[schema.feature_names.index(name)] * x for name, x in values.items()) + coefficients[-1]
+    shown = (
+        sum(coefficients[schema.feature_names.index(name)] * x for name, x in values.items())
+        + coefficients[-1]
+    )
     length = np.linalg.norm(X[0])
     assert length < 0.999  # not shortened
     assert float(X[0] @ w) == pytest.approx(shown, rel=1e-9)

@@ -26,7 +26,9 @@ def rows_of(kind: str) -> tuple[Rows, Loss]:
     if kind == "signed":
         return Rows.build([(X, y)]), Logistic()
     if kind == "offsets":
-        return Rows.build([(X, np.ones(N))], [np.round(0.3 * X.sum(axis=1) + 0.1 * y, 1)]), HuberResidual(0.25)
+        return Rows.build(
+            [(X, np.ones(N))], [np.round(0.3 * X.sum(axis=1) + 0.1 * y, 1)]
+        ), HuberResidual(0.25)
     return Rows.of_classes([(X, np.where(y > 0, 2, X[:, 0] > 0).astype(int))], 3), Softmax(3)
 
 
@@ -69,10 +71,13 @@ def test_rows_are_left_alone_where_merging_does_not_pay(monkeypatch: pytest.Monk
     few = np.repeat(different[:, : N // 10], 10, axis=1)
     assert module.distinct_rows(different) is None
     assert module.distinct_rows(few) is not None
-    assert module.distinct_rows(few, np.arange(N)[None]) is None  # something else tells all of them apart
+    # something else tells all of them apart
+    assert module.distinct_rows(few, np.arange(N)[None]) is None
     assert module.distinct_rows(few[:, :500]) is None  # small
     assert module.distinct_rows(np.concatenate([few, few])) is None  # two nodes
-    monkeypatch.setattr(module, "_digests", lambda rows, more, factors: np.zeros(len(rows), dtype=np.uint64))
+    monkeypatch.setattr(
+        module, "_digests", lambda rows, more, factors: np.zeros(len(rows), dtype=np.uint64)
+    )
     assert module.distinct_rows(few) is None  # different rows of one digest are not merged
 
 
@@ -91,7 +96,9 @@ def test_merged_rows_have_no_order() -> None:
 
 @pytest.mark.parametrize("kind", ["signed", "offsets", "classes"])
 def test_solves_merge_and_gradients_do_not(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gradient's sensitivity needs equal bits of unchanged rows, so it takes rows as they come."""
+    """A gradient's sensitivity needs equal bits of unchanged rows, so it takes rows as they
+    come.
+    """
     rows, loss = rows_of(kind)
     rng = np.random.default_rng(3)
     linear, w = 0.1 * rng.standard_normal((2, 1, rows.d)), rng.standard_normal((2, 1, rows.d))

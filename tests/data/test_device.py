@@ -1,4 +1,6 @@
-"""Other array libraries multiply the same rows: same noise, same ledger, models equal to the certificate."""
+"""Other array libraries multiply the same rows: same noise, same ledger, models equal to the
+certificate.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def rows_for(loss: Loss) -> Rows:
         return rows
     n = rows.n[:, 0].astype(int)
     rng = np.random.default_rng(0)
-    return Rows.of_classes([(rows.signed[i, :m], rng.integers(3, size=m)) for i, m in enumerate(n)], 3)
+    return Rows.of_classes(
+        [(rows.signed[i, :m], rng.integers(3, size=m)) for i, m in enumerate(n)], 3
+    )
 
 
 def test_a_library_is_installed_to_test_with() -> None:
@@ -43,45 +47,71 @@ def test_sweeps_agree_with_numpy(name: str, loss: Loss) -> None:
     here, there = Solver(rows, loss, 2.0), Solver(rows.on(name), loss, 2.0)
     w = np.random.default_rng(1).standard_normal((5, 3, rows.d))
     np.testing.assert_allclose(there.gradient(w), here.gradient(w), rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(there.gradient(w, 1, 2), here.gradient(w, 1, 2), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        there.gradient(w, 1, 2), here.gradient(w, 1, 2), rtol=1e-12, atol=1e-14
+    )
     np.testing.assert_allclose(there.objective(w, 0.7), here.objective(w, 0.7), rtol=1e-12)
     for diagonal in (True, False):
-        pair = [r.sweep().hessian(loss, w.transpose(1, 0, 2), diagonal) for r in (rows, rows.on(name))]
+        pair = [
+            r.sweep().hessian(loss, w.transpose(1, 0, 2), diagonal) for r in (rows, rows.on(name))
+        ]
         np.testing.assert_allclose(pair[1], pair[0], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("worth", [np.inf, 0.0], ids=["double", "single first"])
 @pytest.mark.parametrize("name", INSTALLED)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-def test_runs_agree_with_numpy(name: str, loss: Loss, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_agree_with_numpy(
+    name: str, loss: Loss, worth: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(solvers, "SINGLE_WORTH", worth)
     rows = rows_for(loss)
     knobs: dict[str, Any] = {
-        "method": "prox_admm", "loss": loss.spec, "epsilon": 3.0, "delta": 1e-5, "rounds": 4, "eta": 0.1,
+        "method": "prox_admm",
+        "loss": loss.spec,
+        "epsilon": 3.0,
+        "delta": 1e-5,
+        "rounds": 4,
+        "eta": 0.1,
         "replicates": 3,
-    }  # fmt: skip
-    here, there = (simulate(RunConfig.from_dict({"backend": b, **knobs}), rows) for b in ("numpy", name))
+    }
+    here, there = (
+        simulate(RunConfig.from_dict({"backend": b, **knobs}), rows) for b in ("numpy", name)
+    )
     assert there.ledger == here.ledger
     np.testing.assert_allclose(there.models, here.models, atol=2e-6)
     assert there.config.backend == name
-    for i, (outcome, _) in enumerate(run_sites(RunConfig.from_dict({"backend": name, **knobs}), rows, replicate=2)):
+    for i, (outcome, _) in enumerate(
+        run_sites(RunConfig.from_dict({"backend": name, **knobs}), rows, replicate=2)
+    ):
         np.testing.assert_allclose(outcome.state.mean, here.models[2, i], atol=2e-6)
 
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_an_array_knows_where_it_came_from(name: str) -> None:
-    assert spec_of(backend(name).put(np.zeros(2))) == name and spec_of(np.zeros(2)) == spec_of([0.0]) == "numpy"
+    assert (
+        spec_of(backend(name).put(np.zeros(2))) == name
+        and spec_of(np.zeros(2)) == spec_of([0.0]) == "numpy"
+    )
 
 
 def test_arrays_passed_in_choose_the_backend() -> None:
     home = backend("array_api_strict")
     rng = np.random.default_rng(2)
-    parts = [(rng.uniform(-0.4, 0.4, size=(20, 3)), np.where(rng.random(20) < 0.5, -1.0, 1.0)) for _ in range(2)]
+    parts = [
+        (rng.uniform(-0.4, 0.4, size=(20, 3)), np.where(rng.random(20) < 0.5, -1.0, 1.0))
+        for _ in range(2)
+    ]
     rows = Rows.build([(home.put(X), home.put(y)) for X, y in parts])
-    assert rows.backend == "array_api_strict" and rows.node(1).backend == rows.pooled().backend == rows.backend
+    assert (
+        rows.backend == "array_api_strict"
+        and rows.node(1).backend == rows.pooled().backend == rows.backend
+    )
     np.testing.assert_array_equal(rows.signed, Rows.build(parts).signed)
     run = RunConfig(method="output", epsilon=1.0, eta=0.1, graph="path")
-    np.testing.assert_allclose(simulate(run, rows).models, simulate(run, Rows.build(parts)).models, atol=1e-6)
+    np.testing.assert_allclose(
+        simulate(run, rows).models, simulate(run, Rows.build(parts)).models, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Made-up rows follow from the schema alone; what is said of their length holds, and advice that is taken ends it."""
+"""Made-up rows follow from the schema alone; what is said of their length holds, and advice that
+is taken ends it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ NUMBER = {"kind": "number", "lo": 0, "hi": 100}
 TYPICAL = NUMBER | {"typical": [10, 20]}
 KINDS: dict[str, dict[str, Any]] = {
     "bins": {"kind": "bins", "edges": ["-inf", 0, 1, 5], "base": 1},
-    "category": {"kind": "category", "values": {"low": ["a", "b"], "high": ["c"]}, "other": True, "base": "other"},
+    "category": {
+        "kind": "category",
+        "values": {"low": ["a", "b"], "high": ["c"]},
+        "other": True,
+        "base": "other",
+    },
     "number": NUMBER | {"weight": 2},
     "typical": TYPICAL,
     "skewed": NUMBER | {"transform": "log1p", "to": "[0,1]", "typical": [1, 5]},
@@ -46,7 +53,8 @@ def test_each_kind_is_drawn_from_its_declaration() -> None:
     X = sketch(s, n, rng()) * s.bound
     assert X.shape == (n, s.n_features)
     columns = dict(zip(s.feature_names, X.T, strict=True))
-    # One-hot: each outcome as often as any other, the one without a feature included.  Two-sided, 1e-6 a column.
+    # One-hot: each outcome as often as any other, the one without a feature included.  Two-sided,
+    # 1e-6 a column.
     low, high = binom.ppf(5e-7, n, 1 / 3), binom.isf(5e-7, n, 1 / 3)
     hot = [name for name in columns if name.startswith(("bins", "category"))]
     assert len(hot) == 4
@@ -55,7 +63,8 @@ def test_each_kind_is_drawn_from_its_declaration() -> None:
         assert low <= np.sum(columns[name] > 0.5) <= high
     for group in ("bins", "category"):
         assert sum(columns[name] for name in hot if name.startswith(group)).max() < 1 + 1e-9
-    # Numbers: uniform.  The largest distance of distribution functions exceeds 2.7 / sqrt(n) with probability 1e-6.
+    # Numbers: uniform.  The largest distance of distribution functions exceeds 2.7 / sqrt(n) with
+    # probability 1e-6.
     for name, lo, hi in (("number", -2.0, 2.0), ("typical", -1.0, 1.0), ("skewed", 0.0, 1.0)):
         far = np.abs(np.sort((columns[name] - lo) / (hi - lo)) - np.arange(n) / n).max()
         assert far <= 2.7 / math.sqrt(n)
@@ -67,7 +76,9 @@ def test_each_kind_is_drawn_from_its_declaration() -> None:
     np.testing.assert_allclose(columns["intercept"], 0.5, rtol=1e-9)
 
 
-@pytest.mark.parametrize("entries", [{}, {"intercept": True}, {"scale": 1.2}, {"unit": True, "intercept": True}])
+@pytest.mark.parametrize(
+    "entries", [{}, {"intercept": True}, {"scale": 1.2}, {"unit": True, "intercept": True}]
+)
 def test_made_up_rows_are_what_encode_gives_for_made_up_values(entries: dict[str, Any]) -> None:
     s = schema({"a": NUMBER, "b": TYPICAL, "c": KINDS["length"] | {"prefix": "v"}}, **entries)
     drawn, n = rng(), 500
@@ -92,9 +103,14 @@ def test_the_same_generator_gives_the_same_rows() -> None:
 
 def test_norms_are_those_of_made_up_rows_of_any_width() -> None:
     s = schema(KINDS, intercept=True)
-    np.testing.assert_allclose(typical_norms(s, 300), np.linalg.norm(sketch(s, 300, rng()), axis=1), rtol=1e-9)
-    wide = schema({"v": {"kind": "vector", "size": 900_000, "lo": -3, "hi": 3, "norm": 3 * 900_000**0.5}})
-    np.testing.assert_allclose(typical_norms(wide, 5), 1 / math.sqrt(3), rtol=0.01)  # a norm of very many uniforms
+    np.testing.assert_allclose(
+        typical_norms(s, 300), np.linalg.norm(sketch(s, 300, rng()), axis=1), rtol=1e-9
+    )
+    wide = schema(
+        {"v": {"kind": "vector", "size": 900_000, "lo": -3, "hi": 3, "norm": 3 * 900_000**0.5}}
+    )
+    # a norm of very many uniforms
+    np.testing.assert_allclose(typical_norms(wide, 5), 1 / math.sqrt(3), rtol=0.01)
     assert typical_norms(s, 0).shape == (0,)
     assert set(typical_norms(schema({"b": KINDS["bins"]}, unit=True))) == {0.0, 1.0}
 
@@ -103,7 +119,8 @@ def test_what_is_said_is_the_distribution_of_norms() -> None:
     """One uniform number and a constant: sqrt(u^2 + 1) / sqrt 2."""
     found = fill(schema({"a": TYPICAL}, intercept=True))
     for said, share in ((found.low, 0.1), (found.median, 0.5), (found.high, 0.9)):
-        # A share of 4,000 draws lies below the quantile; 0.04 is more than five standard deviations of it.
+        # A share of 4,000 draws lies below the quantile; 0.04 is more than five standard deviations
+        # of it.
         assert math.sqrt(2 * said**2 - 1) == pytest.approx(share, abs=0.04)
     assert found.wasted == 1 - found.median
     assert found.shortened == 0.0
@@ -112,25 +129,40 @@ def test_what_is_said_is_the_distribution_of_norms() -> None:
 
 def test_a_schema_that_is_fine_is_called_fine() -> None:
     categories = {f"c{k}": {"kind": "category", "values": ["a", "b"]} for k in range(5)}
-    for s in (schema(categories, intercept=0.5), builtin_schema("adult"), builtin_schema("mnist37")):
+    for s in (
+        schema(categories, intercept=0.5),
+        builtin_schema("adult"),
+        builtin_schema("mnist37"),
+    ):
         found = fill(s)
         assert found.fine and found.changes == [] and found.median > FULL
         assert found.to_dict()["change"] == {"intercept": None, "scale": None, "typical": []}
 
 
-@pytest.mark.parametrize("entries", [{}, {"intercept": True}, {"intercept": 3.0, "scale": 3.0}, {"scale": 0.01}])
-@pytest.mark.parametrize("kinds", [["number"] * 9, ["typical"] * 9, ["bins"], ["bins", "length"], list(KINDS)])
+@pytest.mark.parametrize(
+    "entries", [{}, {"intercept": True}, {"intercept": 3.0, "scale": 3.0}, {"scale": 0.01}]
+)
+@pytest.mark.parametrize(
+    "kinds", [["number"] * 9, ["typical"] * 9, ["bins"], ["bins", "length"], list(KINDS)]
+)
 def test_whoever_follows_the_advice_is_done(kinds: list[str], entries: dict[str, Any]) -> None:
     s = schema({f"x{k}": KINDS[kind] for k, kind in enumerate(kinds)}, **entries)
     found = fill(s)
     changes = {"intercept": found.intercept, "scale": found.scale}
-    better = dataclasses.replace(s, **{key: value for key, value in changes.items() if value is not None})
-    blocks = [dataclasses.replace(b, typical=(b.lo, b.hi)) if b.name in found.guessed else b for b in better.blocks]
+    better = dataclasses.replace(
+        s, **{key: value for key, value in changes.items() if value is not None}
+    )
+    blocks = [
+        dataclasses.replace(b, typical=(b.lo, b.hi)) if b.name in found.guessed else b
+        for b in better.blocks
+    ]
     after = fill(dataclasses.replace(better, blocks=tuple(blocks)))
     assert after.fine
     assert after.median == pytest.approx(found.mended, abs=1e-9)
     assert bool(found.guessed) == ("number" in kinds)
-    assert len(found.changes) == sum(value is not None for value in changes.values()) + bool(found.guessed)
+    assert len(found.changes) == sum(value is not None for value in changes.values()) + bool(
+        found.guessed
+    )
 
 
 def test_the_proposed_scale_is_the_size_of_a_typical_row() -> None:
@@ -148,7 +180,9 @@ def test_rows_are_not_read_and_a_caveat_is_repeated() -> None:
 
 
 def test_what_rows_have_in_common_is_the_mean_over_the_typical_norm() -> None:
-    """Of k numbers uniform in [0, 1] the mean is 1/2 and the mean square 1/3; levels of m have the mean 1/m."""
+    """Of k numbers uniform in [0, 1] the mean is 1/2 and the mean square 1/3; levels of m have
+    the mean 1/m.
+    """
     low = {f"x{k}": TYPICAL | {"to": "[0,1]"} for k in range(4)}
     found = fill(schema(low, intercept=True))
     assert found.offset == pytest.approx(math.sqrt(3) / 2, abs=0.01)  # the constant is left out
@@ -168,8 +202,14 @@ def test_the_offset_is_told_to_people_and_programs(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     for to, mostly in (("[0,1]", True), ("[-1,1]", False)):
         path.write_text(f'[columns.a]\nkind = "number"\nlo = 0\nhi = 1\nto = "{to}"\n')
-        told = CliRunner().invoke(cli, ["data", "--schema", str(path)], catch_exceptions=False).stdout
-        plain = CliRunner().invoke(cli, ["data", "--schema", str(path), "--json"], catch_exceptions=False).stdout
+        told = (
+            CliRunner().invoke(cli, ["data", "--schema", str(path)], catch_exceptions=False).stdout
+        )
+        plain = (
+            CliRunner()
+            .invoke(cli, ["data", "--schema", str(path), "--json"], catch_exceptions=False)
+            .stdout
+        )
         offset = json.loads(plain)["offset"]
         assert ("mostly a common offset" in " ".join(told.split())) == mostly == offset["mostly"]
         assert offset["from"] == ["a"] * mostly and (offset["says"] != "") == mostly

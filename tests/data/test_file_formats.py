@@ -1,4 +1,6 @@
-"""What a file is and how it is read: what is no table is refused by name, and nothing of it is shown or drafted."""
+"""What a file is and how it is read: what is no table is refused by name, and nothing of it is
+shown or drafted.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from sottovoce.data.file_formats import FORMATS, column_types
 from sottovoce.data.headers import INDEX_NOTE, header_of
 from sottovoce.errors import InvalidInput
 
-gzipped = partial(gzip.compress, mtime=0)  # the same bytes in every process, and so the same names of tests
+# the same bytes in every process, and so the same names of tests
+gzipped = partial(gzip.compress, mtime=0)
 
 CSV = b"age,sex,bp\n53,quarzberg,83.8\n55,tannfels,124.6\n"
 COLUMNS = {"age": ["53", "55"], "sex": ["quarzberg", "tannfels"], "bp": ["83.8", "124.6"]}
@@ -104,17 +107,25 @@ class TestRightFiles:
             "columns": {"a": {"kind": "number", "lo": 0, "hi": 2}},
             "label": {"column": "y", "positive": "u", "negative": "v"},
         }
-        assert f"t.csv: {INDEX_NOTE}" in load(tmp_path / "t.csv", schema=schema, test_share=None).notes
+        assert (
+            f"t.csv: {INDEX_NOTE}" in load(tmp_path / "t.csv", schema=schema, test_share=None).notes
+        )
 
     def test_header_rows_longer_than_a_block_are_read(self, tmp_path: Path) -> None:
         names = [f"größe{k:06d}" for k in range(90_000)]
-        (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
+        (tmp_path / "t.csv").write_text(
+            ",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n"
+        )
         assert list(read_table(tmp_path / "t.csv").columns) == names
 
     def test_quoted_fields_may_hold_separators_and_line_feeds(self, tmp_path: Path) -> None:
         path = tmp_path / "t.csv"
         path.write_bytes(b'"term\n(months)","a;b;c",d\n1,"x,y\nz","he said ""no"""\n')
-        assert columns_of(read_table(path)) == {"term\n(months)": ["1"], "a;b;c": ["x,y\nz"], "d": ['he said "no"']}
+        assert columns_of(read_table(path)) == {
+            "term\n(months)": ["1"],
+            "a;b;c": ["x,y\nz"],
+            "d": ['he said "no"'],
+        }
 
 
 class TestWhatIsNoTable:
@@ -158,7 +169,9 @@ class TestWhatIsNoTable:
             ("größe,b\nquarzberg,2\n".encode("cp1252"), "line 1 is not in UTF-8"),
         ],
     )
-    def test_is_refused_by_name_under_a_text_ending(self, tmp_path: Path, content: bytes, kind: str) -> None:
+    def test_is_refused_by_name_under_a_text_ending(
+        self, tmp_path: Path, content: bytes, kind: str
+    ) -> None:
         path = tmp_path / "t.csv"
         path.write_bytes(content)
         assert kind in refusal(path).rule
@@ -190,7 +203,9 @@ class TestWhatIsNoTable:
             ("t.sav", b"$FL2 quarzberg", "damaged"),
         ],
     )
-    def test_is_refused_by_name_under_its_own(self, tmp_path: Path, name: str, content: bytes, kind: str) -> None:
+    def test_is_refused_by_name_under_its_own(
+        self, tmp_path: Path, name: str, content: bytes, kind: str
+    ) -> None:
         pytest.importorskip("pyreadstat")
         path = tmp_path / name
         path.write_bytes(content)
@@ -261,43 +276,91 @@ class TestLines:
             (b'"a,b\n1,2\n', "a quote that opens in line 1 is never closed"),
             (CSV + b'1,"x" y,3\n', "a quote is followed by text in line 4"),
             (CSV + b'1,"x\ny" z,3\n', "in line 5, in the row that begins in line 4"),
-            (CSV + b'1,"' + b"x" * 200_000 + b'",3\n', "line 4 has a field of more than 131,072 characters"),
+            (
+                CSV + b'1,"' + b"x" * 200_000 + b'",3\n',
+                "line 4 has a field of more than 131,072 characters",
+            ),
         ],
     )
     def test_of_a_fault_are_named(self, tmp_path: Path, content: bytes, says: str) -> None:
         (tmp_path / "t.csv").write_bytes(content)
         assert says in refusal(tmp_path / "t.csv").rule
 
-    def test_row_names_of_r_without_a_field_in_the_header_are_explained(self, tmp_path: Path) -> None:
+    def test_row_names_of_r_without_a_field_in_the_header_are_explained(
+        self, tmp_path: Path
+    ) -> None:
         (tmp_path / "t.csv").write_bytes(b'"a","b"\n"1",2,3\n"2",4,5\n')
         assert "row names" in refusal(tmp_path / "t.csv").remedy
 
 
 FIRST_ROWS = [
-    ["53", "f", "83.8"], ["north", "2020-01-31", "f"], ["north", "31/01/2020", "f"], ["north", "12 Jan 2020", "f"],
-    ["x", "2020-01-31T12:00:00Z", "f"], ["north", "TRUE", "died"], ["north", "false", "died"], ["north", "NA", "died"],
-    ["NaN", "north", "died"], ["a", "", "b"], ["a", "b", ""], ["a", "b", "a"], ["a ", "b", "a"], ["a", "<0.5", "b"],
-    [">50K", "State-gov", "Bachelors"], ["a", "5%", "b"], ["a", "-", "b"], ["?", "a", "b"], ["a", "1e-5", "b"],
-    ["a", "1 234,50", "b"], ["a", "1,234.50", "b"], ["anna@example.org", "a", "b"], ["a", "https://example.org/1", "b"],
-    ["a", "123e4567-e89b-12d3-a456-426614174000", "b"], ["a", "d41d8cd98f00b204", "b"], ["male", "died", "north"],
-    ["Yes", "No", "north"], ["12mg", "3 kg", "north"],
-    ["alive", "unknown", "ward", "f"], ["P0001", "north", "F", "died"], ["\ufeff53", "a"],
-    ["a", "x" * 2000, "b"], ["a", "1990", "1991"], ["", "0", "1"],
-]  # fmt: skip
+    ["53", "f", "83.8"],
+    ["north", "2020-01-31", "f"],
+    ["north", "31/01/2020", "f"],
+    ["north", "12 Jan 2020", "f"],
+    ["x", "2020-01-31T12:00:00Z", "f"],
+    ["north", "TRUE", "died"],
+    ["north", "false", "died"],
+    ["north", "NA", "died"],
+    ["NaN", "north", "died"],
+    ["a", "", "b"],
+    ["a", "b", ""],
+    ["a", "b", "a"],
+    ["a ", "b", "a"],
+    ["a", "<0.5", "b"],
+    [">50K", "State-gov", "Bachelors"],
+    ["a", "5%", "b"],
+    ["a", "-", "b"],
+    ["?", "a", "b"],
+    ["a", "1e-5", "b"],
+    ["a", "1 234,50", "b"],
+    ["a", "1,234.50", "b"],
+    ["anna@example.org", "a", "b"],
+    ["a", "https://example.org/1", "b"],
+    ["a", "123e4567-e89b-12d3-a456-426614174000", "b"],
+    ["a", "d41d8cd98f00b204", "b"],
+    ["male", "died", "north"],
+    ["Yes", "No", "north"],
+    ["12mg", "3 kg", "north"],
+    ["alive", "unknown", "ward", "f"],
+    ["P0001", "north", "F", "died"],
+    ["\ufeff53", "a"],
+    ["a", "x" * 2000, "b"],
+    ["a", "1990", "1991"],
+    ["", "0", "1"],
+]
 HEADERS = [
-    ["age", "sex", "bp"], ["id", "1stFlrSF", "2ndFlrSF"], ["Na", "K", "Ca"], ["x1", "x2", "X1990"], ["T", "F", "n"],
-    ["low", "high", "male"], ["4.Letter.Words", "y"], ["", "a", "b"], ["größe", "年齢", "возраст"], ["No", "Time"],
-    ["Term (months)", "What is your age, in years?"], ["rs123456", "pixel_0_0"], ["a", "A"], ["dead", "is_male", "id"],
-    ["CDU/CSU", "SPD"], ["24h", "age", "sex"], ["V001", "V002", "V003"], ["id", "X1990", "died"],
+    ["age", "sex", "bp"],
+    ["id", "1stFlrSF", "2ndFlrSF"],
+    ["Na", "K", "Ca"],
+    ["x1", "x2", "X1990"],
+    ["T", "F", "n"],
+    ["low", "high", "male"],
+    ["4.Letter.Words", "y"],
+    ["", "a", "b"],
+    ["größe", "年齢", "возраст"],
+    ["No", "Time"],
+    ["Term (months)", "What is your age, in years?"],
+    ["rs123456", "pixel_0_0"],
+    ["a", "A"],
+    ["dead", "is_male", "id"],
+    ["CDU/CSU", "SPD"],
+    ["24h", "age", "sex"],
+    ["V001", "V002", "V003"],
+    ["id", "X1990", "died"],
     ["year", "male", "total", "rate", "n"],
-]  # fmt: skip
+]
 
 
 class TestFirstRows:
     @pytest.mark.parametrize("row", FIRST_ROWS)
-    def test_that_look_like_data_are_refused_by_all_and_not_shown(self, tmp_path: Path, row: list[str]) -> None:
+    def test_that_look_like_data_are_refused_by_all_and_not_shown(
+        self, tmp_path: Path, row: list[str]
+    ) -> None:
         path = tmp_path / "t.csv"
-        path.write_text(",".join(f'"{field}"' for field in row) + "\n" + ",".join("xyz"[: len(row)]) + "\n")
+        path.write_text(
+            ",".join(f'"{field}"' for field in row) + "\n" + ",".join("xyz"[: len(row)]) + "\n"
+        )
         told = re.sub(r"[Ff]ield \d+", "", str(refusal(path)))
         assert not [field for field in row if len(field.strip()) > 2 and field in told]
         with pytest.raises(InvalidInput) as drafted:
@@ -324,7 +387,9 @@ class TestFirstRows:
     def test_hold_row_names_that_are_ignored_in_a_draft(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text("Unnamed: 0,rownames,age,ward\n1,2,3,4\n")
         given = tomllib.loads(draft(tmp_path / "t.csv", ignore=["ward"]))
-        assert given["ignore"] == ["ward", "Unnamed: 0", "rownames"] and list(given["columns"]) == ["age"]
+        assert given["ignore"] == ["ward", "Unnamed: 0", "rownames"] and list(given["columns"]) == [
+            "age"
+        ]
 
     def test_rows_are_not_read_for_a_draft(self, tmp_path: Path) -> None:
         texts = set()
@@ -337,13 +402,15 @@ class TestFirstRows:
 def statistics_frame() -> Any:
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyreadstat")
-    return pd.DataFrame({
-        "age": [41.0, np.nan, 60.5],
-        "sex": [1.0, 2.0, 1.0],
-        "name": ["quarzberg", "", "tannfels"],
-        "day": [date(2020, 1, 31), None, date(1999, 12, 31)],
-        "at": [datetime(2020, 1, 31, 12, 30), None, datetime(1999, 12, 31)],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "age": [41.0, np.nan, 60.5],
+            "sex": [1.0, 2.0, 1.0],
+            "name": ["quarzberg", "", "tannfels"],
+            "day": [date(2020, 1, 31), None, date(1999, 12, 31)],
+            "at": [datetime(2020, 1, 31, 12, 30), None, datetime(1999, 12, 31)],
+        }
+    )
 
 
 STATISTICS = {
@@ -385,14 +452,28 @@ class TestStatisticsFiles:
             pyreadstat.write_xport(frame, tmp_path / "t.xpt", file_format_version=version)
             self.check(tmp_path / "t.xpt", codes, sex="number")
         pyreadstat.write_por(frame, tmp_path / "t.por")
-        assert columns_of(read_table(tmp_path / "t.por")) == {name.upper(): values for name, values in codes.items()}
+        assert columns_of(read_table(tmp_path / "t.por")) == {
+            name.upper(): values for name, values in codes.items()
+        }
 
     def check(self, path: Path, columns: dict[str, list[Any]], sex: str = "text") -> None:
-        """The file is read so, its types are declared so, and its draft has nothing of its rows or value labels."""
+        """The file is read so, its types are declared so, and its draft has nothing of its rows
+        or value labels.
+        """
         assert columns_of(read_table(path)) == columns
-        assert column_types(path) == {"age": "number", "sex": sex, "name": "text", "day": "date", "at": "date"}
+        assert column_types(path) == {
+            "age": "number",
+            "sex": sex,
+            "name": "text",
+            "day": "date",
+            "at": "date",
+        }
         for text in (draft(path), draft(path, types=True)):
-            assert not [value for value in ("quarzberg", "tannfels", "41", "60.5", '"m"', "1999") if value in text]
+            assert not [
+                value
+                for value in ("quarzberg", "tannfels", "41", "60.5", '"m"', "1999")
+                if value in text
+            ]
 
     def test_missing_values_of_every_kind_are_missing(self, tmp_path: Path) -> None:
         pd, pyreadstat = pytest.importorskip("pandas"), pytest.importorskip("pyreadstat")
@@ -404,20 +485,31 @@ class TestStatisticsFiles:
             missing_ranges={"a": [-9.0], "b": [{"lo": 2, "hi": 2}]},
         )
         assert columns_of(read_table(tmp_path / "t.dta"))["a"] == [1.0, None, None]
-        assert columns_of(read_table(tmp_path / "t.sav")) == {"a": [1.0, None, None], "b": [1.0, None, 3.0]}
+        assert columns_of(read_table(tmp_path / "t.sav")) == {
+            "a": [1.0, None, None],
+            "b": [1.0, None, 3.0],
+        }
 
     def test_a_scale_of_spss_keeps_its_numbers(self, tmp_path: Path) -> None:
         frame = statistics_frame()
         import pyreadstat
 
-        pyreadstat.write_sav(frame, tmp_path / "t.sav", variable_value_labels=LABELS, variable_measure={"sex": "scale"})
+        pyreadstat.write_sav(
+            frame,
+            tmp_path / "t.sav",
+            variable_value_labels=LABELS,
+            variable_measure={"sex": "scale"},
+        )
         assert columns_of(read_table(tmp_path / "t.sav"))["sex"] == [1.0, 2.0, 1.0]
 
     def test_days_of_stata_in_a_format_of_the_users(self, tmp_path: Path) -> None:
         pd, pyreadstat = pytest.importorskip("pandas"), pytest.importorskip("pyreadstat")
         frame = pd.DataFrame({"day": [21945.0, 0.0], "b": [1, 2]})
         pyreadstat.write_dta(frame, tmp_path / "t.dta", variable_format={"day": "%tdDD/NN/CCYY"})
-        assert columns_of(read_table(tmp_path / "t.dta"))["day"] == [date(2020, 1, 31), date(1960, 1, 1)]
+        assert columns_of(read_table(tmp_path / "t.dta"))["day"] == [
+            date(2020, 1, 31),
+            date(1960, 1, 1),
+        ]
 
     def test_one_row_changes_no_other(self, tmp_path: Path) -> None:
         frame = statistics_frame()
@@ -426,10 +518,14 @@ class TestStatisticsFiles:
         whole, part = tmp_path / "t.dta", tmp_path / "u.dta"
         pyreadstat.write_dta(frame, whole, variable_value_labels=LABELS)
         pyreadstat.write_dta(frame.iloc[[0, 2]], part, variable_value_labels=LABELS)
-        kept = {name: [values[0], values[2]] for name, values in columns_of(read_table(whole)).items()}
+        kept = {
+            name: [values[0], values[2]] for name, values in columns_of(read_table(whole)).items()
+        }
         assert columns_of(read_table(part)) == kept
 
-    def test_without_the_reader_say_what_to_install(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_reader_say_what_to_install(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setitem(sys.modules, "pyreadstat", None)
         monkeypatch.setitem(sys.modules, "openpyxl", None)
         (tmp_path / "t.dta").write_bytes(b"<stata_dta>")
@@ -461,14 +557,19 @@ def write_excel(path: Path, rows: list[list[Any]], sheets: int = 1) -> Path:
 class TestExcel:
     def test_cells_are_read_by_themselves(self, tmp_path: Path) -> None:
         rows: list[list[Any]] = [
-            ["age", "sex", "day", "ill"], [41, "m", datetime(2020, 1, 31), True], [60.5, None, "unknown", False],
-            [None, None, None, None], ["<5", "f", datetime(2020, 1, 31, 12, 30), None],
-        ]  # fmt: skip
+            ["age", "sex", "day", "ill"],
+            [41, "m", datetime(2020, 1, 31), True],
+            [60.5, None, "unknown", False],
+            [None, None, None, None],
+            ["<5", "f", datetime(2020, 1, 31, 12, 30), None],
+        ]
         path = write_excel(tmp_path / "t.xlsx", rows)
         expected = {
-            "age": [41, 60.5, "<5"], "sex": ["m", None, "f"],
-            "day": [date(2020, 1, 31), "unknown", datetime(2020, 1, 31, 12, 30)], "ill": [True, False, None],
-        }  # fmt: skip
+            "age": [41, 60.5, "<5"],
+            "sex": ["m", None, "f"],
+            "day": [date(2020, 1, 31), "unknown", datetime(2020, 1, 31, 12, 30)],
+            "ill": [True, False, None],
+        }
         assert columns_of(read_table(path)) == expected
         assert list(tomllib.loads(draft(path))["columns"]) == list(expected)
         without = read_table(write_excel(tmp_path / "u.xlsx", [rows[0], rows[1]]))
@@ -493,10 +594,14 @@ class TestExcel:
             ([], 1, "is empty"),
         ],
     )
-    def test_other_sheets_are_refused(self, tmp_path: Path, rows: list[list[Any]], sheets: int, says: str) -> None:
+    def test_other_sheets_are_refused(
+        self, tmp_path: Path, rows: list[list[Any]], sheets: int, says: str
+    ) -> None:
         assert says in refusal(write_excel(tmp_path / "t.xlsx", rows, sheets)).rule
 
-    def test_what_unpacks_to_too_much_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_unpacks_to_too_much_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("sottovoce.data.excel_files._ALWAYS", 1000)
         monkeypatch.setattr("sottovoce.data.excel_files.UNPACKED", 1)
         path = write_excel(tmp_path / "t.xlsx", [["a", "b"], *([1, 2] for _ in range(2000))])
@@ -512,10 +617,14 @@ def test_the_same_rows_of_every_format_are_encoded_alike(tmp_path: Path) -> None
     pd, pyreadstat = pytest.importorskip("pandas"), pytest.importorskip("pyreadstat")
     pytest.importorskip("openpyxl")
     pytest.importorskip("pyarrow")
-    frame = pd.DataFrame({
-        "age": [41.0, 50.0, 60.5], "sex": ["m", "f", "m"],
-        "day": [date(2020, 1, 31), date(2020, 3, 1), date(1999, 1, 1)], "ill": ["yes", "no", "yes"],
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "age": [41.0, 50.0, 60.5],
+            "sex": ["m", "f", "m"],
+            "day": [date(2020, 1, 31), date(2020, 3, 1), date(1999, 1, 1)],
+            "ill": ["yes", "no", "yes"],
+        }
+    )
     frame.to_csv(tmp_path / "t.csv")
     frame.to_csv(tmp_path / "t.tsv.bz2", sep="\t", index=False)
     frame.to_excel(tmp_path / "t.xlsx", index=False)
@@ -523,14 +632,21 @@ def test_the_same_rows_of_every_format_are_encoded_alike(tmp_path: Path) -> None
     pyreadstat.write_dta(frame, tmp_path / "t.dta")
     pyreadstat.write_sav(frame, tmp_path / "t.sav")
     pyreadstat.write_xport(frame, tmp_path / "t.xpt", file_format_version=8)
-    schema = Schema.from_dict({
-        "columns": {
-            "age": {"kind": "number", "lo": 0, "hi": 100},
-            "sex": {"kind": "category", "values": ["f", "m"]},
-            "day": {"kind": "date", "epoch": "1990-01-01", "lo": "1990-01-01", "hi": "2030-01-01"},
-        },
-        "label": {"column": "ill", "positive": "yes", "negative": "no"},
-    })  # fmt: skip
+    schema = Schema.from_dict(
+        {
+            "columns": {
+                "age": {"kind": "number", "lo": 0, "hi": 100},
+                "sex": {"kind": "category", "values": ["f", "m"]},
+                "day": {
+                    "kind": "date",
+                    "epoch": "1990-01-01",
+                    "lo": "1990-01-01",
+                    "hi": "2030-01-01",
+                },
+            },
+            "label": {"column": "ill", "positive": "yes", "negative": "no"},
+        }
+    )
     encoded = {path.name: schema.encode(read_table(path)) for path in sorted(tmp_path.iterdir())}
     assert len(encoded) == 7
     for one in encoded.values():
@@ -539,5 +655,15 @@ def test_the_same_rows_of_every_format_are_encoded_alike(tmp_path: Path) -> None
 
 
 def test_every_known_ending_is_read_by_one_table_of_formats() -> None:
-    assert {".csv", ".csv.gz", ".csv.bz2", ".csv.xz", ".tsv", ".parquet", ".sql", ".xlsx", ".dta"} <= set(FORMATS)
+    assert {
+        ".csv",
+        ".csv.gz",
+        ".csv.bz2",
+        ".csv.xz",
+        ".tsv",
+        ".parquet",
+        ".sql",
+        ".xlsx",
+        ".dta",
+    } <= set(FORMATS)
     assert all([form.header, form.names, form.types].count(None) == 2 for form in FORMATS.values())

@@ -1,4 +1,6 @@
-"""Frames of pandas, polars and pyarrow, dicts and arrays with names: the same table, and refusals without values."""
+"""Frames of pandas, polars and pyarrow, dicts and arrays with names: the same table, and
+refusals without values.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,22 @@ SCHEMA = Schema.from_dict(
             "ward": {"kind": "category", "values": ["general", "icu"], "indicator": True},
             "smoker": {"kind": "category", "values": ["false", "true"], "missing": "false"},
             "known": {"kind": "number", "lo": 0, "hi": 1, "to": "[0,1]"},
-            "seen": {"kind": "date", "epoch": "2020-01-01", "lo": 0, "hi": 1000, "missing": 500, "indicator": True},
-            "born": {"kind": "date", "epoch": "1900-01-01", "unit": "years", "lo": 0, "hi": 120, "missing": 60},
+            "seen": {
+                "kind": "date",
+                "epoch": "2020-01-01",
+                "lo": 0,
+                "hi": 1000,
+                "missing": 500,
+                "indicator": True,
+            },
+            "born": {
+                "kind": "date",
+                "epoch": "1900-01-01",
+                "unit": "years",
+                "lo": 0,
+                "hi": 120,
+                "missing": 60,
+            },
         }
     }
 )
@@ -71,7 +87,9 @@ def test_every_library_gives_the_same_rows(library: str) -> None:
 @pytest.mark.parametrize("library", LIBRARIES[:3])
 def test_a_schema_encodes_a_frame_as_it_is(library: str) -> None:
     frame = framed(library)
-    assert np.array_equal(SCHEMA.encode(frame, labels=False).X, SCHEMA.encode(read_frame(frame), labels=False).X)
+    assert np.array_equal(
+        SCHEMA.encode(frame, labels=False).X, SCHEMA.encode(read_frame(frame), labels=False).X
+    )
 
 
 def test_pandas_own_kinds_of_columns() -> None:
@@ -81,7 +99,9 @@ def test_pandas_own_kinds_of_columns() -> None:
             "category": pd.Categorical(["a", None, "b"]),
             "whole": pd.array([2**53 + 1, None, 3], dtype="Int64"),
             "truth": pd.array([True, None, False], dtype="boolean"),
-            "zone": pd.to_datetime(["2020-01-01 05:00", None, "2020-07-01 00:00"]).tz_localize("Europe/Berlin"),
+            "zone": pd.to_datetime(["2020-01-01 05:00", None, "2020-07-01 00:00"]).tz_localize(
+                "Europe/Berlin"
+            ),
             "mixed": np.array([1, pd.NA, "x"], dtype=object),
             "day": pd.to_datetime(["2020-01-01", None, "2020-07-01"]),
             7: [1.0, np.nan, 3.0],
@@ -92,7 +112,11 @@ def test_pandas_own_kinds_of_columns() -> None:
     assert table.columns["whole"].tolist() == [2**53 + 1, None, 3]  # no digit is lost to a gap
     assert table.columns["truth"].tolist() == [True, None, False]
     assert table.columns["mixed"].tolist() == [1, None, "x"]
-    assert as_text(table.columns["zone"]).tolist() == ["2020-01-01T04:00:00.000000", "", "2020-06-30T22:00:00.000000"]
+    assert as_text(table.columns["zone"]).tolist() == [
+        "2020-01-01T04:00:00.000000",
+        "",
+        "2020-06-30T22:00:00.000000",
+    ]
     assert as_text(table.columns["day"]).tolist() == ["2020-01-01", "", "2020-07-01"]
     assert table.columns["7"].tolist() == [1.0, None, 3.0]
 
@@ -100,9 +124,15 @@ def test_pandas_own_kinds_of_columns() -> None:
 def test_polars_own_kinds_of_columns() -> None:
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame(
-        {"text": ["a", None, "b"], "n": ["1.50", None, "2"], "v": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]}
+        {
+            "text": ["a", None, "b"],
+            "n": ["1.50", None, "2"],
+            "v": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+        }
     )
-    frame = frame.with_columns(pl.col("text").cast(pl.Categorical), pl.col("n").cast(pl.Decimal(10, 2)))
+    frame = frame.with_columns(
+        pl.col("text").cast(pl.Categorical), pl.col("n").cast(pl.Decimal(10, 2))
+    )
     table = read_frame(frame)
     assert table.columns["text"].tolist() == ["a", None, "b"]
     assert table.columns["n"].tolist() == [Decimal("1.50"), None, Decimal("2.00")]
@@ -112,10 +142,14 @@ def test_polars_own_kinds_of_columns() -> None:
 
 
 def test_arrays_with_names() -> None:
-    records = np.array([(1, 2.5, "a"), (2, np.nan, "b")], dtype=[("n", int), ("x", float), ("t", "U3")])
+    records = np.array(
+        [(1, 2.5, "a"), (2, np.nan, "b")], dtype=[("n", int), ("x", float), ("t", "U3")]
+    )
     assert {k: v.tolist() for k, v in read_frame(records).columns.items()} == {
-        "n": [1, 2], "x": [2.5, None], "t": ["a", "b"],
-    }  # fmt: skip
+        "n": [1, 2],
+        "x": [2.5, None],
+        "t": ["a", "b"],
+    }
     X = np.array([[1.0, np.nan], [2.0, 3.0]])
     table = read_frame(X, ["u", "v"])
     assert table.columns["v"].tolist() == [None, 3.0] and list(table.columns) == ["u", "v"]
@@ -141,8 +175,11 @@ def test_a_column_that_cannot_be_read_is_named_and_its_values_are_not() -> None:
     assert refusal.value.__context__ is None and "31337" not in str(refusal.value)
     for ragged in ([[31337.0], [1.0, 2.0]], [[31337.0, 1.0], None], [[31337.0, 1.0], [None, 2.0]]):
         frame = pl.DataFrame({"v": pl.Series(ragged, dtype=pl.List(pl.Float64))})
-        assert read_frame(frame).columns["v"].tolist() == ragged  # a survey counts those that are fine
-        with pytest.raises(InvalidInput, match=r"^v: must hold a list of 2 numbers in every row; repair it$"):
+        # a survey counts those that are fine
+        assert read_frame(frame).columns["v"].tolist() == ragged
+        with pytest.raises(
+            InvalidInput, match=r"^v: must hold a list of 2 numbers in every row; repair it$"
+        ):
             Schema.from_dict({"columns": {"v": VECTOR}}).encode(read_frame(frame), labels=False)
     pd = pytest.importorskip("pandas")
     twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
@@ -161,7 +198,12 @@ def test_one_row_does_not_change_how_another_is_read() -> None:
 
 def test_truth_values_are_one_in_frames_and_in_files() -> None:
     schema = Schema.from_dict({"columns": {"s": {"kind": "category", "values": ["false", "true"]}}})
-    for values in (np.array([True, False]), ["True", "False"], ["true", "false"], ["TRUE", "FALSE"]):
+    for values in (
+        np.array([True, False]),
+        ["True", "False"],
+        ["true", "false"],
+        ["TRUE", "FALSE"],
+    ):
         found = schema.encode(Table("t", {"s": np.asarray(values)}), labels=False)
         assert np.array_equal(found.X > 0, [[False, True], [True, False]]) and not found.clipped
 

@@ -1,4 +1,6 @@
-"""Labels of a schema beside two classes: several classes and bounded numbers, and what does not fit them."""
+"""Labels of a schema beside two classes: several classes and bounded numbers, and what does not
+fit them.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def schema(label: Any, **more: Any) -> Schema:
 
 
 def encoded(label: Any, values: Any, **more: Any) -> Any:
-    return schema(label, **more).encode({"a": [0.5] * len(values), "y": np.array(values, dtype=object)})
+    return schema(label, **more).encode(
+        {"a": [0.5] * len(values), "y": np.array(values, dtype=object)}
+    )
 
 
 def test_several_classes_are_numbered_as_declared_and_others_are_rows_of_zeros() -> None:
@@ -45,7 +49,11 @@ def test_several_classes_are_numbered_as_declared_and_others_are_rows_of_zeros()
 
 def test_of_two_values_the_second_is_the_positive_one() -> None:
     assert schema({"column": "y", "values": ["no", "yes"]}).task == TwoClasses(("no", "yes"))
-    assert encoded({"column": "y", "values": ["no", "yes"]}, ["yes", "no", "?"]).y.tolist() == [1.0, -1.0, 0.0]
+    assert encoded({"column": "y", "values": ["no", "yes"]}, ["yes", "no", "?"]).y.tolist() == [
+        1.0,
+        -1.0,
+        0.0,
+    ]
 
 
 def test_numbers_are_scaled_by_the_bounds_clipped_and_counted() -> None:
@@ -72,14 +80,24 @@ def test_a_schema_with_such_a_label_survives_json(label: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     "label",
     [
-        {"column": "y", "values": ["a"]}, {"column": "y", "values": ["a", "a"]}, {"column": "y", "values": "ab"},
-        {"column": "y", "values": ["a", ["b"]]}, {"column": "y", "values": ["a", ""]}, {"values": ["a", "b"]},
-        {"column": "y", "lo": 0}, {"column": "y", "lo": 1, "hi": 1}, {"column": "y", "lo": "0", "hi": 1},
-        {"column": "y", "lo": 0, "hi": float("inf")}, {"column": "y", "lo": 0, "hi": 1, "unit": "a\nb"},
-        {"column": "y", "lo": 0, "hi": 1, "positive": "yes"}, {"column": "y", "values": 3}, "y",
-        {"column": "y", "positive": "a", "negative": "a"}, {"column": "y", "lo": True, "hi": 3},
+        {"column": "y", "values": ["a"]},
+        {"column": "y", "values": ["a", "a"]},
+        {"column": "y", "values": "ab"},
+        {"column": "y", "values": ["a", ["b"]]},
+        {"column": "y", "values": ["a", ""]},
+        {"values": ["a", "b"]},
+        {"column": "y", "lo": 0},
+        {"column": "y", "lo": 1, "hi": 1},
+        {"column": "y", "lo": "0", "hi": 1},
+        {"column": "y", "lo": 0, "hi": float("inf")},
+        {"column": "y", "lo": 0, "hi": 1, "unit": "a\nb"},
+        {"column": "y", "lo": 0, "hi": 1, "positive": "yes"},
+        {"column": "y", "values": 3},
+        "y",
+        {"column": "y", "positive": "a", "negative": "a"},
+        {"column": "y", "lo": True, "hi": 3},
     ],
-)  # fmt: skip
+)
 def test_bad_labels_are_refused_in_one_line(label: Any) -> None:
     with pytest.raises(SchemaError) as caught:
         schema(label)
@@ -123,7 +141,9 @@ def test_what_takes_two_classes_refuses_other_labels(tmp_path: Path) -> None:
 def test_a_site_of_its_own_reads_labels_of_every_kind(
     label: dict[str, Any] | None, values: list[Any], outputs: int, tmp_path: Path
 ) -> None:
-    """Rows for which a loss of two classes would be wrong say so, instead of passing for such rows."""
+    """Rows for which a loss of two classes would be wrong say so, instead of passing for such
+    rows.
+    """
     declared = label or {"column": "y", "values": ["w", "s"]}
     table = tmp_path / "rows.csv"
     table.write_text("a,y,w\n" + "".join(f"0.5,{value},{k}\n" for k, value in enumerate(values)))
@@ -139,11 +159,16 @@ def test_a_site_of_its_own_reads_labels_of_every_kind(
 @pytest.mark.parametrize(
     ("label", "more", "said"),
     [
-        (KINDS, {}, "for two classes"), (DAYS, {}, "for two classes"),
-        ({"column": "y", "positive": "s"}, {"weight": {"column": "w", "max": 3}}, "declares weights"),
+        (KINDS, {}, "for two classes"),
+        (DAYS, {}, "for two classes"),
+        (
+            {"column": "y", "positive": "s"},
+            {"weight": {"column": "w", "max": 3}},
+            "declares weights",
+        ),
         ({"column": "y", "positive": "s"}, {"class_weight": {"s": 2}}, "declares weights"),
     ],
-)  # fmt: skip
+)
 def test_plans_that_ask_for_answers_take_two_classes_that_count_alike(
     label: dict[str, Any], more: dict[str, Any], said: str
 ) -> None:

@@ -19,7 +19,9 @@ from sottovoce.data.loaders import SYNTHETIC
 from sottovoce.data.values import as_text, distinct, text_of
 from sottovoce.errors import InvalidInput, SchemaError
 
-CSV = "a,b,y,where\n" + "".join(f"{k},{'uv'[k % 2]},{'yes' if k % 3 else 'no'},s{k % 4}\n" for k in range(20))
+CSV = "a,b,y,where\n" + "".join(
+    f"{k},{'uv'[k % 2]},{'yes' if k % 3 else 'no'},s{k % 4}\n" for k in range(20)
+)
 SCHEMA = """
 intercept = true
 site = "where"
@@ -66,7 +68,10 @@ def test_adult_is_the_table_of_its_source_text_for_text():
     writer.writerows(zip(*table.columns.values(), strict=True))
     found = text.getvalue().encode("ascii")
     assert len(found) == 5_547_834
-    assert hashlib.sha256(found).hexdigest() == "bf0482767305b8e0fdea738fe4e72ec6ee531a69f99ed34cc196f741c7c43298"
+    assert (
+        hashlib.sha256(found).hexdigest()
+        == "bf0482767305b8e0fdea738fe4e72ec6ee531a69f99ed34cc196f741c7c43298"
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,9 @@ def test_the_split_does_not_depend_on_the_seed_of_the_run(adult):
 
 
 def test_non_private_accuracy(adult):
-    model = LogisticRegression(C=1e3, fit_intercept=False, max_iter=1000).fit(adult.X_train, adult.y_train)
+    model = LogisticRegression(C=1e3, fit_intercept=False, max_iter=1000).fit(
+        adult.X_train, adult.y_train
+    )
     assert model.score(adult.X_test, adult.y_test) >= 0.853
 
 
@@ -147,10 +154,14 @@ def test_parquet_gives_the_rows_of_the_csv(files):
     pa = pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")
     table = read_csv(files / "t.csv").columns
-    typed = {"a": [int(v) for v in table["a"]]} | {k: table[k].tolist() for k in ("b", "y", "where")}
+    typed = {"a": [int(v) for v in table["a"]]} | {
+        k: table[k].tolist() for k in ("b", "y", "where")
+    }
     pq.write_table(pa.table(typed), files / "t.parquet")
     options = {"schema": files / "s.toml", "test_share": None}
-    assert np.array_equal(load(files / "t.parquet", **options).X_train, load(files / "t.csv", **options).X_train)
+    assert np.array_equal(
+        load(files / "t.parquet", **options).X_train, load(files / "t.csv", **options).X_train
+    )
 
 
 def test_parquet_tells_null_from_nan(files):
@@ -163,7 +174,9 @@ def test_parquet_tells_null_from_nan(files):
     for value in (None, float("nan")):
         pq.write_table(pa.table({"a": pa.array([0.5, value]), "y": [0, 1]}), files / "n.parquet")
         if value is None:
-            assert load(files / "n.parquet", schema=schema, test_share=None).X_train[1, 0] == pytest.approx(1)
+            assert load(files / "n.parquet", schema=schema, test_share=None).X_train[
+                1, 0
+            ] == pytest.approx(1)
         else:
             with pytest.raises(SchemaError, match="finite"):
                 load(files / "n.parquet", schema=schema)
@@ -179,7 +192,9 @@ def test_a_path_without_a_schema_shows_how_to_give_one(files):
     with pytest.raises(InvalidInput) as caught:
         load(files / "t.csv")
     text = str(caught.value)
-    assert text.startswith("schema: a table needs a schema of public facts; write one and give schema='my.toml': ")
+    assert text.startswith(
+        "schema: a table needs a schema of public facts; write one and give schema='my.toml': "
+    )
     assert "\n" not in text
     assert "label = {" in text
 
@@ -242,11 +257,14 @@ def test_synthetic_by_name_is_make():
 def test_synthetic_follows_its_model():
     n = 40_000
     for shift, sites in ((0.0, 1), (0.9, 4)):
-        assert np.linalg.norm(make_synthetic(n, 5, 0, sites=sites, shift=shift).X, axis=1).max() <= 1.0
+        assert (
+            np.linalg.norm(make_synthetic(n, 5, 0, sites=sites, shift=shift).X, axis=1).max() <= 1.0
+        )
     sure = make_synthetic(n, 5, 0, margin=1e6)
     assert np.mean((sure.X @ sure.w > 0) == (sure.y > 0)) > 0.999
     noisy = make_synthetic(n, 5, 0, margin=1e6, flip=0.3)
-    assert np.mean((noisy.X @ noisy.w > 0) == (noisy.y > 0)) == pytest.approx(0.7, abs=0.01)  # 4 sigma
+    # 4 sigma
+    assert np.mean((noisy.X @ noisy.w > 0) == (noisy.y > 0)) == pytest.approx(0.7, abs=0.01)
     coin = make_synthetic(n, 5, 0, margin=0)
     assert np.mean(coin.y) == pytest.approx(0, abs=0.02)
     shifted = make_synthetic(n, 5, 0, sites=2, shift=0.8)
@@ -263,22 +281,30 @@ def test_describe_agrees_with_the_data(adult):
 
 
 @pytest.mark.parametrize("kind", ["text", "dictionary", "list"])
-def test_parquet_files_that_say_a_long_value_once_and_mean_it_often_stay_small(tmp_path: Path, kind: str) -> None:
+def test_parquet_files_that_say_a_long_value_once_and_mean_it_often_stay_small(
+    tmp_path: Path, kind: str
+) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     long: Any = [0] * 2_000_000 if kind == "list" else "x" * 1_000_000
     column = pa.array([long] * (20 if kind == "list" else 300))
     path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"a": column.dictionary_encode() if kind == "dictionary" else column}), path)
+    pq.write_table(
+        pa.table({"a": column.dictionary_encode() if kind == "dictionary" else column}), path
+    )
     assert path.stat().st_size < 100_000
     if kind == "dictionary":
         values = read_parquet(path).columns["a"]
-        assert len(values) == 300 and len({id(value) for value in values}) < 10 and values[-1] == long
+        assert (
+            len(values) == 300 and len({id(value) for value in values}) < 10 and values[-1] == long
+        )
         return
     with pytest.raises(InvalidInput, match="unpacks to more than 268,435,456 bytes"):
         read_parquet(path)
 
 
-def test_one_long_text_does_not_take_the_memory_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_long_text_does_not_take_the_memory_of_all_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sottovoce.data.values.memory", lambda: 2.0**20)
     values = np.array(["x" * 100_000, *["a"] * 999], dtype=object)
     with pytest.raises(InvalidInput, match="column: with all texts at the length of the longest"):

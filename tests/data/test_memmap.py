@@ -1,4 +1,6 @@
-"""Rows in files: the same run as rows in memory, from blocks and from Parquet, and damaged folders are refused."""
+"""Rows in files: the same run as rows in memory, from blocks and from Parquet, and damaged
+folders are refused.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,12 @@ def pieces(rows: Rows, size: int) -> Any:
 
 
 @pytest.mark.parametrize("worth", [np.inf, 0.0], ids=["double", "single first"])
-def test_a_run_from_files_is_the_run_from_memory(tmp_path: Path, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_from_files_is_the_run_from_memory(
+    tmp_path: Path, worth: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(solvers, "SINGLE_WORTH", worth)
-    rows = make_rows([700, 450, 90], 120)  # the first two have files of their own in the solver, the last has not
+    # the first two have files of their own in the solver, the last has not
+    rows = make_rows([700, 450, 90], 120)
     mapped = write_rows(tmp_path / "rows", pieces(rows, 128))
     np.testing.assert_array_equal(mapped.n, rows.n)
     run = RunConfig(method="prox_admm", epsilon=5.0, delta=1e-5, rounds=4, eta=0.05, replicates=2)
@@ -53,7 +58,11 @@ def test_a_run_from_files_is_the_run_from_memory(tmp_path: Path, worth: float, m
 def test_parquet_is_encoded_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rng = np.random.default_rng(0)
-    age, paid, branch = rng.integers(0, 101, 500), rng.choice(["yes", "no"], 500), rng.choice(["a", "b", "c"], 500)
+    age, paid, branch = (
+        rng.integers(0, 101, 500),
+        rng.choice(["yes", "no"], 500),
+        rng.choice(["a", "b", "c"], 500),
+    )
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"age": age, "paid": paid, "branch": branch}), path)
     monkeypatch.setattr("sottovoce.data.memmap.BATCH", 64)
@@ -65,7 +74,9 @@ def test_parquet_is_encoded_batch_by_batch(tmp_path: Path, monkeypatch: pytest.M
     assert whole.y is not None
     first = branch == names[0]
     np.testing.assert_array_equal(mapped.arrays()[0], whole.X[first] * whole.y[first, None])
-    plain = Schema.from_dict({k: v for k, v in SCHEMA.items() if k != "site"} | {"ignore": ["branch"]})
+    plain = Schema.from_dict(
+        {k: v for k, v in SCHEMA.items() if k != "site"} | {"ignore": ["branch"]}
+    )
     dealt = map_parquet(path, plain, tmp_path / "dealt", 4)
     assert dealt.n.sum() == 500 and len(dealt.n) == 4
 
@@ -97,7 +108,9 @@ def test_what_files_cannot_do_is_refused_by_name(tmp_path: Path) -> None:
     mapped = write_rows(tmp_path, [(0, np.full((30, 2), 0.5), np.ones(30))])
     assert mapped.one_class == (0,)
     with pytest.raises(InvalidInput, match="backend"):
-        simulate(RunConfig(method="output", epsilon=1.0, eta=0.1, backend="array_api_strict"), mapped)
+        simulate(
+            RunConfig(method="output", epsilon=1.0, eta=0.1, backend="array_api_strict"), mapped
+        )
     with pytest.raises(InvalidInput, match="trusted curator"):
         simulate(RunConfig(method="central", epsilon=1.0, eta=0.1), mapped)
 
@@ -114,7 +127,9 @@ def test_files_of_rows_that_no_guarantee_covers_are_refused(
         values = np.fromfile(path, dtype=kind)
         values[-4:] *= factor
         values.tofile(path)
-    with pytest.raises(InvalidInput, match=r"^site 1: (a row lies outside|its rows in single precision)"):
+    with pytest.raises(
+        InvalidInput, match=r"^site 1: (a row lies outside|its rows in single precision)"
+    ):
         map_rows(tmp_path / "rows")
 
 
@@ -144,6 +159,8 @@ def test_a_parquet_file_is_never_in_memory_whole(tmp_path: Path) -> None:
     before, most, found = pa.total_allocated_bytes(), 0, []
     for batch in parquet_batches(path, 3 * rows // 2):
         most = max(most, pa.total_allocated_bytes() - before)
-        found.append(np.stack([batch.columns[f"x{k}"].astype(float) for k in range(columns)], axis=1))
+        found.append(
+            np.stack([batch.columns[f"x{k}"].astype(float) for k in range(columns)], axis=1)
+        )
     np.testing.assert_array_equal(np.concatenate(found), values)
     assert len(found) == groups and 0 < most < size / 4

@@ -1,4 +1,6 @@
-"""All mistakes of a schema at once, each with the entry it names; drafts; what is unknown and what is missing."""
+"""All mistakes of a schema at once, each with the entry it names; drafts; what is unknown and
+what is missing.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,22 @@ lo = "?"
 hi = "2021-01-01"
 """
 WRONG = {
-    "intercep": "did you mean intercept?", "ignore": "", "scale": "", "label.name": "did you mean column?",
-    "age.min": "did you mean lo?", "age.max": "did you mean hi?", "bmi.lo, hi": "", "bmi.weight": "",
-    "ward.kind": "did you mean category?", "ward.values": "is missing", "sex.values": "",
-    "stay.typical": "", "stay.missing": "", "stay.to": "",
+    "intercep": "did you mean intercept?",
+    "ignore": "",
+    "scale": "",
+    "label.name": "did you mean column?",
+    "age.min": "did you mean lo?",
+    "age.max": "did you mean hi?",
+    "bmi.lo, hi": "",
+    "bmi.weight": "",
+    "ward.kind": "did you mean category?",
+    "ward.values": "is missing",
+    "sex.values": "",
+    "stay.typical": "",
+    "stay.missing": "",
+    "stay.to": "",
     "day.lo": "still open",
-}  # fmt: skip
+}
 
 
 class TestMistakes:
@@ -82,14 +94,24 @@ class TestMistakes:
     @pytest.mark.parametrize(
         "given",
         [
-            {}, {"columns": 3}, {"columns": {"a": 3}}, {"columns": {"a": {}}}, {"columns": {"a": {"kind": 3}}},
-            {"columns": {"a": {"kind": "number", "lo": [], "hi": {}}}}, {"label": 3, "weight": []},
-            {"columns": {"a": {"kind": "number", "lo": 0, "hi": 1}}, "label": {"column": "a", "positive": "x"}},
+            {},
+            {"columns": 3},
+            {"columns": {"a": 3}},
+            {"columns": {"a": {}}},
+            {"columns": {"a": {"kind": 3}}},
+            {"columns": {"a": {"kind": "number", "lo": [], "hi": {}}}},
+            {"label": 3, "weight": []},
+            {
+                "columns": {"a": {"kind": "number", "lo": 0, "hi": 1}},
+                "label": {"column": "a", "positive": "x"},
+            },
             {"columns": {"a": {"kind": "number", "lo": 0, "hi": 1}}, "scale": 9},
             {"columns": {"a": {"kind": "number", "lo": 0, "hi": 1}}, "class_weight": "balanced"},
         ],
-    )  # fmt: skip
-    def test_it_finds_a_mistake_exactly_where_a_schema_is_refused(self, given: dict[str, Any]) -> None:
+    )
+    def test_it_finds_a_mistake_exactly_where_a_schema_is_refused(
+        self, given: dict[str, Any]
+    ) -> None:
         with pytest.raises(SchemaError):
             Schema.from_dict(given)
         assert check(given).mistakes and check(given).schema is None
@@ -98,16 +120,23 @@ class TestMistakes:
         fine = {"kind": "number", "lo": 0, "hi": 1}
         found = check({"columns": {"a": fine, "b": {"kind": "?"}}, "scale": 1.3, "intercept": True})
         assert [line.partition(":")[0] for line in found.mistakes] == ["b.kind"]
-        labelled = {"label": {"column": "y", "positve": "x"}, "class_weight": {"x": 2}, "columns": {"a": fine}}
+        labelled = {
+            "label": {"column": "y", "positve": "x"},
+            "class_weight": {"x": 2},
+            "columns": {"a": fine},
+        }
         assert [line.partition(":")[0] for line in check(labelled).mistakes] == ["label.positve"]
 
     @pytest.mark.parametrize(
         ("key", "known", "name"),
         [
-            ("min", ["lo", "hi"], "lo"), ("Upper", ["lo", "hi"], "hi"), ("levels", ["values"], "values"),
-            ("typicl", ["typical", "lo"], "typical"), ("reference", ["base"], "base"),
+            ("min", ["lo", "hi"], "lo"),
+            ("Upper", ["lo", "hi"], "hi"),
+            ("levels", ["values"], "values"),
+            ("typicl", ["typical", "lo"], "typical"),
+            ("reference", ["base"], "base"),
         ],
-    )  # fmt: skip
+    )
     def test_what_was_meant(self, key: str, known: list[str], name: str) -> None:
         assert meant(key, known) == f"did you mean {name}?"
         assert meant("zebra", known) == ""
@@ -126,17 +155,29 @@ class TestUnknownAndMissing:
             ({"other": True}, {"(other) a": 2}, "missing: counts as other"),
             ({}, {"a": 2, "(missing) a": 2}, "missing: no level at all"),
             ({"indicator": True}, {"a": 2}, "missing: counts as a level of its own"),
-            ({"other": True, "indicator": True}, {"(other) a": 2}, "missing: counts as a level of its own"),
+            (
+                {"other": True, "indicator": True},
+                {"(other) a": 2},
+                "missing: counts as a level of its own",
+            ),
             ({"missing": "u"}, {"a": 2}, "missing: counts as u"),
         ],
     )
-    def test_are_told_apart(self, more: dict[str, Any], counts: dict[str, int], missing: str) -> None:
+    def test_are_told_apart(
+        self, more: dict[str, Any], counts: dict[str, int], missing: str
+    ) -> None:
         block = {"kind": "category", "values": ["u", "v"]} | more
-        schema = Schema.from_dict({"na": ["?"], "columns": {"a": block}, "label": {"column": "y", "positive": "1"}})
-        table = Table("t", {"a": np.array(self.VALUES, dtype=object), "y": np.arange(len(self.VALUES)) % 2})
+        schema = Schema.from_dict(
+            {"na": ["?"], "columns": {"a": block}, "label": {"column": "y", "positive": "1"}}
+        )
+        table = Table(
+            "t", {"a": np.array(self.VALUES, dtype=object), "y": np.arange(len(self.VALUES)) % 2}
+        )
         assert schema.encode(table).clipped == counts
         told = {one.what: one.rows for one in review(schema, table).counts}
-        unknown = "none of the declared values: " + ("counts as other" if "other" in more else "no level at all")
+        unknown = "none of the declared values: " + (
+            "counts as other" if "other" in more else "no level at all"
+        )
         assert told == {unknown: 2, missing: 2}
         notes = " ".join(unfit(schema.encode(table).clipped))
         assert ("count as other: 'a' in 2 rows" in notes) == ("other" in more)
@@ -147,9 +188,17 @@ class TestUnknownAndMissing:
         schema = Schema.from_dict({"columns": {"a": block}})
         X = schema.encode({"a": np.array(self.VALUES, dtype=object)}, labels=False).X
         assert (X > 0).astype(int).tolist() == [
-            [1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 1], [1, 0, 0]
-        ]  # fmt: skip
-        assert schema.fingerprint == "373523ebd96fa9aad49bcbe1ab3186592c49c20b6a677cbe94e2ed8117a6e0c4"
+            [1, 0, 0],
+            [0, 1, 0],
+            [0, 0, 1],
+            [0, 0, 1],
+            [0, 0, 1],
+            [0, 0, 1],
+            [1, 0, 0],
+        ]
+        assert (
+            schema.fingerprint == "373523ebd96fa9aad49bcbe1ab3186592c49c20b6a677cbe94e2ed8117a6e0c4"
+        )
 
 
 class TestDrafts:
@@ -161,33 +210,51 @@ class TestDrafts:
         assert list(given["columns"]) == ["age", "blood pressure"] and given["ignore"] == ["ward"]
         assert given["label"] == {"column": "outcome", "positive": "?", "negative": "?"}
         of_people = tomllib.loads(draft(rows, person="ward", site="age"))
-        assert (of_people["person"], of_people["site"]) == ("ward", "age") and "ward" not in of_people["columns"]
+        assert (of_people["person"], of_people["site"]) == (
+            "ward",
+            "age",
+        ) and "ward" not in of_people["columns"]
         fields = [line.partition("=")[0].partition(":")[0] for line in check(given).mistakes]
         assert fields == ["age.kind", "blood pressure.kind", "label.positive", "label.negative"]
 
     def test_of_declared_types_none_of_the_values(self, tmp_path: Path) -> None:
         pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        table = pa.table({
-            "age": pa.array([41, None]), "dose": pa.array([7.25, 8.5]), "ill": pa.array([True, None]),
-            "ward": pa.array(["quarzberg", None]).dictionary_encode(), "name": ["tannfels", "ulmenau"],
-            "day": pa.array([18262, None], pa.date32()), "at": pa.array([1, None], pa.timestamp("us", "UTC")),
-            "pixels": pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float64(), 2)),
-            "odd": pa.array([[1.0], [3.0, 4.0]]),
-        })  # fmt: skip
+        table = pa.table(
+            {
+                "age": pa.array([41, None]),
+                "dose": pa.array([7.25, 8.5]),
+                "ill": pa.array([True, None]),
+                "ward": pa.array(["quarzberg", None]).dictionary_encode(),
+                "name": ["tannfels", "ulmenau"],
+                "day": pa.array([18262, None], pa.date32()),
+                "at": pa.array([1, None], pa.timestamp("us", "UTC")),
+                "pixels": pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float64(), 2)),
+                "odd": pa.array([[1.0], [3.0, 4.0]]),
+            }
+        )
         pq.write_table(table, tmp_path / "t.parquet")
         text = draft(tmp_path / "t.parquet", types=True)
         kinds = {name: block["kind"] for name, block in tomllib.loads(text)["columns"].items()}
         assert kinds == {
-            "age": "number", "dose": "number", "ill": "category", "ward": "category", "name": "category",
-            "day": "date", "at": "date", "pixels": "vector", "odd": "?",
-        }  # fmt: skip
+            "age": "number",
+            "dose": "number",
+            "ill": "category",
+            "ward": "category",
+            "name": "category",
+            "day": "date",
+            "at": "date",
+            "pixels": "vector",
+            "odd": "?",
+        }
         assert tomllib.loads(text)["columns"]["ill"]["values"] == ["false", "true"]
         for value in ("quarzberg", "tannfels", "ulmenau", "41", "7.25", "2020-01-01\n"):
             assert value not in text.replace('such as "2020-01-01"', "")
         plain = tomllib.loads(draft(tmp_path / "t.parquet"))["columns"]
         assert {block["kind"] for block in plain.values()} == {"?"}
 
-    @pytest.mark.parametrize("first", [b"41,2020-01-01,quarzberg\n", b"a,a\n", b"a,,b\n", b"", b'"a\n'])
+    @pytest.mark.parametrize(
+        "first", [b"41,2020-01-01,quarzberg\n", b"a,a\n", b"a,,b\n", b"", b'"a\n']
+    )
     def test_a_first_row_of_data_is_not_written_down(self, tmp_path: Path, first: bytes) -> None:
         (tmp_path / "rows.csv").write_bytes(first + b"1,2,3\n")
         with pytest.raises(InvalidInput) as refused:
@@ -197,13 +264,17 @@ class TestDrafts:
     def test_names_that_toml_quotes(self, tmp_path: Path) -> None:
         names = ['say "hi"', "back\\slash", "a.b", "umläut", "x\x7fy", "#"]
         block = {"kind": "number", "lo": 0, "hi": 1e90, "missing": 0.1}
-        schema = Schema.from_dict({"name": names[0], "na": names, "columns": dict.fromkeys(names, block)})
+        schema = Schema.from_dict(
+            {"name": names[0], "na": names, "columns": dict.fromkeys(names, block)}
+        )
         (tmp_path / "s.toml").write_text(toml_of(schema))
         assert Schema.from_toml(tmp_path / "s.toml") == schema
 
     def test_types_are_not_guessed_from_a_csv_file(self, tmp_path: Path) -> None:
         (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
-        with pytest.raises(InvalidInput, match=r"only files that end in \.parquet, \.dta, .* declare types"):
+        with pytest.raises(
+            InvalidInput, match=r"only files that end in \.parquet, \.dta, .* declare types"
+        ):
             draft(tmp_path / "rows.csv", types=True)
         with pytest.raises(InvalidInput, match="did you mean a"):
             draft(tmp_path / "rows.csv", label="A")
@@ -211,24 +282,30 @@ class TestDrafts:
 
 def test_parquet_types_are_read_as_what_they_are(tmp_path: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = pa.table({
-        "age": pa.array([41, None, 60], pa.int32()), "ill": pa.array([True, None, False]),
-        "ward": pa.array(["north", None, "south"]).dictionary_encode(),
-        "day": pa.array([18262, None, 18628], pa.date32()),
-        "at": pa.array([0, None, 86_400_000_000], pa.timestamp("us", "Europe/Paris")),
-        "pixels": pa.array([[3.0, 4.0], [0.0, 1.0], [6.0, 8.0]], pa.list_(pa.float32(), 2)),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "age": pa.array([41, None, 60], pa.int32()),
+            "ill": pa.array([True, None, False]),
+            "ward": pa.array(["north", None, "south"]).dictionary_encode(),
+            "day": pa.array([18262, None, 18628], pa.date32()),
+            "at": pa.array([0, None, 86_400_000_000], pa.timestamp("us", "Europe/Paris")),
+            "pixels": pa.array([[3.0, 4.0], [0.0, 1.0], [6.0, 8.0]], pa.list_(pa.float32(), 2)),
+        }
+    )
     pq.write_table(table, tmp_path / "t.parquet")
     day = {"kind": "date", "epoch": "2020-01-01", "lo": 0, "hi": 366, "missing": 0, "to": "[0,1]"}
-    schema = Schema.from_dict({
-        "columns": {
-            "age": {"kind": "number", "lo": 0, "hi": 100, "missing": 50},
-            "ill": {"kind": "category", "values": ["false", "true"], "indicator": True},
-            "ward": {"kind": "category", "values": ["north", "south"], "indicator": True},
-            "day": day, "at": day | {"epoch": "1970-01-01", "hi": 2},
-            "pixels": {"kind": "vector", "size": 2, "lo": 0, "hi": 10, "norm": 10},
+    schema = Schema.from_dict(
+        {
+            "columns": {
+                "age": {"kind": "number", "lo": 0, "hi": 100, "missing": 50},
+                "ill": {"kind": "category", "values": ["false", "true"], "indicator": True},
+                "ward": {"kind": "category", "values": ["north", "south"], "indicator": True},
+                "day": day,
+                "at": day | {"epoch": "1970-01-01", "hi": 2},
+                "pixels": {"kind": "vector", "size": 2, "lo": 0, "hi": 10, "norm": 10},
+            }
         }
-    })  # fmt: skip
+    )
     X = schema.encode(read_parquet(tmp_path / "t.parquet"), labels=False).X * schema.divisor
     np.testing.assert_allclose(
         X,
@@ -248,8 +325,14 @@ def test_columns_made_from_others_are_checked_after_these():
     assert check({"columns": {"ab": both, "a": number, "b": number}}).schema is not None
     told = check({"columns": {"ab": both, "a": {"kind": "number", "lo": 0}, "b": number}}).mistakes
     assert len(told) == 1 and told[0].startswith("a.hi")  # one mistake, told once
-    (told_of,) = check({"columns": {"ab": {"kind": "pairs", "of": ["a", "z"]}, "a": number}}).mistakes
+    (told_of,) = check(
+        {"columns": {"ab": {"kind": "pairs", "of": ["a", "z"]}, "a": number}}
+    ).mistakes
     assert told_of.startswith("ab.of='z'")
-    twice = {"a": number, "s": {"kind": "squares", "of": ["a"]}, "q": {"kind": "squares", "of": ["s"]}}
+    twice = {
+        "a": number,
+        "s": {"kind": "squares", "of": ["a"]},
+        "q": {"kind": "squares", "of": ["s"]},
+    }
     (told_of,) = check({"columns": twice}).mistakes
     assert told_of.startswith("q.of='s'")

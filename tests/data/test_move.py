@@ -1,4 +1,6 @@
-"""Moved rows: the same products as with rows that are written down, for every kind of rows, and never longer than 1."""
+"""Moved rows: the same products as with rows that are written down, for every kind of rows, and
+never longer than 1.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ def tables(seed: int = 0, sizes: tuple[int, ...] = SIZES) -> list[tuple[np.ndarr
 def moved(X: np.ndarray, *, short: bool = True) -> np.ndarray:
     """The rows written down, a hair shorter, as no row may be longer than 1."""
     found = X @ MATRIX.T
-    return found / np.maximum(1.0, np.linalg.norm(found, axis=1, keepdims=True) * (1.0 + 1e-15)) if short else found
+    return (
+        found / np.maximum(1.0, np.linalg.norm(found, axis=1, keepdims=True) * (1.0 + 1e-15))
+        if short
+        else found
+    )
 
 
 def kinds(where: Path) -> dict[str, tuple[Rows, Rows, Loss]]:
@@ -65,8 +71,11 @@ def kinds(where: Path) -> dict[str, tuple[Rows, Rows, Loss]]:
 
     dense = Rows.build(parts), Rows.build(written)
     sparse = Rows.build([(csr_array(X), y) for X, y in parts])
-    blocks = [(i, X[part], np.where(y == 0, 1.0, y)[part]) for i, (X, y) in enumerate(parts)
-              for part in np.array_split(np.arange(len(y)), 3)]  # fmt: skip
+    blocks = [
+        (i, X[part], np.where(y == 0, 1.0, y)[part])
+        for i, (X, y) in enumerate(parts)
+        for part in np.array_split(np.arange(len(y)), 3)
+    ]
     long = [(2.0 * X, y) for X, y in parts]
     far = Rows.of_any_norm([(2.0 * moved(X, short=False), y) for X, y in parts])
     return {
@@ -82,7 +91,9 @@ def kinds(where: Path) -> dict[str, tuple[Rows, Rows, Loss]]:
         "long": (Rows.of_any_norm(long), far, Weighted(Logistic())),
         "long numbers": (
             *(
-                one.with_offset([np.where(y == 0.0, 0.0, t) for t, (_, y) in zip(numbers, parts, strict=True)])
+                one.with_offset(
+                    [np.where(y == 0.0, 0.0, t) for t, (_, y) in zip(numbers, parts, strict=True)]
+                )
                 for one in (
                     Rows.of_any_norm([(X, np.abs(y)) for X, y in long]),
                     Rows.of_any_norm([(2.0 * moved(X, short=False), np.abs(y)) for X, y in parts]),
@@ -94,8 +105,20 @@ def kinds(where: Path) -> dict[str, tuple[Rows, Rows, Loss]]:
     }
 
 
-NAMES = ("dense", "capped", "sparse", "numbers", "classes", "capped classes", "weights", "torch", "mapped", "long",
-    "long numbers", "pooled")  # fmt: skip
+NAMES = (
+    "dense",
+    "capped",
+    "sparse",
+    "numbers",
+    "classes",
+    "capped classes",
+    "weights",
+    "torch",
+    "mapped",
+    "long",
+    "long numbers",
+    "pooled",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,24 +136,32 @@ def test_products_are_those_of_rows_that_are_written_down(name: str, tmp_path: P
     what += [Products] if plain.has_offset else []
     for kind in what:
         asked = kind(w)
-        np.testing.assert_allclose(ours.total(w, asked.terms), theirs.total(w, asked.terms), **close)
+        np.testing.assert_allclose(
+            ours.total(w, asked.terms), theirs.total(w, asked.terms), **close
+        )
     linear, q = 0.1 * rng.normal(size=w.shape), np.full((2, nodes, 1), 0.3)
     found, wanted = (one.minimise(linear, q, w, 1e-9) for one in (ours, theirs))
     np.testing.assert_allclose(found.w, wanted.w, atol=1e-7)
     point = rng.normal(size=(nodes, 1, d))
     mine, same_rows = (LocalRows.of(one, loss, 1.0) for one in (rows, written))
-    for sweep, same in zip((mine.given, mine.distinct), (same_rows.given, same_rows.distinct), strict=True):
+    for sweep, same in zip(
+        (mine.given, mine.distinct), (same_rows.given, same_rows.distinct), strict=True
+    ):
         for diagonal in (False, True):
             pair = [one.hessian(loss, point, diagonal) for one in (sweep, same)]
             np.testing.assert_allclose(*pair, **close)
-        np.testing.assert_allclose(*(one.turn(loss, point, 2.0 * point + 1.0) for one in (sweep, same)), **close)
+        np.testing.assert_allclose(
+            *(one.turn(loss, point, 2.0 * point + 1.0) for one in (sweep, same)), **close
+        )
 
 
 def test_a_cluster_multiplies_moved_rows_where_they_lie() -> None:
     dask = pytest.importorskip("dask.array")
     ((X, y),) = tables(sizes=(90,))
     y = np.where(y == 0.0, 1.0, y)
-    rows = replace(ClusterRows.of(dask.from_array(X, chunks=(30, P)), dask.from_array(y, chunks=30)), move=MOVE)  # type: ignore[arg-type]
+    rows = replace(
+        ClusterRows.of(dask.from_array(X, chunks=(30, P)), dask.from_array(y, chunks=30)), move=MOVE
+    )  # type: ignore[arg-type]
     w = np.random.default_rng(0).normal(size=(1, 1, P))
     written = Rows.build([(moved(X) * (1.0 - 1e-15), y)])
     ours, theirs = (Solver(one, Logistic(), 1.0) for one in (rows, written))
@@ -140,18 +171,24 @@ def test_a_cluster_multiplies_moved_rows_where_they_lie() -> None:
 def test_repeated_rows_are_merged_and_single_precision_is_single() -> None:
     parts = tables(sizes=(40,))
     X, y = (np.repeat(x, 700, axis=0) for x in parts[0])
-    rows, written = replace(Rows.build([(X, y)]), move=MOVE), Rows.build([(moved(X) * (1.0 - 1e-15), y)])
+    rows, written = (
+        replace(Rows.build([(X, y)]), move=MOVE),
+        Rows.build([(moved(X) * (1.0 - 1e-15), y)]),
+    )
     ours, theirs = (Solver(one, Logistic(), 1.0) for one in (rows, written))
     local = LocalRows.of(rows, Logistic(), 1.0)
     design = local.distinct.batches[0].design
-    assert isinstance(design.storage, Moved) and design.n == 37 and design.counts is not None  # zero rows are alike
+    # zero rows are alike
+    assert isinstance(design.storage, Moved) and design.n == 37 and design.counts is not None
     short = local.single()
     assert short is not None
     storage: Any = short.batches[0].design.storage
     assert storage.factors.dtype == storage.base.a.dtype == np.float32
     w = np.random.default_rng(3).normal(size=(2, 1, P))
     found = ours.minimise(0.1 * w, np.full((2, 1, 1), 0.3), w, 1e-10)
-    np.testing.assert_allclose(found.w, theirs.minimise(0.1 * w, np.full((2, 1, 1), 0.3), w, 1e-10).w, atol=1e-8)
+    np.testing.assert_allclose(
+        found.w, theirs.minimise(0.1 * w, np.full((2, 1, 1), 0.3), w, 1e-10).w, atol=1e-8
+    )
 
 
 def test_constants_of_sites_are_one_constant_together() -> None:
@@ -187,7 +224,9 @@ def exactly(X: np.ndarray, c: np.ndarray, move: Move) -> list[Fraction]:
 
 @pytest.mark.parametrize("k", [0.01, 0.3, 0.999])
 def test_no_row_that_is_meant_is_longer_than_1_in_exact_arithmetic(k: float) -> None:
-    """Rows of norm 1 to the last bit, means of norm 1, and rows that the map brings to the sphere's edge."""
+    """Rows of norm 1 to the last bit, means of norm 1, and rows that the map brings to the
+    sphere's edge.
+    """
     rng = np.random.default_rng(int(1000 * k))
     z = rng.normal(size=(300, 6))
     z *= np.sqrt(1.0 - k * k) / np.linalg.norm(z, axis=1, keepdims=True)
@@ -206,8 +245,12 @@ def test_no_row_that_is_meant_is_longer_than_1_in_exact_arithmetic(k: float) -> 
             found = Moved.of(storage, move)
             squares = exactly(rows, found.factors[0], move)
             assert max(squares) <= 1
-            assert all(s <= Fraction(float(x)) ** 2 for s, x in zip(squares, found.lengths[0], strict=True))
-            short = np.array([float(s) for s in exactly(rows, np.ones(len(rows)), move)]) < 1.0 - 1e-9
+            assert all(
+                s <= Fraction(float(x)) ** 2 for s, x in zip(squares, found.lengths[0], strict=True)
+            )
+            short = (
+                np.array([float(s) for s in exactly(rows, np.ones(len(rows)), move)]) < 1.0 - 1e-9
+            )
             assert np.all(found.factors[0][short] == 1.0) and short.any()
 
 
@@ -245,9 +288,17 @@ def test_models_fold_back_and_unfold_again() -> None:
 def test_what_is_no_map_is_refused() -> None:
     good: dict[str, Any] = {"mean": MEAN, "constants": (P - 1,), "k": K, "gain": 2.0}
     wrong: list[dict[str, Any]] = [
-        {"mean": MEAN * 10}, {"mean": MEAN + np.nan}, {"mean": MEAN + 0.1}, {"constants": ()}, {"constants": (P,)},
-        {"constants": (4, 4)}, {"k": 0.0}, {"k": 1.1}, {"gain": 0.5}, {"gain": np.inf},
-    ]  # fmt: skip
+        {"mean": MEAN * 10},
+        {"mean": MEAN + np.nan},
+        {"mean": MEAN + 0.1},
+        {"constants": ()},
+        {"constants": (P,)},
+        {"constants": (4, 4)},
+        {"k": 0.0},
+        {"k": 1.1},
+        {"gain": 0.5},
+        {"gain": np.inf},
+    ]
     for change in wrong:
         with pytest.raises(InvalidInput, match="centre"):
             Move(**(good | change))
@@ -256,7 +307,9 @@ def test_what_is_no_map_is_refused() -> None:
 @pytest.mark.parametrize("gain", [1.0, 2.0])
 @pytest.mark.parametrize("kind", ["classes", "capped", "numbers"])
 def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
-    """Against extended precision, whose own rounding is 2000 times finer; the bound is far from what happens."""
+    """Against extended precision, whose own rounding is 2000 times finer; the bound is far from
+    what happens.
+    """
     rng = np.random.default_rng(7)
     n, p, k = 4000, 12, 0.05
     z = rng.normal(size=p - 1)
@@ -266,7 +319,9 @@ def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
     y, t = rng.choice([-1.0, 1.0], n), np.zeros(n)
     mean = np.append(X[:, :-1].mean(axis=0), 0.0)
     move = Move(mean, (p - 1,), k, gain)
-    loss: Loss = {"classes": Logistic(), "capped": cap(Logistic(), 0.2), "numbers": LogCosh(0.1)}[kind]
+    loss: Loss = {"classes": Logistic(), "capped": cap(Logistic(), 0.2), "numbers": LogCosh(0.1)}[
+        kind
+    ]
     rows = Rows.build([(X, y)])
     if kind == "numbers":
         y, t = np.ones(n), rng.uniform(-1.0, 1.0, n)
@@ -284,7 +339,9 @@ def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
         most = 0.2 / Moved.of(Dense(X[None]), move).lengths[0]
         slopes = np.clip(slopes, -most, most)
     wanted = (slopes @ moved) / n
-    error = float(np.linalg.norm((Solver(rows, loss, 1.0).gradient(w)[0, 0] - wanted).astype(float)))
+    error = float(
+        np.linalg.norm((Solver(rows, loss, 1.0).gradient(w)[0, 0] - wanted).astype(float))
+    )
     size = np.linalg.norm(w, axis=-1, keepdims=True)
     none, count = np.zeros_like(size), np.full_like(size, n)
     bound = rounding_bound(DataTerm(1.0, count, loss, p, move.stretch), size, none, none)
@@ -293,7 +350,9 @@ def test_rounding_is_within_what_is_charged(gain: float, kind: str) -> None:
     G = np.asarray(Solver(rows, loss, 1.0).total(w, SecondMoments(w).terms) / n)[0, 0]
     i, j = np.triu_indices(p)
     exact = (moved.T @ moved / n)[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
-    assert np.linalg.norm((G - exact).astype(float)) <= float(SecondMoments(w).rounding(facts, facts.n)[0, 0])
+    assert np.linalg.norm((G - exact).astype(float)) <= float(
+        SecondMoments(w).rounding(facts, facts.n)[0, 0]
+    )
 
 
 def test_the_stretch_is_that_of_every_mean() -> None:
@@ -309,7 +368,9 @@ def test_the_stretch_is_that_of_every_mean() -> None:
                     m /= np.linalg.norm(m)
                     columns = tuple(range(6, p))
                     A = np.stack([Move(m, columns, k, gain).push(e) for e in np.eye(p)], axis=1)
-                    worst = max(worst, 1.0 + np.linalg.norm(A, 2), 1.0 + np.linalg.norm(np.linalg.inv(A), 2))
+                    worst = max(
+                        worst, 1.0 + np.linalg.norm(A, 2), 1.0 + np.linalg.norm(np.linalg.inv(A), 2)
+                    )
                 assert worst <= stretch_of(gain, k, constants)
 
 
@@ -327,4 +388,6 @@ def test_how_far_a_row_is_shortened_depends_on_no_other_row(order: Any) -> None:
         assert np.any(alone < 1.0)
         for n in range(1, 71):
             np.testing.assert_array_equal(move.lengths(np.asarray(X[:n], order=order)), alone[:n])
-            np.testing.assert_array_equal(move.lengths(np.asarray(X[70 - n :], order=order)), alone[70 - n :])
+            np.testing.assert_array_equal(
+                move.lengths(np.asarray(X[70 - n :], order=order)), alone[70 - n :]
+            )

@@ -1,8 +1,10 @@
-"""No row changes how another is read: 22 types of scalars, 28 odd values, every door, every reader, bit for bit.
+"""No row changes how another is read: 22 types of scalars, 28 odd values, every door, every reader,
+bit for bit.
 
-A table of five rows of one type is read, and then with one row replaced by an odd value, which may make another type of
-the whole column.  Either the whole is refused, by an error of this package, or the other four rows are read as before.
-The commonest odd values meet every type at every door, and each of the rarer ones every type and every door.
+A table of five rows of one type is read, and then with one row replaced by an odd value, which may
+make another type of the whole column.  Either the whole is refused, by an error of this package, or
+the other four rows are read as before. The commonest odd values meet every type at every door, and
+each of the rarer ones every type and every door.
 """
 
 from __future__ import annotations
@@ -65,14 +67,35 @@ TYPES: dict[str, list[Any]] = {
     "timedelta": [dt.timedelta(hours=x) for x in (1, 24, 1, 36, 0)],
 }
 ODD: dict[str, Any] = {
-    "None": None, "nan": math.nan, "NaT": pd.NaT, "NA": pd.NA, "datetime64 NaT": np.datetime64("NaT", "us"),
-    "text": "unknown", "empty": "", "a mark": "NA", "a whole number as text": "1.0", "a surrogate": "\ud800",
-    "huge": 2**70, "beyond floats": 10**400, "inf": math.inf, "minus zero": -0.0, "int": 7, "float": 1.5,
-    "bool": True, "numpy bool": np.True_, "float32": np.float32(0.1), "int8": np.int8(3), "float16": np.float16(2),
-    "bytes": b"x\xff", "tuple": (1, 2), "dict": {"a": 1}, "nested list": [[1.0]],
-    "date": dt.date(2020, 5, 1), "with a zone": dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=14))),
+    "None": None,
+    "nan": math.nan,
+    "NaT": pd.NaT,
+    "NA": pd.NA,
+    "datetime64 NaT": np.datetime64("NaT", "us"),
+    "text": "unknown",
+    "empty": "",
+    "a mark": "NA",
+    "a whole number as text": "1.0",
+    "a surrogate": "\ud800",
+    "huge": 2**70,
+    "beyond floats": 10**400,
+    "inf": math.inf,
+    "minus zero": -0.0,
+    "int": 7,
+    "float": 1.5,
+    "bool": True,
+    "numpy bool": np.True_,
+    "float32": np.float32(0.1),
+    "int8": np.int8(3),
+    "float16": np.float16(2),
+    "bytes": b"x\xff",
+    "tuple": (1, 2),
+    "dict": {"a": 1},
+    "nested list": [[1.0]],
+    "date": dt.date(2020, 5, 1),
+    "with a zone": dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=14))),
     "Decimal": Decimal("1.10"),
-}  # fmt: skip
+}
 COMMON = {"None", "nan", "NaT", "text", "int", "float", "bool"}
 RARE = [what for what in ODD if what not in COMMON]
 LEVELS = [
@@ -101,9 +124,30 @@ SCHEMA = Schema.from_dict(
             "level": {"kind": "category", "column": "v", "values": LEVELS, "other": True},
             "filled": {"kind": "category", "column": "v", "values": LEVELS, "missing": "icu"},
             "marked": {"kind": "category", "column": "v", "values": LEVELS, "indicator": True},
-            "number": {"kind": "number", "column": "v", "lo": -5, "hi": 100, "missing": 4, "indicator": True},
-            "date": {"kind": "date", "column": "v", "epoch": "2020-01-01", "lo": 0, "hi": 999, "missing": 5},
-            "vector": {"kind": "vector", "columns": ["v"], "lo": -5, "hi": 100, "norm": 9.0, "missing": 4},
+            "number": {
+                "kind": "number",
+                "column": "v",
+                "lo": -5,
+                "hi": 100,
+                "missing": 4,
+                "indicator": True,
+            },
+            "date": {
+                "kind": "date",
+                "column": "v",
+                "epoch": "2020-01-01",
+                "lo": 0,
+                "hi": 999,
+                "missing": 5,
+            },
+            "vector": {
+                "kind": "vector",
+                "columns": ["v"],
+                "lo": -5,
+                "hi": 100,
+                "norm": 9.0,
+                "missing": 4,
+            },
             "spline": {"kind": "spline", "column": "v", "knots": [-5, 0, 1, 100], "missing": 4},
             "squares": {"kind": "squares", "of": ["number"]},
             "pairs": {"kind": "pairs", "of": ["number", "level"]},
@@ -135,12 +179,19 @@ def sites(parts: list[Any], n: int) -> Any:
 
 
 def readers() -> Iterator[tuple[str, Callable[[Any], Any]]]:
-    """Everything that reads a column, by name: a result has a line a row, or for pairs of rows a matrix."""
+    """Everything that reads a column, by name: a result has a line a row, or for pairs of rows a
+    matrix.
+    """
     na = frozenset(SCHEMA.na)
     for block in SCHEMA.blocks:
-        yield f"block {block.name}", lambda v, block=block: np.column_stack(block.encode({"v": v}, na))
+        yield (
+            f"block {block.name}",
+            lambda v, block=block: np.column_stack(block.encode({"v": v}, na)),
+        )
     for name, entries in LABELS.items():
-        label = Schema.from_dict({"label": {"column": "v", **entries}, "columns": OTHER_COLUMN}).label
+        label = Schema.from_dict(
+            {"label": {"column": "v", **entries}, "columns": OTHER_COLUMN}
+        ).label
         yield f"label {name}", lambda v, label=label: label.encode(v, ())
     for classes in map(declared, ([0, 1], ["false", "true"], [False, True], ["icu", "1"])):
         yield f"classes {classes}", lambda v, classes=classes: index_of(v, classes, len(v))
@@ -148,7 +199,10 @@ def readers() -> Iterator[tuple[str, Callable[[Any], Any]]]:
         yield f"grid {grid.name}", lambda v, grid=grid: grid.locate({"v": v}, na)
     yield "weight", lambda v: SCHEMA.weight.encode(v, na)[0]
     yield "pairs persons", lambda v: together(SCHEMA.person.codes(v, na))
-    yield "pairs sites", lambda v: sites(partition("site:v", np.ones(len(v)), None, columns={"v": v}), len(v))
+    yield (
+        "pairs sites",
+        lambda v: sites(partition("site:v", np.ones(len(v)), None, columns={"v": v}), len(v)),
+    )
     yield "pairs groups", lambda v: sites(sites_in(v, len(v))[1], len(v))
     yield "text", lambda v: np.array(as_text(v), dtype="U80")
 
@@ -160,7 +214,9 @@ ROUNDS = {"pandas", "nullable", "arrow backend", "category", "polars"}
 
 
 READ: dict[bytes, dict[str, Any]] = {}
-"""What was read of columns, by all of their bits: many doors make the same column of the same values."""
+"""What was read of columns, by all of their bits: many doors make the same column of the same
+values.
+"""
 
 
 def read_all(table: Table) -> dict[str, Any]:
@@ -180,12 +236,18 @@ def read_all(table: Table) -> dict[str, Any]:
 def others(name: str, found: Any, row: int) -> bytes:
     """The bits of all other rows."""
     kept = np.delete(found, row, axis=0)
-    return bytes(np.ascontiguousarray(np.delete(kept, row, axis=1) if name.startswith("pairs ") else kept).tobytes())
+    return bytes(
+        np.ascontiguousarray(
+            np.delete(kept, row, axis=1) if name.startswith("pairs ") else kept
+        ).tobytes()
+    )
 
 
 def array(values: list[Any]) -> Any:
     """Values of one type in an array of that type, others in one of objects."""
-    if len({type(value) for value in values}) == 1 and isinstance(values[0], np.generic | bool | int | float | str):
+    if len({type(value) for value in values}) == 1 and isinstance(
+        values[0], np.generic | bool | int | float | str
+    ):
         return np.array(values)
     found = np.empty(len(values), dtype=object)
     for k, value in enumerate(values):
@@ -205,10 +267,14 @@ def structured(values: list[Any]) -> Any:
 
 
 def arrow(values: list[Any]) -> Any:
-    """A column of the type that most values have: pyarrow, left to itself, ends the process over some mixtures."""
+    """A column of the type that most values have: pyarrow, left to itself, ends the process over
+    some mixtures.
+    """
     types = [type(value) for value in values]
     commonest = max(types, key=types.count)
-    return pa.table({"v": pa.array(values, type=pa.array([v for v in values if type(v) is commonest]).type)})
+    return pa.table(
+        {"v": pa.array(values, type=pa.array([v for v in values if type(v) is commonest]).type)}
+    )
 
 
 def parquet(values: list[Any], folder: Path) -> Table:
@@ -224,7 +290,9 @@ def csv_file(values: list[Any], folder: Path) -> Table:
 
 def sql(values: list[Any], folder: Path) -> Table:
     with closing(sqlite3.connect(folder / "t.db")) as database, database:
-        database.executescript("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY; DROP TABLE IF EXISTS t")
+        database.executescript(
+            "PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY; DROP TABLE IF EXISTS t"
+        )
         database.execute("CREATE TABLE t (v)")
         database.executemany("INSERT INTO t VALUES (?)", [(value,) for value in values])
     (folder / "t.sql").write_text("SELECT * FROM t ORDER BY rowid")
@@ -236,13 +304,17 @@ def sql(values: list[Any], folder: Path) -> Table:
 def kind_of(value: Any) -> str:
     """What a value is, however many bits or whatever zone it has."""
     for name, types in (
-        ("truth", (bool, np.bool_)), ("number", (int, float, np.number, Decimal, Fraction)), ("text", (str,)),
+        ("truth", (bool, np.bool_)),
+        ("number", (int, float, np.number, Decimal, Fraction)),
+        ("text", (str,)),
         ("time", (dt.date, np.datetime64)),
-    ):  # fmt: skip
+    ):
         if isinstance(value, types):
             return name
     if isinstance(value, pa.DataType | pl.DataType):
-        return "number" if "float" in str(value).lower() or "int" in str(value).lower() else str(value)
+        return (
+            "number" if "float" in str(value).lower() or "int" in str(value).lower() else str(value)
+        )
     return type(value).__name__
 
 
@@ -266,7 +338,9 @@ DOORS: dict[str, Callable[[list[Any], Path], Any]] = {
     "pandas": lambda values, _: pd.DataFrame({"v": values}),
     "pandas objects": lambda values, _: in_objects(values),
     "nullable": lambda values, _: pd.DataFrame({"v": values}).convert_dtypes(),
-    "arrow backend": lambda values, _: pd.DataFrame({"v": values}).convert_dtypes(dtype_backend="pyarrow"),
+    "arrow backend": lambda values, _: pd.DataFrame({"v": values}).convert_dtypes(
+        dtype_backend="pyarrow"
+    ),
     "category": lambda values, _: pd.DataFrame({"v": pd.Series(values).astype("category")}),
     "polars": lambda values, _: pl.DataFrame({"v": values}),
     "polars objects": lambda values, _: pl.DataFrame({"v": pl.Series(values, dtype=pl.Object)}),
@@ -278,7 +352,9 @@ DOORS: dict[str, Callable[[list[Any], Path], Any]] = {
 
 
 def rounded(given: Any, k: int) -> str:
-    """The number that a frame of polars holds for row k: it rounds all rows to the bits of the first one's number."""
+    """The number that a frame of polars holds for row k: it rounds all rows to the bits of the
+    first one's number.
+    """
     if not isinstance(given, pl.DataFrame) or not given.schema["v"].is_float():
         return ""
     return f" {given['v'][k]}"
@@ -287,7 +363,8 @@ def rounded(given: Any, k: int) -> str:
 def through(door: str, values: list[Any], folder: Path) -> tuple[Table, list[str]] | None:
     """A table of the values, and what each is to the library; None if it has no such column."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the frames' libraries, on values that they would rather not hold
+        # of the frames' libraries, on values that they would rather not hold
+        warnings.simplefilter("ignore")
         try:
             given = DOORS[door](values, folder)
         except Exception:  # of the library, or a refusal of a file
@@ -300,9 +377,11 @@ def through(door: str, values: list[Any], folder: Path) -> tuple[Table, list[str
 
 
 def odd_values(kind: str, door: str) -> dict[str, Any]:
-    """The common ones and a third of the rare ones: another third at the next door, and for the next type.
+    """The common ones and a third of the rare ones: another third at the next door, and for the
+    next type.
 
-    So each rare value meets each type at one of pandas' doors at least, as five of those follow each other.
+    So each rare value meets each type at one of pandas' doors at least, as five of those follow
+    each other.
     """
     turn = list(TYPES).index(kind) + list(DOORS).index(door)
     chosen = {what for k, what in enumerate(RARE) if (k + turn) % 3 == 0}
@@ -310,12 +389,18 @@ def odd_values(kind: str, door: str) -> dict[str, Any]:
 
 
 def test_every_odd_value_meets_every_type_and_every_door() -> None:
-    met = [(what, kind, door) for kind in TYPES for door in DOORS for what in odd_values(kind, door)]
-    assert {(what, kind) for what, kind, _ in met} == {(what, kind) for what in ODD for kind in TYPES}
-    assert {(what, door) for what, _, door in met} == {(what, door) for what in ODD for door in DOORS}
-    assert {(what, kind) for what, kind, door in met if door in ROUNDS - {"polars"} | {"pandas objects"}} == {
+    met = [
+        (what, kind, door) for kind in TYPES for door in DOORS for what in odd_values(kind, door)
+    ]
+    assert {(what, kind) for what, kind, _ in met} == {
         (what, kind) for what in ODD for kind in TYPES
     }
+    assert {(what, door) for what, _, door in met} == {
+        (what, door) for what in ODD for door in DOORS
+    }
+    assert {
+        (what, kind) for what, kind, door in met if door in ROUNDS - {"polars"} | {"pandas objects"}
+    } == {(what, kind) for what in ODD for kind in TYPES}
 
 
 @pytest.mark.parametrize("door", list(DOORS))
@@ -329,14 +414,21 @@ def test_an_odd_row_changes_no_other(kind: str, door: str, tmp_path: Path) -> No
     before = read_all(table)
     for what, odd in odd_values(kind, door).items():
         row = (row + 2) % len(ordinary)
-        found = through(door, [odd if k == row else value for k, value in enumerate(ordinary)], tmp_path)
+        found = through(
+            door, [odd if k == row else value for k, value in enumerate(ordinary)], tmp_path
+        )
         if found is None:
             continue
         odd_table, odd_kinds = found
         if kinds[:row] + kinds[row + 1 :] != odd_kinds[:row] + odd_kinds[row + 1 :]:
-            continue  # the library itself has made numbers of truth values, or truth values of numbers
+            # the library itself has made numbers of truth values, or truth values of numbers
+            continue
         for name, after in read_all(odd_table).items():
-            if before[name] is None or after is None or (kind == "large int" and door in ROUNDS and name in LOSSY):
+            if (
+                before[name] is None
+                or after is None
+                or (kind == "large int" and door in ROUNDS and name in LOSSY)
+            ):
                 continue
             compared += 1
             if others(name, before[name], row) != others(name, after, row):
@@ -350,17 +442,29 @@ def test_every_type_is_read_in_arrays_lists_and_frames_alike(tmp_path: Path) -> 
     differ = []
     for kind, values in TYPES.items():
         expected = read_all(Table("t", {"v": values}))
-        for door in ("array", "mapping", "structured", "pandas", "pandas objects", "nullable", "polars"):
+        for door in (
+            "array",
+            "mapping",
+            "structured",
+            "pandas",
+            "pandas objects",
+            "nullable",
+            "polars",
+        ):
             if (door_found := through(door, values, tmp_path)) is None:
                 continue
             for name, found in read_all(door_found[0]).items():
-                if expected[name] is not None and not np.array_equal(expected[name], found, equal_nan=name != "text"):
+                if expected[name] is not None and not np.array_equal(
+                    expected[name], found, equal_nan=name != "text"
+                ):
                     differ.append(f"{kind}, {door}: {name}")
     assert not differ
 
 
 @pytest.mark.filterwarnings("ignore::sottovoce.errors.HolderNote")
-@pytest.mark.parametrize("kind", ["numpy bool", "float32", "Timestamp", "datetime with a zone", "Decimal", "int8"])
+@pytest.mark.parametrize(
+    "kind", ["numpy bool", "float32", "Timestamp", "datetime with a zone", "Decimal", "int8"]
+)
 def test_a_transformer_of_frames_keeps_to_it(kind: str) -> None:
     levels = {"kind": "category", "column": "v", "values": LEVELS, "other": True}
     encode = SchemaTransformer({"columns": {"v": levels}, "intercept": True})

@@ -1,5 +1,5 @@
-"""Odd files and frames as people have them: one odd value changes no other row, no value of a row gets into a draft or
-a message, what is wrong is named, and drafts are TOML."""
+"""Odd files and frames as people have them: one odd value changes no other row, no value of a
+row gets into a draft or a message, what is wrong is named, and drafts are TOML."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from sottovoce.data.headers import check_declared_names
 from sottovoce.data.values import as_numbers, number_of
 from sottovoce.errors import InvalidInput, SchemaError
 
-gzipped = partial(gzip.compress, mtime=0)  # the same bytes in every process, and so the same names of tests
+# the same bytes in every process, and so the same names of tests
+gzipped = partial(gzip.compress, mtime=0)
 
 ROWS = "53.238,quarzberg,83.81\n55.608,tannfels,124.61\n"
 PRIVATE = re.compile(r"quarzberg|tannfels|53\.238|83\.81|55\.608|124\.61")
@@ -53,28 +54,49 @@ class TestWhatIsNoHeader:
     @pytest.mark.parametrize(
         "first",
         [
-            "# made by LIMS, on Monday, by quarzberg", "## quarzberg, tannfels",
-            "// made, by quarzberg", "-- made, by quarzberg", "/* made, by quarzberg */", "% made, by quarzberg",
+            "# made by LIMS, on Monday, by quarzberg",
+            "## quarzberg, tannfels",
+            "// made, by quarzberg",
+            "-- made, by quarzberg",
+            "/* made, by quarzberg */",
+            "% made, by quarzberg",
         ],
-    )  # fmt: skip
-    def test_comments_are_told_whatever_separators_they_hold(self, tmp_path: Path, first: str) -> None:
+    )
+    def test_comments_are_told_whatever_separators_they_hold(
+        self, tmp_path: Path, first: str
+    ) -> None:
         assert "comment" in told(written(tmp_path, f"{first}\nage,sex,bp\n{ROWS}"))
 
     @pytest.mark.parametrize(
         "first",
         [
-            "MRN00001,quarzberg,sick", "P-001,quarzberg,sick", "PT_0012,quarzberg,sick", "12.5kg,quarzberg,sick",
-            "quarzberg,72,5 kg", "DE89 3704 0044 0532 0130 00,quarzberg,sick", "GB82WEST12345698765432,quarzberg,x",
+            "MRN00001,quarzberg,sick",
+            "P-001,quarzberg,sick",
+            "PT_0012,quarzberg,sick",
+            "12.5kg,quarzberg,sick",
+            "quarzberg,72,5 kg",
+            "DE89 3704 0044 0532 0130 00,quarzberg,sick",
+            "GB82WEST12345698765432,quarzberg,x",
             "52.5N,quarzberg,sick",
         ],
-    )  # fmt: skip
+    )
     def test_rows_with_a_code_or_a_quantity_are_refused(self, tmp_path: Path, first: str) -> None:
         told(written(tmp_path, f"{first}\n" * 3))
 
     @pytest.mark.parametrize(
-        "first", ["age,rs123456,y", "V00001,V00002,y", "24h,age,sex,y", "X1990,y", "#CHROM,POS,ID", "HbA1c,CO2,IL6,y"]
+        "first",
+        [
+            "age,rs123456,y",
+            "V00001,V00002,y",
+            "24h,age,sex,y",
+            "X1990,y",
+            "#CHROM,POS,ID",
+            "HbA1c,CO2,IL6,y",
+        ],
     )
-    def test_names_that_look_a_little_like_values_are_read(self, tmp_path: Path, first: str) -> None:
+    def test_names_that_look_a_little_like_values_are_read(
+        self, tmp_path: Path, first: str
+    ) -> None:
         names = first.split(",")
         path = written(tmp_path, f"{first}\n" + ",".join("1" for _ in names) + "\n")
         assert list(tomllib.loads(draft(path))["columns"]) == names
@@ -90,10 +112,11 @@ class TestWhatIsNoHeader:
     @pytest.mark.parametrize(
         "content",
         [
-            "INSERT INTO t VALUES (53.238,'quarzberg');\n", "-- dump\ncreate table t (a int, b text);\n",
+            "INSERT INTO t VALUES (53.238,'quarzberg');\n",
+            "-- dump\ncreate table t (a int, b text);\n",
             "/* 1 */ DROP TABLE t;\nx,y\n",
         ],
-    )  # fmt: skip
+    )
     def test_statements_in_sql_are_told(self, tmp_path: Path, content: str) -> None:
         assert "SQL" in told(written(tmp_path, content))
 
@@ -103,10 +126,16 @@ class TestWhatIsNoHeader:
 
     @pytest.mark.parametrize(
         ("first", "remedy"),
-        [("age,sex,bp,", "ends of lines"), ("age,sex,bp,,", "ends of lines"), ("Study 12,,", "title"),
-         ("age,,bp", "name")],
-    )  # fmt: skip
-    def test_empty_fields_are_told_for_what_they_are(self, tmp_path: Path, first: str, remedy: str) -> None:
+        [
+            ("age,sex,bp,", "ends of lines"),
+            ("age,sex,bp,,", "ends of lines"),
+            ("Study 12,,", "title"),
+            ("age,,bp", "name"),
+        ],
+    )
+    def test_empty_fields_are_told_for_what_they_are(
+        self, tmp_path: Path, first: str, remedy: str
+    ) -> None:
         assert remedy in told(written(tmp_path, f"{first}\n{ROWS}"))
 
     @pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n'])
@@ -121,16 +150,26 @@ class TestDeclaredNames:
     @pytest.mark.parametrize(
         "names",
         [
-            ["53.238", "quarzberg", "sick"], ["a", "2020-01-01"], ["a", "nan"], ["", "a"], ["a", "true"], ["a", "a"],
-            ["P-001", "b"], ["a", "x\x1b[31m"], [], ["a", "17"],
+            ["53.238", "quarzberg", "sick"],
+            ["a", "2020-01-01"],
+            ["a", "nan"],
+            ["", "a"],
+            ["a", "true"],
+            ["a", "a"],
+            ["P-001", "b"],
+            ["a", "x\x1b[31m"],
+            [],
+            ["a", "17"],
         ],
-    )  # fmt: skip
+    )
     def test_that_are_values_are_refused_and_not_shown(self, names: list[str]) -> None:
         with pytest.raises(InvalidInput) as caught:
             check_declared_names(names, "t.parquet")
         assert not PRIVATE.search(str(caught.value)) and "\x1b" not in str(caught.value)
 
-    @pytest.mark.parametrize("names", [["0", "1", "2"], ["0", "1", "y"], ["age", "sex"], ["größe", "y"]])
+    @pytest.mark.parametrize(
+        "names", [["0", "1", "2"], ["0", "1", "y"], ["age", "sex"], ["größe", "y"]]
+    )
     def test_that_are_names_or_numbers_in_order_are_fine(self, names: list[str]) -> None:
         check_declared_names(names, "t.parquet")
 
@@ -138,7 +177,9 @@ class TestDeclaredNames:
         pa = pytest.importorskip("pyarrow")
         pq = pytest.importorskip("pyarrow.parquet")
         for names in (["53.238", "quarzberg"], ["a", "a"]):
-            pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names), tmp_path / "t.parquet")
+            pq.write_table(
+                pa.Table.from_arrays([pa.array([1]), pa.array([2])], names), tmp_path / "t.parquet"
+            )
             told(tmp_path / "t.parquet")
 
 
@@ -146,10 +187,29 @@ class TestDrafts:
     @pytest.mark.parametrize(
         "name",
         [
-            "columns", "label", "a.b.c", 'a"b', "a\nb", "a\tb", "a\\b", "a]", "# c", "a=1", "se\u200bx", "\u202esex",
-            "a\u2028b", "a\u00a0b", "größe", "gro\u0308\u00dfe", "kind", "na", "__proto__", "a,b", "x😀",
+            "columns",
+            "label",
+            "a.b.c",
+            'a"b',
+            "a\nb",
+            "a\tb",
+            "a\\b",
+            "a]",
+            "# c",
+            "a=1",
+            "se\u200bx",
+            "\u202esex",
+            "a\u2028b",
+            "a\u00a0b",
+            "größe",
+            "gro\u0308\u00dfe",
+            "kind",
+            "na",
+            "__proto__",
+            "a,b",
+            "x😀",
         ],
-    )  # fmt: skip
+    )
     def test_are_toml_with_any_name_and_hide_no_character(self, tmp_path: Path, name: str) -> None:
         quoted = '"' + name.replace('"', '""') + '"'
         text = draft(written(tmp_path, f"{quoted},y\n1,2\n"), label="y")
@@ -164,13 +224,30 @@ class TestOneOddValue:
     """The others are read as without it."""
 
     @pytest.mark.parametrize(
-        "text", ["1_000", "1__0", "0x1F", "1e400", "12%", "<0.5", "1,5", "1 2", "--1", "−5", "12kg", "#REF!", "=1+1"]
+        "text",
+        [
+            "1_000",
+            "1__0",
+            "0x1F",
+            "1e400",
+            "12%",
+            "<0.5",
+            "1,5",
+            "1 2",
+            "--1",
+            "−5",
+            "12kg",
+            "#REF!",
+            "=1+1",
+        ],
     )
     def test_that_is_no_number_is_refused_as_such(self, text: str) -> None:
         with pytest.raises(ValueError, match="not"):
             as_numbers(np.array(["1", text], dtype=object))
 
-    @pytest.mark.parametrize(("text", "number"), [("１２", 12.0), ("+12", 12.0), (" 7 ", 7.0), ("1E+01", 10.0)])
+    @pytest.mark.parametrize(
+        ("text", "number"), [("１２", 12.0), ("+12", 12.0), (" 7 ", 7.0), ("1E+01", 10.0)]
+    )
     def test_other_spellings_of_a_number_are_read(self, text: str, number: float) -> None:
         assert number_of(text) == number
 
@@ -187,16 +264,22 @@ class TestOneOddValue:
     def test_masked_entries_are_missing(self) -> None:
         masked = np.ma.masked_array([1.0, 99.0, 3.0], [False, True, False])
         assert read_frame({"a": masked}).columns["a"].tolist() == [1.0, None, 3.0]
-        schema = Schema.from_dict({"columns": {"a": {"kind": "number", "lo": 0, "hi": 4, "missing": 2}}})
+        schema = Schema.from_dict(
+            {"columns": {"a": {"kind": "number", "lo": 0, "hi": 4, "missing": 2}}}
+        )
         rows = schema.encode({"a": masked}, labels=False).X
-        assert rows[:, 0].tolist() == schema.encode({"a": [1.0, 2.0, 3.0]}, labels=False).X[:, 0].tolist()
+        assert (
+            rows[:, 0].tolist()
+            == schema.encode({"a": [1.0, 2.0, 3.0]}, labels=False).X[:, 0].tolist()
+        )
 
     def test_masked_entries_and_times_are_no_rows_without_a_schema(self) -> None:
         y = ["a", "b"] * 4
         given: list[Any] = [
-            np.ma.masked_array(np.ones((8, 2)), np.eye(8, 2)), np.zeros((8, 2), dtype="M8[s]"),
+            np.ma.masked_array(np.ones((8, 2)), np.eye(8, 2)),
+            np.zeros((8, 2), dtype="M8[s]"),
             np.zeros((8, 2), dtype="m8[s]"),
-        ]  # fmt: skip
+        ]
         for X in given:
             with pytest.raises(InvalidInput) as caught:
                 ConsensusClassifier("momentum", epsilon=3, data_norm=1.0, random_state=0).fit(X, y)
@@ -212,11 +295,16 @@ class TestOneOddValue:
         pa = pytest.importorskip("pyarrow")
         pq = pytest.importorskip("pyarrow.parquet")
         far = {"s": 10**15, "ms": 10**17, "us": 10**18, "ns": 10**18 + 1}[unit]
-        pq.write_table(pa.table({"t": pa.array([far, 0, None], pa.timestamp(unit))}), tmp_path / "t.parquet")
+        pq.write_table(
+            pa.table({"t": pa.array([far, 0, None], pa.timestamp(unit))}), tmp_path / "t.parquet"
+        )
         found = read_table(tmp_path / "t.parquet").columns["t"].tolist()
         assert found[1] == datetime(1970, 1, 1) and found[2] is None
         schema = dated()
-        assert schema.encode({"t": found}, labels=False).X[0, 0] > schema.encode({"t": found}, labels=False).X[1, 0]
+        assert (
+            schema.encode({"t": found}, labels=False).X[0, 0]
+            > schema.encode({"t": found}, labels=False).X[1, 0]
+        )
 
     def test_a_far_day_and_a_text_that_is_none_in_parquet(self, tmp_path: Path) -> None:
         pa = pytest.importorskip("pyarrow")
@@ -232,10 +320,11 @@ class TestOneOddValue:
         pa, pl, pd = (pytest.importorskip(name) for name in ("pyarrow", "polars", "pandas"))
         days = pa.array([0, None, FAR], pa.int32()).cast(pa.date32())
         frames = [
-            pa.table({"t": days}), pa.RecordBatch.from_arrays([days], ["t"]),
+            pa.table({"t": days}),
+            pa.RecordBatch.from_arrays([days], ["t"]),
             pl.DataFrame({"t": pl.Series([0, None, FAR], dtype=pl.Int32).cast(pl.Date)}),
             pd.DataFrame({"t": pd.Series(days, dtype=pd.ArrowDtype(pa.date32()))}),
-        ]  # fmt: skip
+        ]
         for frame in frames:
             found = read_frame(frame).columns["t"]
             assert found[0] == np.datetime64("1970-01-01") and np.isnat(found[1])
@@ -249,7 +338,13 @@ class TestOneOddValue:
 
 
 def dated() -> Schema:
-    block = {"kind": "date", "epoch": "1960-01-01", "lo": "1900-01-01", "hi": "2030-01-01", "missing": "1960-01-01"}
+    block = {
+        "kind": "date",
+        "epoch": "1960-01-01",
+        "lo": "1900-01-01",
+        "hi": "2030-01-01",
+        "missing": "1960-01-01",
+    }
     return Schema.from_dict({"columns": {"t": block}, "ignore": ["*"]})
 
 
@@ -280,7 +375,8 @@ class TestFilesOfStatistics:
         assert rows.X[1:].tolist() == alone.X.tolist()
 
     @pytest.mark.parametrize(
-        ("name", "form"), [("t.sav", "TIME8"), ("t.sav", "DTIME12"), ("t.xpt", "TIME8."), ("t.xpt", "HHMM5.")]
+        ("name", "form"),
+        [("t.sav", "TIME8"), ("t.sav", "DTIME12"), ("t.xpt", "TIME8."), ("t.xpt", "HHMM5.")],
     )
     def test_times_are_seconds_beyond_a_day_too(self, tmp_path: Path, name: str, form: str) -> None:
         path = stored(tmp_path / name, [3600.0, 90000.0, -5.0], form)
@@ -291,8 +387,16 @@ class TestFilesOfStatistics:
 def stored(path: Path, values: list[float], form: str) -> Path:
     """A file of Stata, SPSS or SAS, with the column `t` under a format."""
     pyreadstat, pd = pytest.importorskip("pyreadstat"), pytest.importorskip("pandas")
-    write = {".dta": pyreadstat.write_dta, ".sav": pyreadstat.write_sav, ".xpt": pyreadstat.write_xport}[path.suffix]
-    write(pd.DataFrame({"t": values, "y": ["a"] * len(values)}), str(path), variable_format={"t": form})
+    write = {
+        ".dta": pyreadstat.write_dta,
+        ".sav": pyreadstat.write_sav,
+        ".xpt": pyreadstat.write_xport,
+    }[path.suffix]
+    write(
+        pd.DataFrame({"t": values, "y": ["a"] * len(values)}),
+        str(path),
+        variable_format={"t": form},
+    )
     return path
 
 
@@ -300,43 +404,61 @@ class TestWords:
     @pytest.mark.parametrize(
         ("text", "kind"),
         [
-            ("1e400", "NaN or infinite"), ("-Infinity", "NaN or infinite"), ("#REF!", "an error of a spreadsheet"),
-            ("#DIV/0!", "an error of a spreadsheet"), ("2020-01-31", "a date or a time"),
+            ("1e400", "NaN or infinite"),
+            ("-Infinity", "NaN or infinite"),
+            ("#REF!", "an error of a spreadsheet"),
+            ("#DIV/0!", "an error of a spreadsheet"),
+            ("2020-01-31", "a date or a time"),
             ("31.12.2020", "a date or a time"),
-            ("12/31/2020", "a date or a time"), ("01JAN2020", "a date or a time"), ("1 Jan 2020", "a date or a time"),
-            ("10:30", "a date or a time"), ("TRUE", "a truth value"), ("1_000", "other separators of thousands"),
-            ("−5", "a number with a unit or a sign"), ("12%", "a number with a unit or a sign"),
-            ("12 kg", "a number with a unit or a sign"), ("<0.5", "a limit (< or >)"), ("some text", "other text"),
+            ("12/31/2020", "a date or a time"),
+            ("01JAN2020", "a date or a time"),
+            ("1 Jan 2020", "a date or a time"),
+            ("10:30", "a date or a time"),
+            ("TRUE", "a truth value"),
+            ("1_000", "other separators of thousands"),
+            ("−5", "a number with a unit or a sign"),
+            ("12%", "a number with a unit or a sign"),
+            ("12 kg", "a number with a unit or a sign"),
+            ("<0.5", "a limit (< or >)"),
+            ("some text", "other text"),
         ],
-    )  # fmt: skip
+    )
     def test_say_what_a_text_is(self, text: str, kind: str) -> None:
         assert kind_of_text(text) == kind
 
-    @pytest.mark.parametrize("text", ["si\u200bck", "\u200fsick", "\ufeffsick", "si\u00adck", "SICK ", "ｓｉｃｋ"])
+    @pytest.mark.parametrize(
+        "text", ["si\u200bck", "\u200fsick", "\ufeffsick", "si\u00adck", "SICK ", "ｓｉｃｋ"]
+    )
     def test_a_text_that_looks_as_a_declared_one_is_hinted_at(self, text: str) -> None:
         assert folded(text) == "sick"
-        schema = Schema.from_dict({
-            "columns": {"a": {"kind": "number", "lo": 0, "hi": 1}},
-            "label": {"column": "y", "positive": "sick", "negative": "well"},
-        })  # fmt: skip
+        schema = Schema.from_dict(
+            {
+                "columns": {"a": {"kind": "number", "lo": 0, "hi": 1}},
+                "label": {"column": "y", "positive": "sick", "negative": "well"},
+            }
+        )
         found = review(schema, {"a": ["0", "1", "0"], "y": ["sick", "well", text]})
         assert any("'sick'" in note for note in found.notes) == (text.strip() != "sick")
 
     @pytest.mark.parametrize(
         ("declared", "texts"),
         [
-            (("true", "false"), ["TRUE", "FALSE", "True", "False"]), (("1", "0"), ["1.0", "0.0", "1", "0"]),
-            (("\u00e9", "0"), ["e\u0301", "0", "\u00e9 ", "0.0"]), (("TRUE", "FALSE"), ["true", "false", True, False]),
+            (("true", "false"), ["TRUE", "FALSE", "True", "False"]),
+            (("1", "0"), ["1.0", "0.0", "1", "0"]),
+            (("\u00e9", "0"), ["e\u0301", "0", "\u00e9 ", "0.0"]),
+            (("TRUE", "FALSE"), ["true", "false", True, False]),
         ],
-    )  # fmt: skip
+    )
     def test_what_is_read_as_a_declared_label_or_level_is_fine(
         self, declared: tuple[str, str], texts: list[Any]
     ) -> None:
         positive, negative = declared
-        schema = Schema.from_dict({
-            "columns": {"a": {"kind": "category", "values": list(declared)}},
-            "label": {"column": "y", "positive": positive, "negative": negative},
-        })  # fmt: skip
+        schema = Schema.from_dict(
+            {
+                "columns": {"a": {"kind": "category", "values": list(declared)}},
+                "label": {"column": "y", "positive": positive, "negative": negative},
+            }
+        )
         found = review(schema, {"a": texts, "y": texts})
         assert found.fine and not found.notes
 
@@ -357,30 +479,49 @@ class TestWhatPeopleHave:
     @pytest.mark.parametrize(
         ("name", "content"),
         [
-            ("t.csv", BASE.replace("\n", "\r")), ("t.csv", BASE.replace("\n", "\r\n", 1)),
-            ("t.csv", BASE.replace("\n", "\r", 1)), ("t.csv", BASE + "\n\n"), ("t.csv", "\ufeff" + BASE),
-            ("t.csv", "\ufeff\ufeff" + BASE), ("t.csv", BASE.replace("age,sex", " age , sex ")),
-            ("t.csv", BASE.replace("53,a", '"53","a"')), ("t.CSV", BASE),
+            ("t.csv", BASE.replace("\n", "\r")),
+            ("t.csv", BASE.replace("\n", "\r\n", 1)),
+            ("t.csv", BASE.replace("\n", "\r", 1)),
+            ("t.csv", BASE + "\n\n"),
+            ("t.csv", "\ufeff" + BASE),
+            ("t.csv", "\ufeff\ufeff" + BASE),
+            ("t.csv", BASE.replace("age,sex", " age , sex ")),
+            ("t.csv", BASE.replace("53,a", '"53","a"')),
+            ("t.CSV", BASE),
             ("t.csv.gz", gzipped(BASE[:15].encode()) + gzipped(BASE[15:].encode())),
         ],
-    )  # fmt: skip
+    )
     def test_are_read(self, tmp_path: Path, name: str, content: str | bytes) -> None:
         table = read_table(written(tmp_path, content, name))
         assert {key: values.tolist() for key, values in table.columns.items()} == {
-            "age": ["53", "55"], "sex": ["a", "b"], "y": ["u", "v"],
-        }  # fmt: skip
+            "age": ["53", "55"],
+            "sex": ["a", "b"],
+            "y": ["u", "v"],
+        }
 
     @pytest.mark.parametrize(
         ("name", "content"),
         [
-            ("t.csv", ""), ("t.csv", "\n\n"), ("t.csv", "   \n "), ("t.csv", "age,y"), ("t.csv", BASE + "Total: 2\n"),
-            ("t.csv", BASE + "\x1a"), ("t.csv", BASE + '57,"quarzberg,u\n'), ("t.csv", BASE.replace("a,u", "\0,u")),
-            ("t.csv", BASE.replace("a", "é").encode("cp1252")), ("t.csv", BASE.encode("utf-16")),
-            ("t.csv.gz", gzipped(gzipped(BASE.encode()))), ("t.csv.gz", gzipped(BASE.encode())[:-9]),
-            ("t.csv.gz", gzipped(b"a,y\n" + b"0" * 70_000_000, 1)), ("t.xlsx", BASE), ("t.parquet", BASE),
+            ("t.csv", ""),
+            ("t.csv", "\n\n"),
+            ("t.csv", "   \n "),
+            ("t.csv", "age,y"),
+            ("t.csv", BASE + "Total: 2\n"),
+            ("t.csv", BASE + "\x1a"),
+            ("t.csv", BASE + '57,"quarzberg,u\n'),
+            ("t.csv", BASE.replace("a,u", "\0,u")),
+            ("t.csv", BASE.replace("a", "é").encode("cp1252")),
+            ("t.csv", BASE.encode("utf-16")),
+            ("t.csv.gz", gzipped(gzipped(BASE.encode()))),
+            ("t.csv.gz", gzipped(BASE.encode())[:-9]),
+            ("t.csv.gz", gzipped(b"a,y\n" + b"0" * 70_000_000, 1)),
+            ("t.xlsx", BASE),
+            ("t.parquet", BASE),
         ],
-    )  # fmt: skip
-    def test_or_refused_in_one_line_without_a_value(self, tmp_path: Path, name: str, content: str | bytes) -> None:
+    )
+    def test_or_refused_in_one_line_without_a_value(
+        self, tmp_path: Path, name: str, content: str | bytes
+    ) -> None:
         with pytest.raises(InvalidInput) as caught:
             read_table(written(tmp_path, content, name))
         assert "\n" not in str(caught.value) and not PRIVATE.search(str(caught.value))

@@ -22,7 +22,12 @@ from sottovoce.util.typing import Array
 
 SIZES, D = [60, 45, 7], 4
 LOSSES = [HuberResidual(0.3), LogCosh(0.2)]
-KINDS = ["dense", "sparse", "mapped", *(name for name in ("array_api_strict", "torch", "jax") if find_spec(name))]
+KINDS = [
+    "dense",
+    "sparse",
+    "mapped",
+    *(name for name in ("array_api_strict", "torch", "jax") if find_spec(name)),
+]
 
 
 def rows_of(kind: str, folder: Path) -> tuple[Rows, list[tuple[Array, Array]]]:
@@ -32,28 +37,42 @@ def rows_of(kind: str, folder: Path) -> tuple[Rows, list[tuple[Array, Array]]]:
     if kind == "mapped":
         base: Rows = write_rows(folder, ((i, X, np.ones(len(X))) for i, (X, _) in enumerate(parts)))
         return base.with_offset(targets), parts
-    rows = Rows.build([(csr_array(X) if kind == "sparse" else X, np.ones(len(X))) for X, _ in parts], targets)
+    rows = Rows.build(
+        [(csr_array(X) if kind == "sparse" else X, np.ones(len(X))) for X, _ in parts], targets
+    )
     return (rows if kind in ("dense", "sparse") else rows.on(kind)), parts
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.spec)
-def test_every_storage_gives_the_sums_of_the_definition(kind: str, loss: Residual, tmp_path: Path) -> None:
+def test_every_storage_gives_the_sums_of_the_definition(
+    kind: str, loss: Residual, tmp_path: Path
+) -> None:
     rows, parts = rows_of(kind, tmp_path / "rows")
     w, along = np.random.default_rng(1).standard_normal((2, 3, 5, D))
     solver, sweep = Solver(rows, loss, 2.0), rows.sweep()
     point = w.transpose(1, 0, 2)
-    values, gradients, halves = solver.objective(point, np.inf), solver.gradient(point), solver.gradient(point, 1, 2)
+    values, gradients, halves = (
+        solver.objective(point, np.inf),
+        solver.gradient(point),
+        solver.gradient(point, 1, 2),
+    )
     clipped, turned = solver.objective(point, 0.2), sweep.turn(loss, w, along)
     whole, diagonal = (sweep.hessian(loss, w, flat) for flat in (False, True))
     for i, (X, t) in enumerate(parts):
         z = w[i] @ X.T - t
         np.testing.assert_allclose(values[:, i, 0], 2.0 * loss.value(z).mean(axis=1), rtol=1e-12)
-        np.testing.assert_allclose(clipped[:, i, 0], 2.0 * np.minimum(loss.value(z), 0.2).mean(axis=1), rtol=1e-12)
-        np.testing.assert_allclose(gradients[:, i], 2.0 / len(t) * loss.derivative(z) @ X, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(
+            clipped[:, i, 0], 2.0 * np.minimum(loss.value(z), 0.2).mean(axis=1), rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            gradients[:, i], 2.0 / len(t) * loss.derivative(z) @ X, rtol=1e-12, atol=1e-14
+        )
         half = 2.0 / (len(t) // 2) * loss.derivative(z[:, 1::2]) @ X[1::2]
         np.testing.assert_allclose(halves[:, i], half, rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(turned[i], (loss.curvature(z) * (along[i] @ X.T)) @ X, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            turned[i], (loss.curvature(z) * (along[i] @ X.T)) @ X, rtol=1e-12, atol=1e-12
+        )
         hessian = np.einsum("n,nd,ne->de", loss.curvature(z).mean(axis=0), X, X)
         np.testing.assert_allclose(whole[i], hessian, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(diagonal[i], np.diag(hessian), rtol=1e-12, atol=1e-12)
@@ -68,7 +87,9 @@ def test_every_storage_has_the_same_minimisers(
     rows, parts = rows_of(kind, tmp_path / "rows")
     loss, q, zero = HuberResidual(0.3), np.full((3, 1), 0.1), np.zeros((3, D))
     found = Solver(rows, loss, 2.0).minimise(zero, q, zero, 1e-9).w
-    alone = np.stack([Solver(rows.node(i), loss, 2.0).minimise(zero[0], q[0], zero[0], 1e-9).w for i in range(3)])
+    alone = np.stack(
+        [Solver(rows.node(i), loss, 2.0).minimise(zero[0], q[0], zero[0], 1e-9).w for i in range(3)]
+    )
     for i, (X, t) in enumerate(parts):
         for w in (found[i], alone[i]):
             assert np.linalg.norm(2.0 / len(t) * X.T @ loss.derivative(X @ w - t) + 0.1 * w) <= 3e-9
@@ -82,7 +103,9 @@ def test_rows_that_fill_up_add_nothing_whatever_the_offset() -> None:
     assert not margins[2, 0, 7:].any() and design.n == 60
     whole, alone = Solver(rows, LOSSES[0], 1.0), Solver(rows.node(2), LOSSES[0], 1.0)
     w = np.full(D, 0.3)
-    np.testing.assert_allclose(whole.objective(np.tile(w, (3, 1)), np.inf)[2], alone.objective(w, np.inf), rtol=1e-14)
+    np.testing.assert_allclose(
+        whole.objective(np.tile(w, (3, 1)), np.inf)[2], alone.objective(w, np.inf), rtol=1e-14
+    )
     np.testing.assert_allclose(whole.gradient(np.tile(w, (3, 1)))[2], alone.gradient(w), rtol=1e-13)
 
 
@@ -93,9 +116,13 @@ def test_a_row_of_zeros_loses_its_offset() -> None:
     assert rows.offset is not None and rows.offset[0, 1] == 0.0 and rows.offset[0, 0] == t[0]
     w, kept = np.full(D, 0.4), y > 0
     expected = X[kept].T @ LOSSES[1].derivative(X[kept] @ w - t[kept]) / 5
-    np.testing.assert_allclose(Solver(rows, LOSSES[1], 1.0).gradient(w[None])[0], expected, rtol=1e-13)
+    np.testing.assert_allclose(
+        Solver(rows, LOSSES[1], 1.0).gradient(w[None])[0], expected, rtol=1e-13
+    )
     value = LOSSES[1].value(X[kept] @ w - t[kept]).sum() / 5
-    np.testing.assert_allclose(Solver(rows, LOSSES[1], 1.0).objective(w[None], np.inf)[0, 0], value, rtol=1e-13)
+    np.testing.assert_allclose(
+        Solver(rows, LOSSES[1], 1.0).objective(w[None], np.inf)[0, 0], value, rtol=1e-13
+    )
 
 
 def test_the_digest_has_the_offset_and_that_of_other_rows_is_what_it_was() -> None:
@@ -107,9 +134,13 @@ def test_the_digest_has_the_offset_and_that_of_other_rows_is_what_it_was() -> No
     digests = {rows_digest(*rows.arrays()) for rows in (plain, first, second)}
     assert len(digests) == 3
     known = Rows.build(
-        [(np.array([[0.5, -0.25], [0.125, 0.0]]), np.array([1.0, -1.0])), (np.array([[0.75, 0.5]]), np.ones(1))]
+        [
+            (np.array([[0.5, -0.25], [0.125, 0.0]]), np.array([1.0, -1.0])),
+            (np.array([[0.75, 0.5]]), np.ones(1)),
+        ]
     )
-    assert rows_digest(*known.arrays()).hex()[:16] == "28ff4601f4daae31"  # ledgers of version 0.1 are bound to it
+    # ledgers of version 0.1 are bound to it
+    assert rows_digest(*known.arrays()).hex()[:16] == "28ff4601f4daae31"
     assert rows_digest(*first.node(1).arrays()) != rows_digest(*second.node(1).arrays())
     assert rows_digest(*first.node(0).arrays()) == rows_digest(*second.node(0).arrays())
 
@@ -174,15 +205,26 @@ def test_rounding_bound_holds_with_offsets_against_exact_arithmetic(loss: Residu
     rows, parts = rows_of("dense", Path())
     rng = np.random.default_rng(8)
     for size in (0.0, 0.1, 30.0, 1e3):
-        w, linear, q = size * rng.standard_normal((3, 1, D)), rng.standard_normal((3, 1, D)), np.full((3, 1, 1), 0.3)
+        w, linear, q = (
+            size * rng.standard_normal((3, 1, D)),
+            rng.standard_normal((3, 1, D)),
+            np.full((3, 1, 1), 0.3),
+        )
         computed = Solver(rows, loss, 2.0).gradient(w[:, 0]) + linear[:, 0] + q[:, 0] * w[:, 0]
         norms = [np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear)]
         without = type("Plain", (type(loss),), {"offset_bound": 0.0})(loss.h)
-        bound, plain = (rounding_bound(DataTerm(2.0, rows.n[:, :, None], one, D), *norms, q) for one in (loss, without))
+        bound, plain = (
+            rounding_bound(DataTerm(2.0, rows.n[:, :, None], one, D), *norms, q)
+            for one in (loss, without)
+        )
         assert np.all(bound > plain)
         for i, (X, t) in enumerate(parts):
             a, x = X.astype(np.longdouble), w[i, 0].astype(np.longdouble)
             r = (a @ x - t.astype(np.longdouble)) / np.longdouble(loss.h)
             slope = np.tanh(r) if isinstance(loss, LogCosh) else np.clip(r, -1, 1)
-            exact = 2 / np.longdouble(len(a)) * (a.T @ slope) + linear[i, 0] + np.longdouble(q[i, 0, 0]) * x
+            exact = (
+                2 / np.longdouble(len(a)) * (a.T @ slope)
+                + linear[i, 0]
+                + np.longdouble(q[i, 0, 0]) * x
+            )
             assert np.linalg.norm((computed[i] - exact).astype(float)) <= bound[i, 0, 0]

@@ -19,7 +19,15 @@ def test_105_features_of_45222_rows(data):
     names = data.schema.feature_names
     assert sum("=" in name for name in names) == 98
     assert [name for name in names if "=" not in name] == [
-        *("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week", "intercept")
+        *(
+            "age",
+            "fnlwgt",
+            "education-num",
+            "capital-gain",
+            "capital-loss",
+            "hours-per-week",
+            "intercept",
+        )
     ]
 
 
@@ -39,7 +47,9 @@ def test_rows_are_divided_by_the_largest_norm(data):
 def test_one_row_by_hand(data):
     table = complete_cases(builtin_table("adult"))
     row = {name: values[0] for name, values in table.columns.items()}
-    x = data.schema.encode({name: values[:1] for name, values in table.columns.items()}, labels=False).X[0]
+    x = data.schema.encode(
+        {name: values[:1] for name, values in table.columns.items()}, labels=False
+    ).X[0]
     features = dict(zip(data.schema.feature_names, x * data.schema.scale, strict=True))
     assert features["age"] == pytest.approx(float(row["age"]) / 90)
     assert features["capital-gain"] == pytest.approx(float(row["capital-gain"]) / 99_999)
@@ -48,7 +58,9 @@ def test_one_row_by_hand(data):
 
 
 def test_non_private_accuracy(data):
-    model = LogisticRegression(C=30, fit_intercept=False, max_iter=1000).fit(data.X_train, data.y_train)
+    model = LogisticRegression(C=30, fit_intercept=False, max_iter=1000).fit(
+        data.X_train, data.y_train
+    )
     assert model.score(data.X_test, data.y_test) >= 0.84
 
 

@@ -10,7 +10,8 @@ from sottovoce.errors import InvalidInput
 from sottovoce.problem.task import BoundedNumber, ManyClasses
 
 N = 40_000
-Y = np.where(np.random.default_rng(0).permutation(N) < 9_574, 1.0, -1.0)  # Adult's share of positives
+# Adult's share of positives
+Y = np.where(np.random.default_rng(0).permutation(N) < 9_574, 1.0, -1.0)
 COLUMNS = {
     "age": np.random.default_rng(1).integers(17, 91, size=N).astype(str).astype(object),
     "where": np.array(["north", "south", "east"])[np.random.default_rng(2).integers(3, size=N)],
@@ -49,7 +50,14 @@ def test_iid_sizes_and_shares():
 def test_label_spread_on_five_nodes():
     parts = partition("label", Y, 5, 0)
     assert [len(part) for part in parts] == [8000] * 5
-    assert (shares(parts) * 8000).round().astype(int).tolist() == [70, 268, 965, 2814, 5457]  # 0.9% to 68%
+    # 0.9% to 68%
+    assert (shares(parts) * 8000).round().astype(int).tolist() == [
+        70,
+        268,
+        965,
+        2814,
+        5457,
+    ]
 
 
 def test_label_spread_keeps_the_steps_in_log_odds_equal():
@@ -61,7 +69,9 @@ def test_label_spread_keeps_the_steps_in_log_odds_equal():
 
 
 def test_label_with_strength_zero_gives_equal_shares():
-    ups = shares(partition("label", Y, 7, 0, strength=0)) * [len(p) for p in partition("label", Y, 7, 0, strength=0)]
+    ups = shares(partition("label", Y, 7, 0, strength=0)) * [
+        len(p) for p in partition("label", Y, 7, 0, strength=0)
+    ]
     assert np.ptp(ups.round()) <= 1
 
 
@@ -77,13 +87,19 @@ def test_label_keeps_sizes_at_the_extremes(positives, nodes, strength):
 
 def test_dirichlet_spread_follows_alpha():
     def spread(alpha):
-        return np.mean([np.std(shares(partition(f"dirichlet:{alpha}", Y, 5, seed))) for seed in range(20)])
+        return np.mean(
+            [np.std(shares(partition(f"dirichlet:{alpha}", Y, 5, seed))) for seed in range(20)]
+        )
 
     assert spread(0.3) > 0.2 > 0.1 > spread(10) > spread(1000)
     assert spread(1e6) < 0.001
     # Shares of the positives over nodes have the variance of a Dirichlet coordinate,
     # (1/N)(1-1/N)/(N alpha + 1).
-    held = [np.sum(Y[part] > 0) / np.sum(Y > 0) for seed in range(300) for part in partition("dirichlet:1", Y, 4, seed)]
+    held = [
+        np.sum(Y[part] > 0) / np.sum(Y > 0)
+        for seed in range(300)
+        for part in partition("dirichlet:1", Y, 4, seed)
+    ]
     assert np.var(held) == pytest.approx(0.25 * 0.75 / 5, rel=0.2)
 
 
@@ -94,14 +110,22 @@ def test_column_cuts_sorted_rows():
     for left, right in pairwise(parts):
         assert age[left].max() <= age[right].min()
     numbers = {"a": np.array(["10", "9", "100", ""], dtype=object)}  # as numbers, missing last
-    assert [p.tolist() for p in partition("column:a", np.ones(4), 4, 0, numbers)] == [[1], [0], [2], [3]]
+    assert [p.tolist() for p in partition("column:a", np.ones(4), 4, 0, numbers)] == [
+        [1],
+        [0],
+        [2],
+        [3],
+    ]
 
 
 def test_sites_come_in_sorted_order():
     parts = partition("site:where", Y, None, 0, COLUMNS)
     assert [set(COLUMNS["where"][part]) for part in parts] == [{"east"}, {"north"}, {"south"}]
     numbers = {"s": np.array([10, 9, 9, 10])}
-    assert [p.tolist() for p in partition("site:s", np.ones(4), None, 0, numbers)] == [[1, 2], [0, 3]]
+    assert [p.tolist() for p in partition("site:s", np.ones(4), None, 0, numbers)] == [
+        [1, 2],
+        [0, 3],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -121,10 +145,22 @@ def test_sites_come_in_sorted_order():
         ("iid", 2, {"sizes": [1e-9, 1]}, "sizes", "without rows"),
         ("label", 2, {"sizes": [1, 2]}, "sizes", "dealt at random"),
         ("label", 2, {"strength": -1}, "strength", "at least 0"),
-        ("column:b", 2, {"columns": {"c": np.arange(10), "a": np.arange(10)}}, "column", "use one of a, c"),
+        (
+            "column:b",
+            2,
+            {"columns": {"c": np.arange(10), "a": np.arange(10)}},
+            "column",
+            "use one of a, c",
+        ),
         ("column:b", 2, {}, "columns", "needs the raw columns"),
         ("site:a", 2, {"columns": {"a": np.arange(10)}}, "nodes", "names 10 sites"),
-        ("site:a", None, {"columns": {"a": np.array(["x"] * 9 + [""])}}, "column", "without a site"),
+        (
+            "site:a",
+            None,
+            {"columns": {"a": np.array(["x"] * 9 + [""])}},
+            "column",
+            "without a site",
+        ),
         ("column:a", 2, {"columns": {"a": np.zeros((10, 2))}}, "column", "one value a row"),
     ],
 )
@@ -139,10 +175,13 @@ def test_dirichlet_of_many_classes_deals_each_of_them_by_shares_of_its_own():
     task = ManyClasses(("a", "b", "c", "d"))
     parts = partition("dirichlet:0.3", y, 5, 0, task=task)
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(6000))
-    share = np.array([[np.mean(y[part] == k) for k in range(1, 4)] for part in parts])  # 0 goes with -1
+    # 0 goes with -1
+    share = np.array([[np.mean(y[part] == k) for k in range(1, 4)] for part in parts])
     assert np.all(np.ptp(share, axis=0) > 0.2)
     even = partition("dirichlet:1e5", y, 5, 0, task=task)
-    assert np.all(np.ptp([[np.mean(y[part] == k) for k in range(1, 4)] for part in even], axis=0) < 0.01)
+    assert np.all(
+        np.ptp([[np.mean(y[part] == k) for k in range(1, 4)] for part in even], axis=0) < 0.01
+    )
 
 
 def test_a_number_is_dealt_by_the_middle_of_its_bounds():
@@ -151,7 +190,9 @@ def test_a_number_is_dealt_by_the_middle_of_its_bounds():
     above = np.where(t > 30, 1.0, -1.0)
     for how in ("label", "dirichlet:0.5"):
         parts = partition(how, days.encode(t), 5, 2, task=days)
-        assert all(np.array_equal(a, b) for a, b in zip(parts, partition(how, above, 5, 2), strict=True))
+        assert all(
+            np.array_equal(a, b) for a, b in zip(parts, partition(how, above, 5, 2), strict=True)
+        )
 
 
 def test_a_spread_of_one_share_is_for_two_kinds_of_labels():

@@ -1,4 +1,6 @@
-"""A person's rows: who they are, that they move nothing further than one row would, and what runs then promise."""
+"""A person's rows: who they are, that they move nothing further than one row would, and what
+runs then promise.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,21 @@ lo = -3
 hi = 3
 """
 PEOPLE, MOST_ROWS = 400, 7
-PROVED = {"dp_admm", "gradient_tracking", "prox_admm", "pvp", "prox_average", "momentum", "dgd", "output",
-          "central_gd", "central_prox", "central_momentum", "sum_momentum", "sum_prox"}  # fmt: skip
+PROVED = {
+    "dp_admm",
+    "gradient_tracking",
+    "prox_admm",
+    "pvp",
+    "prox_average",
+    "momentum",
+    "dgd",
+    "output",
+    "central_gd",
+    "central_prox",
+    "central_momentum",
+    "sum_momentum",
+    "sum_prox",
+}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +82,9 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     age, dose = rng.normal(size=PEOPLE)[patient], rng.normal(size=len(patient))
     ill = np.where(2.0 * age + dose + rng.logistic(size=len(patient)) > 0, "yes", "no")
     order = rng.permutation(len(patient))
-    lines = [f"{age[k]:.4f},{dose[k]:.4f},{'abc'[hospital[k]]},p{patient[k]},{ill[k]}" for k in order]
+    lines = [
+        f"{age[k]:.4f},{dose[k]:.4f},{'abc'[hospital[k]]},p{patient[k]},{ill[k]}" for k in order
+    ]
     (place / "rows.csv").write_text("\n".join(["age,dose,hospital,patient,ill", *lines, ""]))
     (place / "s.toml").write_text(SCHEMA)
     return str(place / "rows.csv"), str(place / "s.toml")
@@ -86,14 +103,24 @@ class TestWhoTheyAre:
         people = np.array([0, 1, 0, 0, 2, 1, 0])
         assert kept(people, 2).tolist() == [True, True, True, False, True, True, False]
         assert kept(people, 9).all()
-        for codes in (people, np.random.default_rng(0).integers(0, 9, 500), np.zeros(3000, dtype=int)):
+        for codes in (
+            people,
+            np.random.default_rng(0).integers(0, 9, 500),
+            np.zeros(3000, dtype=int),
+        ):
             totals = np.bincount(codes, shares(codes))
             assert np.all(totals <= 1.0) and np.all(totals[np.bincount(codes) > 0] > 1.0 - 1e-9)
 
     def test_one_identifier_in_several_types_is_one_person(self) -> None:
-        mixed = np.array([1, "1", 1.0, "1.0", " 01 ", "+1.00", "1a", "1A", "-1", "0x1"], dtype=object)
+        mixed = np.array(
+            [1, "1", 1.0, "1.0", " 01 ", "+1.00", "1a", "1A", "-1", "0x1"], dtype=object
+        )
         assert Person("id").codes(mixed, frozenset()).tolist() == [0, 0, 0, 0, 0, 0, 1, 2, 3, 4]
-        for column in (np.array([1, 2, 1]), np.array([1.0, 2.0, 1.0]), np.array(["1", "2.0", "1.0"])):
+        for column in (
+            np.array([1, 2, 1]),
+            np.array([1.0, 2.0, 1.0]),
+            np.array(["1", "2.0", "1.0"]),
+        ):
             assert Person("id").codes(column, frozenset()).tolist() == [0, 1, 0]
         large = np.array([str(2**70), f"{2**70}.0", str(2**70 + 1)])
         assert Person("id").codes(large, frozenset()).tolist() == [0, 0, 1]
@@ -109,14 +136,19 @@ class TestWhoTheyAre:
     def test_a_split_or_deal_keeps_them_together(self) -> None:
         people = np.array([2, 0, 2, 1, 0])
         assert [rows.tolist() for rows in whole(people, np.arange(5))] == [[1, 4], [3], [0, 2]]
-        assert [rows.tolist() for rows in dealt(people, [np.array([0, 1]), np.array([2])])] == [[1, 3, 4], [0, 2]]
+        assert [rows.tolist() for rows in dealt(people, [np.array([0, 1]), np.array([2])])] == [
+            [1, 3, 4],
+            [0, 2],
+        ]
 
     @pytest.mark.parametrize(
         "entry", [3, "", {"rows": 3}, {"column": "a", "rows": 0}, {"column": "a", "most": 3}, True]
     )
     def test_the_entry_is_checked(self, entry: object) -> None:
         with pytest.raises(SchemaError, match="person"):
-            Schema.from_dict({"person": entry, "columns": {"a": {"kind": "number", "lo": 0, "hi": 1}}})
+            Schema.from_dict(
+                {"person": entry, "columns": {"a": {"kind": "number", "lo": 0, "hi": 1}}}
+            )
 
     def test_the_column_is_no_feature_and_the_entry_is_kept(self) -> None:
         plain = {"columns": {"a": {"kind": "number", "lo": 0, "hi": 1}}, "person": "id"}
@@ -131,18 +163,32 @@ class TestWhoTheyAre:
 
 
 def guard(rows: Rows, of: Facts) -> RowGuard:
-    return RowGuard(rows, of, KeyedNoise(0, range(1), range(len(rows.n))), Ledger("zcdp", delta=1e-5))
+    return RowGuard(
+        rows, of, KeyedNoise(0, range(1), range(len(rows.n))), Ledger("zcdp", delta=1e-5)
+    )
 
 
 class TestHowFarTheyMoveThings:
-    """A search over two people with up to `MOST` rows each: what is stated is never passed, and nearly reached."""
+    """A search over two people with up to `MOST` rows each: what is stated is never passed, and
+    nearly reached.
+    """
 
     MOST, D = 4, 3
 
     MOVE = Move(np.array([0.5, -0.5, 0.0]), (2,), 0.6, 2.0)
 
     def facts(self, loss: Loss, relation: str, moved: bool = False) -> Facts:
-        of = Facts(loss, np.array([[2.0]]), self.D, 1.0, 0.5, 1, relation, pure=False, rows_per_person=self.MOST)
+        of = Facts(
+            loss,
+            np.array([[2.0]]),
+            self.D,
+            1.0,
+            0.5,
+            1,
+            relation,
+            pure=False,
+            rows_per_person=self.MOST,
+        )
         return replace(of, stretch=self.MOVE.stretch) if moved else of
 
     def rows(self, own: np.ndarray, weigh: bool = True, moved: bool = False) -> Rows:
@@ -155,15 +201,26 @@ class TestHowFarTheyMoveThings:
 
     @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
     @pytest.mark.parametrize("kind", ["gradient", "minimiser"])
-    @pytest.mark.parametrize(("loss", "moved"), [("logistic", False), ("huber:0.5", False), ("huber:0.5", True)])
+    @pytest.mark.parametrize(
+        ("loss", "moved"), [("logistic", False), ("huber:0.5", False), ("huber:0.5", True)]
+    )
     def test_no_further_than_stated(self, kind: str, relation: str, loss: str, moved: bool) -> None:
-        """`moved` rows are centred and shortened again, each by itself: what a person may add stays one row."""
-        of, rng, best, planted = self.facts(make_loss(loss), relation, moved), np.random.default_rng(0), 0.0, 0.0
+        """`moved` rows are centred and shortened again, each by itself: what a person may add
+        stays one row.
+        """
+        of, rng, best, planted = (
+            self.facts(make_loss(loss), relation, moved),
+            np.random.default_rng(0),
+            0.0,
+            0.0,
+        )
         for trial in range(150):
             w = rng.normal(size=self.D) * 10.0 ** rng.uniform(-2, 2)
             query: Any = NoisyGradient(w[None, None], None, "test")
             if kind == "minimiser":
-                query = NoisyMinimiser(w[None, None], None, "test", linear=w[None, None], curvature=20.0)
+                query = NoisyMinimiser(
+                    w[None, None], None, "test", linear=w[None, None], curvature=20.0
+                )
             stated = float(query.exact_sensitivity(of).ravel()[0])
             ends, plain = [], []
             for sign in (1.0, -1.0):
@@ -177,32 +234,50 @@ class TestHowFarTheyMoveThings:
                 plain.append(guard(self.rows(own, weigh=False, moved=moved), of).ask(query)[0, 0])
             far = float(np.linalg.norm(ends[0] - ends[1]))
             assert far <= stated
-            best, planted = max(best, far / stated), max(planted, float(np.linalg.norm(plain[0] - plain[1])) / stated)
+            best, planted = (
+                max(best, far / stated),
+                max(planted, float(np.linalg.norm(plain[0] - plain[1])) / stated),
+            )
         assert best > (0.45 if kind == "minimiser" or loss == "logistic" else 0.9)
         assert planted > 1.5  # rows that are not bounded together pass it
 
     @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
     def test_the_mean_by_which_rows_are_centred(self, relation: str) -> None:
-        """A person of four rows and another of one, on opposite sides: as stated, and further if planted."""
-        of, query = self.facts(Logistic(), relation), NoisyBounded.of(RowMean(np.zeros((1, 1, 3)), (2,)), None, "test")
+        """A person of four rows and another of one, on opposite sides: as stated, and further if
+        planted.
+        """
+        of, query = (
+            self.facts(Logistic(), relation),
+            NoisyBounded.of(RowMean(np.zeros((1, 1, 3)), (2,)), None, "test"),
+        )
         stated = float(query.exact_sensitivity(of).ravel()[0])
         end = np.array([[0.999, 0.0, 0.01]])
         other = -end * [1, 1, -1] if relation == "replace-one" else 0.0 * end
         for weigh in (True, False):
-            found = [guard(self.rows(own, weigh), of).ask(query)[0, 0] for own in (np.tile(end, (4, 1)), other)]
+            found = [
+                guard(self.rows(own, weigh), of).ask(query)[0, 0]
+                for own in (np.tile(end, (4, 1)), other)
+            ]
             far = float(np.linalg.norm(found[0] - found[1]))
             assert 0.99 * stated < far <= stated if weigh else far > 2.0 * stated
         with pytest.raises(InvalidInput, match="one row a person"):
-            guard(self.rows(end), of).ask(NoisyBounded.of(Slopes(np.zeros((1, 1, 3))), None, "test"))
+            guard(self.rows(end), of).ask(
+                NoisyBounded.of(Slopes(np.zeros((1, 1, 3))), None, "test")
+            )
 
     @pytest.mark.parametrize("most", [math.inf, 0.2])
     def test_rows_at_other_places_are_shortened_alike_but_for_rounding(self, most: float) -> None:
-        """Gradients of moved rows, each by itself and among others, are closer than what sensitivities add."""
+        """Gradients of moved rows, each by itself and among others, are closer than what
+        sensitivities add.
+        """
         rng, d, many = np.random.default_rng(0), 7, 50
         X = np.concatenate([rng.normal(size=(many, d - 1)), np.full((many, 1), 2.0)], axis=1)
         X /= np.linalg.norm(X, axis=1, keepdims=True) * (1.0 + 1e-12)
         mean = np.append(rng.normal(size=d - 1), 0.0)
-        move, loss = Move(0.9 * mean / np.linalg.norm(mean), (d - 1,), 0.4, 2.0), cap(Logistic(), most)
+        move, loss = (
+            Move(0.9 * mean / np.linalg.norm(mean), (d - 1,), 0.4, 2.0),
+            cap(Logistic(), most),
+        )
         w = 3.0 * rng.normal(size=(1, 1, d))
         share = float(elsewhere_bound(1.0, loss, d, float(np.linalg.norm(w)), move.stretch))
 
@@ -231,10 +306,12 @@ class TestHowFarTheyMoveThings:
 
 
 def test_carried_noise_covers_people_whose_rows_pull_in_turns() -> None:
-    """The left side of the theorem (docs/privacy/correlated_noise.md), by all ways in which two rows can pull.
+    """The left side of the theorem (docs/privacy/correlated_noise.md), by all ways in which two
+    rows can pull.
 
-    Weights that add up to one keep it, and reach it.  Two opposite rows of weight one that never pull at once are no
-    longer than one row in any round, and still pass it: a bound on the gradient of each round would not do.
+    Weights that add up to one keep it, and reach it.  Two opposite rows of weight one that never
+    pull at once are no longer than one row in any round, and still pass it: a bound on the gradient
+    of each round would not do.
     """
     T = 4
     M = 2.0 * np.eye(T) - 1.0 / T * np.ones((T, T))
@@ -248,7 +325,9 @@ def test_carried_noise_covers_people_whose_rows_pull_in_turns() -> None:
                 worst["weighted"] = max(worst["weighted"], 4.0 * float(moved @ M @ moved))
         turns = first - (1.0 - first)
         worst["in turns"] = max(worst["in turns"], 4.0 * float(turns @ M @ turns))
-    assert worst["weighted"] == pytest.approx(bound) and worst["in turns"] == pytest.approx(2.0 * bound)
+    assert worst["weighted"] == pytest.approx(bound) and worst["in turns"] == pytest.approx(
+        2.0 * bound
+    )
 
 
 class TestRuns:
@@ -259,10 +338,15 @@ class TestRuns:
         assert said.unit == "one person with all rows at one site, of which up to 5 are read"
         assert "probability with the person is" in said.text
         assert "numbers of people" in said.public and "row counts" not in said.public
-        assert report.result.facts.n.sum() == round(0.8 * PEOPLE) and report.result.facts.n.shape == (3, 1)
+        assert report.result.facts.n.sum() == round(
+            0.8 * PEOPLE
+        ) and report.result.facts.n.shape == (3, 1)
         assert any("were left out: their people have more" in note for note in report.notes)
-        assert report.decision is not None and report.decision.centring is not None  # people's rows are centred too
-        again = prepare(report.result.config, report.result.facts.n, 3, centre=report.decision.centring)
+        # people's rows are centred too
+        assert report.decision is not None and report.decision.centring is not None
+        again = prepare(
+            report.result.config, report.result.facts.n, 3, centre=report.decision.centring
+        )
         assert again.facts.rows_per_person == 5
         assert report.test_errors[0] < 0.35
 
@@ -273,14 +357,28 @@ class TestRuns:
         asked: list[list[str]] = [
             ["train", "--data", table, "--schema", schema, *few],
             ["train", "--data", table, "--schema", schema, "--inference", "--epsilon", "200"],
-            ["plan", "--schema", schema, "--sizes", "90,110,120", "--epsilon", "5", "--method", "prox_admm"],
+            [
+                "plan",
+                "--schema",
+                schema,
+                "--sizes",
+                "90,110,120",
+                "--epsilon",
+                "5",
+                "--method",
+                "prox_admm",
+            ],
         ]
         for words in asked:
             shown = CliRunner().invoke(cli, words, catch_exceptions=False).stdout
             assert re.search(r"3\s+sites\s+of\s+\d+\s+to\s+\d+\s+people", shown), shown
             assert "--inference" in words or re.search(r"site +people", shown)
         text = page.read_text()
-        assert "training people" in text and "epsilon of each person" in text and " people at 3 sites" in text
+        assert (
+            "training people" in text
+            and "epsilon of each person" in text
+            and " people at 3 sites" in text
+        )
 
     def test_nobody_is_split_between_training_test_or_sites(self, clinic: tuple[str, str]) -> None:
         table, schema = clinic
@@ -288,11 +386,16 @@ class TestRuns:
         assert dataset.people is not None and dataset.held_people is not None
         assert not set(dataset.people) & set(dataset.held_people)
         for partition, nodes in (("iid", 4), (None, None)):
-            config = placed(TrainConfig(RunConfig(seed=3), table, schema, nodes, partition), dataset)
+            config = placed(
+                TrainConfig(RunConfig(seed=3), table, schema, nodes, partition), dataset
+            )
             parts = deal(config, dataset)
             found = [set(dataset.people[part]) for part in parts]
             assert sum(map(len, found)) == len(set(dataset.people)) == len(set.union(*found))
-            assert max(np.unique(dataset.people[part], return_counts=True)[1].max() for part in parts) == 5
+            assert (
+                max(np.unique(dataset.people[part], return_counts=True)[1].max() for part in parts)
+                == 5
+            )
         with pytest.raises(InvalidInput, match="stay together"):
             deal(TrainConfig(RunConfig(), table, schema, 3, "label"), dataset)
 
@@ -335,9 +438,13 @@ class TestRuns:
         rows = Rows.build([(X[:30], y[:30]), (X[30:], y[30:])])
         run = RunConfig("prox_admm", math.inf, rounds=3, graph="complete", tol=1e-10)
         plain = simulate(run, rows).models
-        alone = simulate(replace(run, rows_per_person=1), rows.with_people([np.arange(30)] * 2, 1)).models
+        alone = simulate(
+            replace(run, rows_per_person=1), rows.with_people([np.arange(30)] * 2, 1)
+        ).models
         np.testing.assert_allclose(alone, plain, rtol=1e-9, atol=1e-10)
-        twice = Rows.build([(np.repeat(X[k : k + 30], 2, axis=0), np.repeat(y[k : k + 30], 2)) for k in (0, 30)])
+        twice = Rows.build(
+            [(np.repeat(X[k : k + 30], 2, axis=0), np.repeat(y[k : k + 30], 2)) for k in (0, 30)]
+        )
         two = twice.with_people([np.repeat(np.arange(30), 2)] * 2, 2)
         again = simulate(replace(run, rows_per_person=2), two).models
         np.testing.assert_allclose(again, plain, rtol=1e-9, atol=1e-10)
@@ -345,7 +452,9 @@ class TestRuns:
         assert two.node(1).n.tolist() == [[30.0]] and two.node(1).stored.tolist() == [60]
 
     def test_other_weights_are_kept(self) -> None:
-        rows = Rows.build([(np.full((3, 2), 0.5), np.array([1.0, -1.0, 1.0]))]).with_weight([np.array([1.0, 0.5, 0.2])])
+        rows = Rows.build([(np.full((3, 2), 0.5), np.array([1.0, -1.0, 1.0]))]).with_weight(
+            [np.array([1.0, 0.5, 0.2])]
+        )
         found = rows.with_people([np.array([0, 0, 1])], 2).weight
         assert found is not None
         np.testing.assert_allclose(found, [[0.5, 0.25, 0.2]])
@@ -359,7 +468,10 @@ class TestAnswers:
         assert found.sizes.sum() == round(0.8 * PEOPLE) and ONE_EACH in found.notes
         assert found.statement.unit == "one person with all rows at one site, of which one is read"
         assert found.evaluation.quality[""].to_dict()["rows"] == round(0.2 * PEOPLE)
-        assert found.evaluation.statement.unit == "one person with all rows at one site, of which one is read"
+        assert (
+            found.evaluation.statement.unit
+            == "one person with all rows at one site, of which one is read"
+        )
 
 
 def test_a_missing_column_is_told_before_anything(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Rows that were divided by their own norms are inside the unit ball but for rounding, and are taken."""
+"""Rows that were divided by their own norms are inside the unit ball but for rounding, and are
+taken.
+"""
 
 from __future__ import annotations
 

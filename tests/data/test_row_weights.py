@@ -27,7 +27,10 @@ def tables(seed: int = 0) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.
     for n in SIZES:
         X = rng.normal(size=(n, D))
         parts.append(
-            (X / (1.001 * np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))), rng.choice([-1.0, 1.0], n))
+            (
+                X / (1.001 * np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))),
+                rng.choice([-1.0, 1.0], n),
+            )
         )
     weights = [rng.integers(0, 4, size=n) / 3.0 for n in SIZES]
     return parts, weights
@@ -58,11 +61,18 @@ def kinds(weights: list[np.ndarray] | None, repeat: bool) -> dict[str, tuple[Row
         "dense": (Rows.build(parts), Logistic()),
         "sparse": (Rows.build([(csr_array(X), y) for X, y in parts]), Logistic()),
         "numbers": (Rows.build(ones, numbers), HuberResidual(0.5)),
-        "classes": (Rows.of_classes([(X, y) for (X, _), y in zip(parts, labels, strict=True)], 3), Softmax(3)),
+        "classes": (
+            Rows.of_classes([(X, y) for (X, _), y in zip(parts, labels, strict=True)], 3),
+            Softmax(3),
+        ),
         "long": (Rows.of_any_norm(long), Weighted(Logistic())),
         "strict": (Rows.build(parts).on("array_api_strict"), Logistic()),
     }
-    return made if weights is None else {name: (rows.with_weight(weights), loss) for name, (rows, loss) in made.items()}
+    return (
+        made
+        if weights is None
+        else {name: (rows.with_weight(weights), loss) for name, (rows, loss) in made.items()}
+    )
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "numbers", "classes", "long", "strict"])
@@ -92,7 +102,9 @@ def test_one_node_all_nodes_and_a_pool_keep_their_weights() -> None:
     np.testing.assert_array_equal(alone.weight[0], weights[1])
     np.testing.assert_array_equal(whole.weight[0], np.concatenate(weights))
     assert len(rows.arrays()) == len(Rows.build(parts).arrays()) + 1
-    numbers = Rows.build([(X, np.ones(len(X))) for X, _ in parts], [np.zeros(n) for n in SIZES]).with_weight(weights)
+    numbers = Rows.build(
+        [(X, np.ones(len(X))) for X, _ in parts], [np.zeros(n) for n in SIZES]
+    ).with_weight(weights)
     first = numbers.node(0)
     assert first.offset is not None and first.weight is not None
     np.testing.assert_array_equal(first.weight[0], weights[0])
@@ -117,14 +129,20 @@ def test_weights_on_rows_of_a_cluster_count_as_in_memory(number: bool) -> None:
     here, there = (one.sweep() for one in rows)
     for part in (lambda x: x, lambda x: x.every(3, 7)):
         for what in (
-            lambda x: x.gradient(loss, w), lambda x: x.values(loss, w, 0.5, rows[0].n),
-            lambda x: x.hessian(loss, w, False), lambda x: x.hessian(loss, w, True), lambda x: x.turn(loss, w, along),
-        ):  # fmt: skip
+            lambda x: x.gradient(loss, w),
+            lambda x: x.values(loss, w, 0.5, rows[0].n),
+            lambda x: x.hessian(loss, w, False),
+            lambda x: x.hessian(loss, w, True),
+            lambda x: x.turn(loss, w, along),
+        ):
             one, other = what(part(here)), what(part(there))
             assert np.all(np.any(one != 0.0, axis=-1))
             np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-13)
     zero, q = np.zeros((1, 1, D)), np.full((1, 1), 0.1)
-    found = [Solver(one, loss, 1.0).minimise(zero, q, zero, 1e-9).w for one in (*rows, rows[1].node(0), plain[0])]
+    found = [
+        Solver(one, loss, 1.0).minimise(zero, q, zero, 1e-9).w
+        for one in (*rows, rows[1].node(0), plain[0])
+    ]
     np.testing.assert_allclose(found[1], found[0], atol=1e-7)
     np.testing.assert_allclose(found[2], found[0], atol=1e-7)
     assert np.abs(found[3] - found[0]).max() > 1e-3
@@ -139,9 +157,13 @@ def test_merged_rows_count_by_their_weights() -> None:
     sweep, point = rows.sweep(), rng.normal(size=(1, 2, D))
     distinct = sweep.deduplicated()
     assert distinct.batches[0].design.n < 100
-    np.testing.assert_allclose(distinct.gradient(Logistic(), point), sweep.gradient(Logistic(), point), rtol=1e-10)
     np.testing.assert_allclose(
-        distinct.hessian(Logistic(), point, False), sweep.hessian(Logistic(), point, False), rtol=1e-10
+        distinct.gradient(Logistic(), point), sweep.gradient(Logistic(), point), rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        distinct.hessian(Logistic(), point, False),
+        sweep.hessian(Logistic(), point, False),
+        rtol=1e-10,
     )
 
 
@@ -169,7 +191,9 @@ def test_the_rounding_of_a_weighted_gradient_is_within_its_bound() -> None:
     slopes = -1 / (1 + np.exp(long @ w.astype(np.longdouble)))
     exact = (slopes * weight.astype(np.longdouble)) @ long / 4000
     zero, n = np.zeros(1), np.array([4000.0])
-    bound = rounding_bound(DataTerm(1.0, n, Logistic(), D), np.array([np.linalg.norm(w)]), zero, zero)
+    bound = rounding_bound(
+        DataTerm(1.0, n, Logistic(), D), np.array([np.linalg.norm(w)]), zero, zero
+    )
     assert 0 < float(np.linalg.norm(found - exact)) <= float(bound[0])
 
 
@@ -187,17 +211,26 @@ def test_weights_are_capped_and_counted() -> None:
 
 
 def test_weights_of_classes_are_public_numbers() -> None:
-    np.testing.assert_array_equal(class_shares("class_weight", {"b": 4, "a": 2}, ["a", "b", "c"]), [0.5, 1.0, 0.25])
+    np.testing.assert_array_equal(
+        class_shares("class_weight", {"b": 4, "a": 2}, ["a", "b", "c"]), [0.5, 1.0, 0.25]
+    )
     np.testing.assert_array_equal(class_shares("class_weight", {1: 0.5}, [0, 1]), [1.0, 0.5])
     for given, said in (
-        ("balanced", "nothing pays for"), ({"d": 1}, "declared classes"), ({"a": -1}, "0 or more"), ([1], "must map"),
-        ({"a": 0, "b": 0, "c": 0}, "must be positive"), ({"a": True}, "0 or more"), ({"a": np.nan}, "0 or more"),
-    ):  # fmt: skip
+        ("balanced", "nothing pays for"),
+        ({"d": 1}, "declared classes"),
+        ({"a": -1}, "0 or more"),
+        ([1], "must map"),
+        ({"a": 0, "b": 0, "c": 0}, "must be positive"),
+        ({"a": True}, "0 or more"),
+        ({"a": np.nan}, "0 or more"),
+    ):
         with pytest.raises(InvalidInput, match=said):
             class_shares("class_weight", given, ["a", "b", "c"])
 
 
-@pytest.mark.parametrize("wrong", [[np.ones(40)], [np.ones(40), np.ones(34)], [np.ones(40), np.full(33, 1.01)]])
+@pytest.mark.parametrize(
+    "wrong", [[np.ones(40)], [np.ones(40), np.ones(34)], [np.ones(40), np.full(33, 1.01)]]
+)
 def test_other_weights_are_refused(wrong: list[np.ndarray]) -> None:
     with pytest.raises(InvalidInput):
         Rows.build(tables()[0]).with_weight(wrong)

@@ -1,4 +1,6 @@
-"""The schema: what it promises (rows in the unit ball), what it counts, what it refuses, and how."""
+"""The schema: what it promises (rows in the unit ball), what it counts, what it refuses, and
+how.
+"""
 
 import json
 import tomllib
@@ -37,7 +39,11 @@ def test_each_kind_encodes_exactly():
         {
             "age": {"kind": "bins", "edges": [0, 18, 65, 120], "weight": 2},
             "sex": {"kind": "category", "values": ["F", "M"], "base": "M"},
-            "job": {"kind": "category", "values": {"low": ["a", "b"], "high": ["c"]}, "other": True},
+            "job": {
+                "kind": "category",
+                "values": {"low": ["a", "b"], "high": ["c"]},
+                "other": True,
+            },
             "pay": {"kind": "number", "lo": 0, "hi": 10},
             "gain": {"kind": "number", "lo": 0, "hi": 7, "to": "[0,1]", "transform": "log1p"},
             "img": {"kind": "vector", "columns": ["p", "q"], "lo": -10, "hi": 10},
@@ -122,12 +128,17 @@ def random_schema(rng):
         if kind != "category":
             block["missing"] = 0
         columns[f"c{k}"] = block
-    entries = {"intercept": float(rng.integers(2) * rng.uniform(0.1, 3)), "unit": bool(rng.integers(4) == 0)}
+    entries = {
+        "intercept": float(rng.integers(2) * rng.uniform(0.1, 3)),
+        "unit": bool(rng.integers(4) == 0),
+    }
     return Schema.from_dict({"columns": columns} | entries)
 
 
 def garbage(rng, n, width):
-    values = rng.normal(size=(n, width)) * 10.0 ** rng.integers(-320, 300, size=(n, width)).astype(float)
+    values = rng.normal(size=(n, width)) * 10.0 ** rng.integers(-320, 300, size=(n, width)).astype(
+        float
+    )
     values[rng.uniform(size=values.shape) < 0.1] = 0.0
     if rng.integers(2):
         return values
@@ -143,7 +154,10 @@ def test_garbage_lands_in_the_unit_ball(seed):
     s = random_schema(rng)
     if seed % 2 and not s.unit:
         s = replace(s, scale=s.bound * rng.uniform(0.05, 1))
-    table = {block.name: garbage(rng, 60, len(block.names) if block.kind == "vector" else 1) for block in s.blocks}
+    table = {
+        block.name: garbage(rng, 60, len(block.names) if block.kind == "vector" else 1)
+        for block in s.blocks
+    }
     table = {b.name: table[b.name] if b.kind == "vector" else table[b.name][:, 0] for b in s.blocks}
     X = s.encode(table, labels=False).X
     assert np.isfinite(X).all()
@@ -162,7 +176,11 @@ def test_the_smallest_numbers_make_no_long_rows():
     columns = {"a": {"kind": "vector", "size": 2, "lo": -1, "hi": 1}}
     expected = [[0.5**0.5] * 2, [20 / 1300**0.5, 30 / 1300**0.5], [0.6, -0.8], [0, 0]]
     for norm, unit in (("unit", False), (1, True)):
-        X = schema({"a": columns["a"] | {"norm": norm}}, unit=unit).encode({"a": tiny}, labels=False).X
+        X = (
+            schema({"a": columns["a"] | {"norm": norm}}, unit=unit)
+            .encode({"a": tiny}, labels=False)
+            .X
+        )
         np.testing.assert_allclose(X, expected, rtol=1e-11)
         assert np.linalg.norm(X, axis=1).max() <= 1.0
 
@@ -177,7 +195,9 @@ def test_a_typical_range_is_mapped_and_values_beyond_it_shorten_the_row():
     expected = [*inside, *(np.array(row) / np.linalg.norm(row) for row in long)]
     np.testing.assert_allclose(rows.X, expected, rtol=1e-11)
     assert rows.clipped == {"a": 1, "(row)": 2}
-    assert replace(s, scale=s.bound).encode({"a": [200], "b": ["u"]}, labels=False).clipped == {"a": 1}
+    assert replace(s, scale=s.bound).encode({"a": [200], "b": ["u"]}, labels=False).clipped == {
+        "a": 1
+    }
 
 
 def test_a_typical_range_follows_the_transform_and_the_interval():
@@ -192,22 +212,32 @@ def test_bounds_as_the_typical_range_change_no_bit():
     values = np.random.default_rng(0).normal(size=200)
     for more in ({}, {"to": "[0,1]"}, {"lo": -0.9, "transform": "log1p"}):
         block = {"kind": "number", "lo": -1.3, "hi": 2.1} | more
-        rows = [one(given, values).X for given in (block, block | {"typical": [block["lo"], block["hi"]]})]
+        rows = [
+            one(given, values).X
+            for given in (block, block | {"typical": [block["lo"], block["hi"]]})
+        ]
         assert np.array_equal(*rows)
 
 
 def test_unit_rows_have_norm_one_and_rows_of_zeros_stay():
-    columns = {"a": {"kind": "number", "lo": -1, "hi": 1}, "b": {"kind": "number", "lo": -1, "hi": 1}}
+    columns = {
+        "a": {"kind": "number", "lo": -1, "hi": 1},
+        "b": {"kind": "number", "lo": -1, "hi": 1},
+    }
     table = {"a": [0.3, 0, 0.6], "b": [0.4, 0, 0.8]}
     rows = schema(columns, unit=True).encode(table, labels=False)
     np.testing.assert_allclose(rows.X, [[0.6, 0.8], [0, 0], [0.6, 0.8]], rtol=1e-11)
     assert rows.clipped == {}
     with_constant = schema(columns, unit=True, intercept=True).encode(table, labels=False).X
-    np.testing.assert_allclose(with_constant[:2], [[0.3 / 1.25**0.5, 0.4 / 1.25**0.5, 1 / 1.25**0.5], [0, 0, 1]])
+    np.testing.assert_allclose(
+        with_constant[:2], [[0.3 / 1.25**0.5, 0.4 / 1.25**0.5, 1 / 1.25**0.5], [0, 0, 1]]
+    )
 
 
 def test_the_bound_is_reached():
-    """A row with every block at its weight has norm 1 up to the slack: the division wastes nothing."""
+    """A row with every block at its weight has norm 1 up to the slack: the division wastes
+    nothing.
+    """
     columns = {
         "a": {"kind": "number", "lo": 0, "hi": 1},
         "b": {"kind": "category", "values": [1], "weight": 3},
@@ -234,9 +264,15 @@ def test_missing_category_may_stand_for_a_listed_one():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("block", [{"kind": "bins", "edges": [0, 1]}, {"kind": "number", "lo": 0, "hi": 1}])
+@pytest.mark.parametrize(
+    "block", [{"kind": "bins", "edges": [0, 1]}, {"kind": "number", "lo": 0, "hi": 1}]
+)
 def test_nan_and_infinity_are_errors_even_where_missing_is_declared(bad, block):
-    for values in (np.array([1.0, bad]), np.array(["1", str(bad)]), np.array([1.0, bad], dtype=object)):
+    for values in (
+        np.array([1.0, bad]),
+        np.array(["1", str(bad)]),
+        np.array([1.0, bad], dtype=object),
+    ):
         assert "finite" in error_of(lambda v=values: one(block | {"missing": 0}, v))
     vector = {"kind": "vector", "size": 2, "lo": 0, "hi": 1}
     assert "finite" in error_of(lambda: one(vector, [[0.5, bad]]))
@@ -256,7 +292,9 @@ def test_an_undeclared_column_is_named_with_its_remedy():
 def test_an_absent_column_is_named_and_the_header_of_a_headerless_file_is_not():
     s = schema({"a": {"kind": "number", "lo": 0, "hi": 1}})
     text = error_of(lambda: s.encode({SECRET: ["5"], "y": ["no"]}))
-    assert text.startswith("a: the schema 'schema' declares this column and the table does not have it")
+    assert text.startswith(
+        "a: the schema 'schema' declares this column and the table does not have it"
+    )
     assert SECRET not in text
 
 
@@ -334,7 +372,11 @@ def test_no_error_shows_a_data_value(block):
         ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [0, 2]}}, {}, "a.typical"),
         ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [0.5, 0.5]}}, {}, "a.typical"),
         ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [0.5]}}, {}, "a.typical"),
-        ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [float("nan"), 1]}}, {}, "a.typical"),
+        (
+            {"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [float("nan"), 1]}},
+            {},
+            "a.typical",
+        ),
         ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": [0.5, 0.5000001]}}, {}, "a.typical"),
         ({"a": {"kind": "number", "lo": 0, "hi": 1, "typical": 0.5}}, {}, "[columns.a]"),
         ({"a": {"kind": "bins", "edges": [0, 1], "typical": [0, 1]}}, {}, "a.typical"),
@@ -369,9 +411,13 @@ def test_a_schema_survives_json(name):
     assert not s.data_dependent
 
 
-@pytest.mark.parametrize(("name", "start"), [("adult", "5130d0a4"), ("mnist37", "2f255038"), ("covertype", "5f12fd39")])
+@pytest.mark.parametrize(
+    ("name", "start"), [("adult", "5130d0a4"), ("mnist37", "2f255038"), ("covertype", "5f12fd39")]
+)
 def test_schemas_without_the_later_entries_keep_their_fingerprint(name, start):
-    """Written down by version 0.1: a schema may get new entries, and old files stay what they were."""
+    """Written down by version 0.1: a schema may get new entries, and old files stay what they
+    were.
+    """
     assert builtin_schema(name).fingerprint.startswith(start)
 
 
@@ -401,4 +447,6 @@ def test_from_toml_names_the_schema_after_the_file_and_reports_bad_files(tmp_pat
     assert Schema.from_toml(path).name == "mine"
     path.write_text("columns = [")
     assert "must be TOML" in error_of(lambda: Schema.from_toml(path))
-    assert "cannot be read" in error_of(lambda: Schema.from_toml(tmp_path / "none.toml"), InvalidInput)
+    assert "cannot be read" in error_of(
+        lambda: Schema.from_toml(tmp_path / "none.toml"), InvalidInput
+    )

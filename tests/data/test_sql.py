@@ -1,4 +1,6 @@
-"""Rows of a database by a query in a file: names and types kept, nothing of the database in a message."""
+"""Rows of a database by a query in a file: names and types kept, nothing of the database in a
+message.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,26 @@ from sottovoce.data.draft import draft
 from sottovoce.data.sql import DATABASE, DRIVERS
 from sottovoce.errors import InvalidInput
 
-SCHEMA = Schema.from_dict({
-    "intercept": True, "label": {"column": "ill", "positive": "1", "negative": "0"},
-    "columns": {
-        "age": {"kind": "number", "lo": 0, "hi": 120, "missing": 60},
-        "ward": {"kind": "category", "values": ["quarzberg", "tannfels"], "indicator": True},
-    },
-})  # fmt: skip
+SCHEMA = Schema.from_dict(
+    {
+        "intercept": True,
+        "label": {"column": "ill", "positive": "1", "negative": "0"},
+        "columns": {
+            "age": {"kind": "number", "lo": 0, "hi": 120, "missing": 60},
+            "ward": {"kind": "category", "values": ["quarzberg", "tannfels"], "indicator": True},
+        },
+    }
+)
 
 
 @pytest.fixture
 def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with sqlite3.connect(tmp_path / "clinic.db") as database:
         database.execute("CREATE TABLE visits (id INTEGER, age REAL, ward TEXT, ill INTEGER)")
-        rows = [(k, None if k == 3 else 30.5 + k, [None, "quarzberg", "tannfels"][k % 3], k % 2) for k in range(20)]
+        rows = [
+            (k, None if k == 3 else 30.5 + k, [None, "quarzberg", "tannfels"][k % 3], k % 2)
+            for k in range(20)
+        ]
         database.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", rows)
     database.close()
     monkeypatch.setenv(DATABASE, f"sqlite:///{tmp_path / 'clinic.db'}")
@@ -38,7 +46,9 @@ def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("door", ["python", "adbc"])
 class TestAsked:
     @pytest.fixture(autouse=True)
-    def _door(self, door: str, query: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _door(
+        self, door: str, query: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """SQLite by Python's module; or as servers are, through Arrow by a driver."""
         if door == "adbc":
             pytest.importorskip("adbc_driver_sqlite")
@@ -61,12 +71,20 @@ class TestAsked:
     @pytest.mark.parametrize(
         ("text", "rule"),
         [
-            ("SELECT nothing FROM visits", "refused it"), ("SELEC", "refused it"),
-            ("SELECT age, age FROM visits", "once"), ("SELECT age FROM visits WHERE id > 99", "selects no row"),
-            ("SELECT CASE WHEN id < 9 THEN abs(-9223372036854775808) ELSE 0 END AS a FROM visits", "refused it"),
+            ("SELECT nothing FROM visits", "refused it"),
+            ("SELEC", "refused it"),
+            ("SELECT age, age FROM visits", "once"),
+            ("SELECT age FROM visits WHERE id > 99", "selects no row"),
+            (
+                "SELECT CASE WHEN id < 9 THEN abs(-9223372036854775808) ELSE 0 END AS a FROM "
+                "visits",
+                "refused it",
+            ),
         ],
-    )  # fmt: skip
-    def test_refusals_say_nothing_of_the_database(self, door: str, query: Path, text: str, rule: str) -> None:
+    )
+    def test_refusals_say_nothing_of_the_database(
+        self, door: str, query: Path, text: str, rule: str
+    ) -> None:
         query.write_text(text)
         with pytest.raises(InvalidInput, match=rule) as refused:
             read_table(query)
@@ -85,21 +103,33 @@ def test_an_address_that_names_no_database_is_not_shown(
     assert "secret" not in str(refused.value)
 
 
-def test_a_driver_that_is_not_installed_is_named(query: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_is_not_installed_is_named(
+    query: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(DATABASE, "snowflake://me:secret@host/x")
-    with pytest.raises(InvalidInput, match=r"pip install 'sottovoce\[sql\]' adbc-driver-snowflake") as refused:
+    with pytest.raises(
+        InvalidInput, match=r"pip install 'sottovoce\[sql\]' adbc-driver-snowflake"
+    ) as refused:
         read_table(query)
     assert "secret" not in str(refused.value)
 
 
 def test_a_value_is_read_by_itself(query: Path, tmp_path: Path) -> None:
-    """SQLite's columns have no types: a text in one row must not round, or rename, what others hold."""
+    """SQLite's columns have no types: a text in one row must not round, or rename, what others
+    hold.
+    """
     query.write_text("SELECT x FROM mixed ORDER BY id\n")
     for strange in (2.5, "x", b"x", None, 2**62, "\udc80".encode("utf-8", "surrogatepass")):
         with sqlite3.connect(tmp_path / "clinic.db") as database:
             database.execute("DROP TABLE IF EXISTS mixed")
             database.execute("CREATE TABLE mixed (id INTEGER, x)")
-            rows = [(0, 1), (1, 0.1 + 0.2), (2, "1.50"), *((3 + k, 1.0) for k in range(3000)), (9999, strange)]
+            rows = [
+                (0, 1),
+                (1, 0.1 + 0.2),
+                (2, "1.50"),
+                *((3 + k, 1.0) for k in range(3000)),
+                (9999, strange),
+            ]
             database.executemany("INSERT INTO mixed VALUES (?, ?)", rows)
         database.close()
         assert read_table(query).columns["x"].tolist()[:4] == [1, 0.1 + 0.2, "1.50", 1.0]
@@ -111,8 +141,12 @@ def test_a_query_changes_nothing(query: Path) -> None:
         read_table(query)
 
 
-def test_the_pages_commands_run(query: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(encoding="utf-8")
+def test_the_pages_commands_run(
+    query: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(
+        encoding="utf-8"
+    )
     block = page.split("## Rows in a database")[1].split("```sh\n")[1].split("```")[0]
     asked = block.split("'")[3]
     assert f"export {DATABASE}=sqlite:///clinic.db" in block

@@ -1,4 +1,6 @@
-"""Made-up tables: rows in the ball, labels by chance, sites that differ as declared, and few columns for many."""
+"""Made-up tables: rows in the ball, labels by chance, sites that differ as declared, and few
+columns for many.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ def test_correlated_rows_keep_means_and_spreads_and_go_together() -> None:
         return np.column_stack([columns, np.full(n, 0.3)])
 
     X, Z = apart(20_000, RNG()), correlated(apart)(20_000, RNG())
-    assert np.allclose(Z[:, -1], 0.3, atol=0.05)  # rows that are too long are shortened, the constant with them
+    # rows that are too long are shortened, the constant with them
+    assert np.allclose(Z[:, -1], 0.3, atol=0.05)
     assert np.allclose(Z.mean(axis=0), X.mean(axis=0), atol=0.01) and np.allclose(
         Z.std(axis=0), X.std(axis=0), rtol=0.1
     )
@@ -107,21 +110,31 @@ def test_few_different_rows_have_few_directions() -> None:
     D = principal(X, 20)
     square = D.T @ D
     assert (
-        D.shape == (300, 20) and np.allclose(square, np.diag(np.diag(square))) and np.trace(square) == pytest.approx(6)
+        D.shape == (300, 20)
+        and np.allclose(square, np.diag(np.diag(square)))
+        and np.trace(square) == pytest.approx(6)
     )
     Y = onto(D, X, RNG())
     assert np.allclose(Y @ Y.T, X @ X.T)
 
 
 def test_narrowed_rows_keep_norms_and_the_spread_of_margins() -> None:
-    """The k-th moment of a margin under noise alike in all directions follows from the norm; principal parts stay."""
+    """The k-th moment of a margin under noise alike in all directions follows from the norm;
+    principal parts stay.
+    """
     X = dense(200)(500, RNG())
     Y = narrowed(dense(200), 16)(500, RNG())
-    assert Y.shape == (500, 16) and np.allclose(np.linalg.norm(Y, axis=1), np.linalg.norm(X, axis=1))
+    assert Y.shape == (500, 16) and np.allclose(
+        np.linalg.norm(Y, axis=1), np.linalg.norm(X, axis=1)
+    )
     D = principal(X, 15)
     assert np.allclose(Y[:, :15] @ Y[:, :15].T, (X @ D) @ (X @ D).T)
     noise = RNG().normal(size=(2, 4000, 200))
-    wide, narrow = X @ noise[0].T, Y @ noise[1, :, :16].T  # 4000 draws: a spread errs by 1.1%, and 500 by less than 6%
+    # 4000 draws: a spread errs by 1.1%, and 500 by less than 6%
+    wide, narrow = (
+        X @ noise[0].T,
+        Y @ noise[1, :, :16].T,
+    )
     assert np.allclose(wide.std(axis=1) / narrow.std(axis=1), 1.0, atol=0.1)
     assert abs(np.mean(Y[:, -1] > 0) - 0.5) < 0.12  # five standard deviations
 
@@ -141,8 +154,12 @@ def test_rows_of_few_dimensions_lose_nothing() -> None:
 @pytest.mark.parametrize("classes", [2, 4])
 def test_a_world_has_chances_that_add_up(classes: int) -> None:
     world = make_world(dense(6), 80, (10, 700, 300), 3, classes=classes, tilt=1.0)
-    assert world.X.shape == (80, 6) and world.shares.shape == (3, 80, classes) and world.start is None
-    assert world.chances.shape == (synthetic_tables.HELD_OUT, classes) and np.allclose(world.chances.sum(axis=1), 1.0)
+    assert (
+        world.X.shape == (80, 6) and world.shares.shape == (3, 80, classes) and world.start is None
+    )
+    assert world.chances.shape == (synthetic_tables.HELD_OUT, classes) and np.allclose(
+        world.chances.sum(axis=1), 1.0
+    )
     assert np.allclose(world.shares.sum(axis=(1, 2)), 80) and world.shares.min() >= 0
     best = 1.0 - world.chances.max(axis=1).mean()
     assert 0.01 < best < 0.6
@@ -163,7 +180,11 @@ def test_labels_are_as_hard_as_declared() -> None:
     assert best(Labels(2.0, 1.0, 0.0, 0.5)) == pytest.approx(0.5)
     middle = [
         np.mean(
-            np.abs(make_world(dense(8), 50, (100,), 1, labels=Labels(4.0, 0.0, gap, 0.5)).chances[:, 0] - 0.5) < 0.3
+            np.abs(
+                make_world(dense(8), 50, (100,), 1, labels=Labels(4.0, 0.0, gap, 0.5)).chances[:, 0]
+                - 0.5
+            )
+            < 0.3
         )
         for gap in (0.0, 3.0)
     ]
@@ -172,7 +193,9 @@ def test_labels_are_as_hard_as_declared() -> None:
 
 @pytest.mark.parametrize("tilt", [0.0, 1.0, 2.0])
 @pytest.mark.parametrize("sites", [(7,), (200, 200), (10, 20, 3000), (5,) * 12])
-def test_dealt_labels_add_up_at_every_site_and_over_all(sites: tuple[int, ...], tilt: float) -> None:
+def test_dealt_labels_add_up_at_every_site_and_over_all(
+    sites: tuple[int, ...], tilt: float
+) -> None:
     chances = RNG().dirichlet([0.3] * 4, 300)
     chances[:, 2] = 0.0  # a class that no row has
     chances /= chances.sum(axis=1, keepdims=True)
@@ -183,13 +206,17 @@ def test_dealt_labels_add_up_at_every_site_and_over_all(sites: tuple[int, ...], 
         assert np.allclose(shares, chances)
     else:
         odds = np.log(shares.sum(axis=1)[:, 3] / shares.sum(axis=1)[:, 0])
-        assert np.allclose(np.diff(odds), tilt * synthetic_tables.LABEL_SPREAD * 2.0 / (len(sites) - 1))
+        assert np.allclose(
+            np.diff(odds), tilt * synthetic_tables.LABEL_SPREAD * 2.0 / (len(sites) - 1)
+        )
 
 
 def test_the_error_of_a_classifier_is_the_chance_that_it_is_wrong() -> None:
     test = np.array([[1.0, 0.0], [0.0, 1.0]])
     two = World(test, np.ones((1, 2, 2)), test, np.array([[0.9, 0.1], [0.3, 0.7]]))
-    assert np.allclose(two.error(np.array([[-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])), [0.2, 0.8, 0.4])
+    assert np.allclose(
+        two.error(np.array([[-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])), [0.2, 0.8, 0.4]
+    )
     three = World(test, np.ones((1, 2, 3)), test, np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]))
     assert three.error(np.array([2.0, 0.0, 1.0, 0.0, 0.0, 5.0])) == pytest.approx((0.5 + 0.2) / 2)
 
@@ -201,7 +228,11 @@ def test_what_is_known_gives_the_same_worlds_for_the_same_key() -> None:
     sizes = {"sites": (30, 50), "classes": 2, "tilt": 0.0, "widest": 64}
     first, second = unknown(5), unknown(5)
     assert first == second and hash(first) == hash(second) and first != unknown(6)
-    assert Sketches("k", "s", (dense(3),)) == Sketches("k", "s", (one_hot(3),)) != Sketches("other", "s", (dense(3),))
+    assert (
+        Sketches("k", "s", (dense(3),))
+        == Sketches("k", "s", (one_hot(3),))
+        != Sketches("other", "s", (dense(3),))
+    )
     made = [first.world(number, 40, **sizes) for number in range(6)]  # type: ignore[arg-type]
     for number, world in enumerate(made):
         assert np.array_equal(world.X, second.world(number, 40, **sizes).X)  # type: ignore[arg-type]
@@ -217,12 +248,16 @@ def test_a_world_is_as_wide_as_asked_at_most() -> None:
 
 def test_rows_that_a_schema_lets_one_expect() -> None:
     def schema(high: float) -> Schema:
-        return Schema.from_dict({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120, "typical": [18, high]}}})
+        return Schema.from_dict(
+            {"columns": {"age": {"kind": "number", "lo": 0, "hi": 120, "typical": [18, high]}}}
+        )
 
     one, same, other = (expected_rows(schema(high)) for high in (80, 80, 100))
     assert one == same != other
     d = schema(80).n_features
     world = one.world(0, 40, (30, 50), classes=2, tilt=0.0, widest=64)
     assert world.X.shape == (40, d) and np.linalg.norm(world.X, axis=1).max() < 1.0
-    many = drawn("many", "many columns", dense(synthetic_tables.MANY + 1), synthetic_tables.MANY + 1)
+    many = drawn(
+        "many", "many columns", dense(synthetic_tables.MANY + 1), synthetic_tables.MANY + 1
+    )
     assert all(sketch.__qualname__.startswith("condensed") for sketch in many.sketches)

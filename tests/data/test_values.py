@@ -1,4 +1,6 @@
-"""One value: its text, its number, and which texts are one label, level, site, person, weight or mark."""
+"""One value: its text, its number, and which texts are one label, level, site, person, weight or
+mark.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +56,38 @@ def objects(values: list[Any]) -> Any:
     ("values", "text"),
     [
         ((True, np.True_), "true"),
-        ((1, 1.0, np.int8(1), np.uint64(1), np.float16(1), np.longdouble(1), Decimal("1.00"), Fraction(2, 2)), "1"),
+        (
+            (
+                1,
+                1.0,
+                np.int8(1),
+                np.uint64(1),
+                np.float16(1),
+                np.longdouble(1),
+                Decimal("1.00"),
+                Fraction(2, 2),
+            ),
+            "1",
+        ),
         ((0.1, np.float64(0.1), Decimal("0.10"), Fraction(1, 10)), "0.1"),
         ((np.float32(0.7), float(np.float32(0.7))), "0.699999988079071"),
-        (("ill", " ill ", np.str_("ill"), b"ill", np.bytes_(b" ill"), Coded.ILL, "ill\0", "ill \0 "), "ill"),
-        ((dt.date(2020, 5, 1), dt.datetime(2020, 5, 1), np.datetime64("2020-05-01", "ns")), "2020-05-01"),
+        (
+            (
+                "ill",
+                " ill ",
+                np.str_("ill"),
+                b"ill",
+                np.bytes_(b" ill"),
+                Coded.ILL,
+                "ill\0",
+                "ill \0 ",
+            ),
+            "ill",
+        ),
+        (
+            (dt.date(2020, 5, 1), dt.datetime(2020, 5, 1), np.datetime64("2020-05-01", "ns")),
+            "2020-05-01",
+        ),
         (
             (
                 dt.datetime(2020, 5, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=2))),
@@ -89,8 +118,9 @@ def test_scalars_of_pandas_have_the_texts_of_pythons() -> None:
     assert text_of(pd.Timestamp("2020-05-01", tz="Europe/Berlin")) == "2020-04-30T22:00:00.000000"
     assert text_of(pd.Timedelta(hours=1)) == "1:00:00"
     assert [type(python_value(one)) for one in (pd.Timestamp("2020-05-01"), pd.Timedelta(1))] == [
-        dt.datetime, dt.timedelta,
-    ]  # fmt: skip
+        dt.datetime,
+        dt.timedelta,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -104,13 +134,23 @@ def test_what_is_no_scalar_has_a_text_and_never_raises(value: Any) -> None:
 
 
 def test_numbers_are_those_of_the_value_alone() -> None:
-    assert [number_of(v) for v in (np.True_, np.float32(0.5), Decimal("2.50"), Fraction(1, 4), "1e3", b"7")] == [
-        1.0, 0.5, 2.5, 0.25, 1000.0, 7.0,
-    ]  # fmt: skip
+    assert [
+        number_of(v)
+        for v in (np.True_, np.float32(0.5), Decimal("2.50"), Fraction(1, 4), "1e3", b"7")
+    ] == [
+        1.0,
+        0.5,
+        2.5,
+        0.25,
+        1000.0,
+        7.0,
+    ]
     for wrong in ("true", "ill", dt.date(2020, 1, 1), (1, 2), [1.0], 2j):
         with pytest.raises(ValueError):
             number_of(wrong)
-    found, missing = as_numbers(objects([-0.0, "-0.0", 0, np.float32(-0.0), None, "-9.0"]), frozenset({"-9"}))
+    found, missing = as_numbers(
+        objects([-0.0, "-0.0", 0, np.float32(-0.0), None, "-9.0"]), frozenset({"-9"})
+    )
     assert not np.signbit(found).any() and missing.tolist() == [False] * 4 + [True, True]
     typed, gone = as_numbers(np.array([-9.0, -0.0, 4.0]), frozenset({"-9.0"}))
     assert gone.tolist() == [True, False, False] and not np.signbit(typed).any()
@@ -133,9 +173,21 @@ def test_texts_that_are_one(texts: tuple[str, ...], one: str) -> None:
 
 @pytest.mark.parametrize(
     "texts",
-    [("1", "01"), ("1", "+1"), ("ill", "Ill"), ("tRUE", "true"), ("1.5", "1.50"), ("1e3", "1000"), ("\u0661", "1"),
-     ("NA", ""), ("NA", "na"), ("1.0.0", "1"), ("yes", "true"), ("1", "true")],
-)  # fmt: skip
+    [
+        ("1", "01"),
+        ("1", "+1"),
+        ("ill", "Ill"),
+        ("tRUE", "true"),
+        ("1.5", "1.50"),
+        ("1e3", "1000"),
+        ("\u0661", "1"),
+        ("NA", ""),
+        ("NA", "na"),
+        ("1.0.0", "1"),
+        ("yes", "true"),
+        ("1", "true"),
+    ],
+)
 def test_texts_that_are_two(texts: tuple[str, str]) -> None:
     assert identity(texts[0]) != identity(texts[1])
 
@@ -153,7 +205,8 @@ def test_declared_spellings_are_told_apart_as_they_are_written() -> None:
     ]
     alike = Declared({"true": 0, "True": 0, str(2**53 + 1): 1})
     assert alike.get("TRUE") == 0 and "no" not in alike
-    assert alike.get(str(2**53)) == alike.get(text_of(float(2**53 + 1))) == 1  # a frame with a gap has lost the digit
+    # a frame with a gap has lost the digit
+    assert alike.get(str(2**53)) == alike.get(text_of(float(2**53 + 1))) == 1
     values = [2**53, 2**53 + 1]
     with pytest.raises(SchemaError, match=r"beyond 2\^53"):
         Schema.from_dict({"columns": {"c": {"kind": "category", "values": values}}})
@@ -173,7 +226,9 @@ def test_truth_values_of_labels_are_one(positive: Any, yes: Any) -> None:
     assert labels({"values": [False, positive]}, [yes, no, "1"]) == [1.0, -1.0, 0.0]
 
 
-@pytest.mark.parametrize("mark", [*sorted(MISSING_MARKS), None, " NA ", np.datetime64("NaT"), np.str_("NA"), b"NULL"])
+@pytest.mark.parametrize(
+    "mark", [*sorted(MISSING_MARKS), None, " NA ", np.datetime64("NaT"), np.str_("NA"), b"NULL"]
+)
 def test_marks_of_missing_values_are_no_negatives(mark: Any) -> None:
     assert labels({"positive": "died"}, ["died", mark, "lived"]) == [1.0, 0.0, -1.0]
     if isinstance(mark, str) and mark.strip():  # unless they are declared
@@ -190,12 +245,17 @@ def test_other_texts_are_negatives_without_a_declared_one(text: str) -> None:
 def test_marks_are_missing_levels_unless_they_are_declared() -> None:
     def encoded(**entries: Any) -> Any:
         block = {"kind": "category", "values": ["icu", "ward"], **entries}
-        found = Schema.from_dict({"columns": {"c": block}}).encode({"c": ["icu", "NA", None, "x"]}, labels=False)
+        found = Schema.from_dict({"columns": {"c": block}}).encode(
+            {"c": ["icu", "NA", None, "x"]}, labels=False
+        )
         return (found.X > 0).astype(int).tolist(), found.clipped
 
     assert encoded(indicator=True) == ([[1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 0]], {"c": 1})
     assert encoded(missing="ward") == ([[1, 0], [0, 1], [0, 1], [0, 0]], {"c": 1})
-    assert encoded(values=["icu", "NA"], missing="icu") == ([[1, 0], [0, 1], [1, 0], [0, 0]], {"c": 1})
+    assert encoded(values=["icu", "NA"], missing="icu") == (
+        [[1, 0], [0, 1], [1, 0], [0, 0]],
+        {"c": 1},
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,42 +264,70 @@ def test_marks_are_missing_levels_unless_they_are_declared() -> None:
         (["1", "1.0", 1, 1.0, np.int8(1), Decimal("1.00")], 1),
         (["caf\u00e9", "cafe\u0301", " caf\u00e9", "x", "x\0", b"x"], 2),
         ([True, "True", "TRUE", np.True_, "false", False], 2),
-        ([dt.date(2020, 5, 1), np.datetime64("2020-05-01"), dt.datetime(2020, 5, 1), "2020-05-01", "b", "a"], 3),
+        (
+            [
+                dt.date(2020, 5, 1),
+                np.datetime64("2020-05-01"),
+                dt.datetime(2020, 5, 1),
+                "2020-05-01",
+                "b",
+                "a",
+            ],
+            3,
+        ),
         (["01", "1", "1.5", "1.50", "a", "A"], 6),
         ([2, "10", 3.0, "x", "2.0", 10], 4),
     ],
 )
 def test_sites_and_persons_are_told_apart_by_the_same_texts(values: list[Any], sites: int) -> None:
     column = objects(values)
-    assert len(partition("site:s", np.ones(6), None, columns={"s": column})) == len(sites_in(values, 6)[0]) == sites
-    assert len(set(Person("p").codes(column, frozenset()).tolist())) == sites - ("01" in values)  # 01 is 1 of people
+    assert (
+        len(partition("site:s", np.ones(6), None, columns={"s": column}))
+        == len(sites_in(values, 6)[0])
+        == sites
+    )
+    # 01 is 1 of people
+    assert len(set(Person("p").codes(column, frozenset()).tolist())) == sites - ("01" in values)
 
 
 def test_sites_come_in_an_order_that_no_other_site_changes() -> None:
     numbers = partition("site:s", np.ones(4), None, columns={"s": np.array([10, 9, 9, 2])})
     mixed = partition("site:s", np.ones(4), None, columns={"s": objects([10, 9, "x", 2])})
     texts = partition("site:s", np.ones(4), None, columns={"s": np.array(["10", "9", "9", "2"])})
-    assert [part.tolist() for part in numbers] == [part.tolist() for part in texts] == [[3], [1, 2], [0]]
+    assert (
+        [part.tolist() for part in numbers]
+        == [part.tolist() for part in texts]
+        == [[3], [1, 2], [0]]
+    )
     assert [part.tolist() for part in mixed] == [[3], [1], [0], [2]]
-    assert sites_in([10, 9, 9, 2], 4)[0].tolist() == [2, 9, 10] and sites_in(["b", "a"], 2)[0].tolist() == ["a", "b"]
+    assert sites_in([10, 9, 9, 2], 4)[0].tolist() == [2, 9, 10] and sites_in(["b", "a"], 2)[
+        0
+    ].tolist() == ["a", "b"]
 
 
-@pytest.mark.parametrize("gap", ["", None, math.nan, "NA", "nan", "<NA>", np.datetime64("NaT"), " NULL "])
+@pytest.mark.parametrize(
+    "gap", ["", None, math.nan, "NA", "nan", "<NA>", np.datetime64("NaT"), " NULL "]
+)
 def test_rows_without_a_site_or_a_person_are_refused(gap: Any) -> None:
     column = objects(["a", gap, "b"])
     for ask in (
-        lambda: partition("site:s", np.ones(3), None, columns={"s": column}), lambda: sites_in(column, 3),
+        lambda: partition("site:s", np.ones(3), None, columns={"s": column}),
+        lambda: sites_in(column, 3),
         lambda: Person("p").codes(column, frozenset()),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InvalidInput, match=r"without a site|whose they are"):
             ask()
 
 
 def test_sites_of_a_file_too_large_for_memory_have_the_same_names(tmp_path: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    schema = Schema.from_dict({"site": "s", "label": {"column": "y", "positive": 1}, "columns": COLUMNS})
+    schema = Schema.from_dict(
+        {"site": "s", "label": {"column": "y", "positive": 1}, "columns": COLUMNS}
+    )
     table = {"a": [0.5] * 4, "y": ["1", "1.0", "0", "NA"]}
-    pq.write_table(pa.table({**table, "s": ["b", "cafe\u0301", "b ", "caf\u00e9"]}), tmp_path / "t.parquet")
+    pq.write_table(
+        pa.table({**table, "s": ["b", "cafe\u0301", "b ", "caf\u00e9"]}), tmp_path / "t.parquet"
+    )
     rows = map_parquet(tmp_path / "t.parquet", schema, tmp_path / "rows")
     assert rows.n[:, 0].tolist() == [2, 2]
     pq.write_table(pa.table({**table, "s": ["b", "a", "NA", "a"]}), tmp_path / "t.parquet")
@@ -251,7 +339,15 @@ def test_weights_of_classes_are_named_as_labels_are() -> None:
     for given in ({True: 4.0}, {"True": np.float32(4)}, {"TRUE": 4}, {np.True_: Decimal(4)}):
         assert class_shares("class_weight", given, ["false", "true"]).tolist() == [0.25, 1.0]
     assert class_shares("class_weight", {1.0: 2, "0": 1}, [0, 1]).tolist() == [0.5, 1.0]
-    for wrong in ({1: 2, "1.0": 3}, {"01": 2}, {2: 1}, {1: "2"}, {1: True}, {1: 10**400}, {1: math.nan}):
+    for wrong in (
+        {1: 2, "1.0": 3},
+        {"01": 2},
+        {2: 1},
+        {1: "2"},
+        {1: True},
+        {1: 10**400},
+        {1: math.nan},
+    ):
         with pytest.raises(InvalidInput):
             class_shares("class_weight", wrong, [0, 1])
 
@@ -274,7 +370,15 @@ def test_classes_are_read_off_arrays_of_objects(y: Any, classes: list[Any]) -> N
 
 
 @pytest.mark.parametrize(
-    "y", [[0, 1, None, 1], [0, 1, math.nan, 1], [0, 1, "a", 1], [0, True, "x", 1], [{}, 1, 0, 1], [0, 1, 2j, 1]]
+    "y",
+    [
+        [0, 1, None, 1],
+        [0, 1, math.nan, 1],
+        [0, 1, "a", 1],
+        [0, True, "x", 1],
+        [{}, 1, 0, 1],
+        [0, 1, 2j, 1],
+    ],
 )
 def test_labels_of_several_kinds_are_refused_where_classes_are_read_off_them(y: list[Any]) -> None:
     with pytest.raises(InvalidInput, match=r"^y"):
@@ -289,11 +393,21 @@ def test_labels_of_several_kinds_are_refused_where_classes_are_read_off_them(y: 
         (["no", "yes"], [np.str_("yes"), " no ", b"no", "No", "", "NA"], [1, 0, 0, -1, -1, -1]),
         (["caf\u00e9", "x"], ["cafe\u0301", "x\0", "X", (1,), [1], {}], [0, 1, -1, -1, -1, -1]),
         (["01", "1"], ["1", 1, 1.0, "01", "001", "1.0"], [1, 1, 1, 0, -1, 1]),
-        ([0.5, 1.0], [0.5, "0.5", np.float16(0.5), Fraction(1, 2), "0.50", np.float32(0.1)], [0, 0, 0, 0, -1, -1]),
+        (
+            [0.5, 1.0],
+            [0.5, "0.5", np.float16(0.5), Fraction(1, 2), "0.50", np.float32(0.1)],
+            [0, 0, 0, 0, -1, -1],
+        ),
     ],
 )
-def test_declared_classes_are_matched_by_the_same_texts(classes: list[Any], y: list[Any], index: list[int]) -> None:
-    assert index_of(y, declared(classes), 6).tolist() == index_of(objects(y), declared(classes), 6).tolist() == index
+def test_declared_classes_are_matched_by_the_same_texts(
+    classes: list[Any], y: list[Any], index: list[int]
+) -> None:
+    assert (
+        index_of(y, declared(classes), 6).tolist()
+        == index_of(objects(y), declared(classes), 6).tolist()
+        == index
+    )
 
 
 def test_a_classifier_takes_whole_numbers_in_an_array_of_objects() -> None:
@@ -305,7 +419,9 @@ def test_a_classifier_takes_whole_numbers_in_an_array_of_objects() -> None:
     assert model.fit(X, y).score(X, y) == model.score(X, y.astype(int)) > 0.6
 
 
-@pytest.mark.parametrize("spelled", [[1, 2, 1, 2], [1.0, 2, 1, 2], [1, 2.0, 1.0, 2], [np.float32(1), 2, np.int8(1), 2]])
+@pytest.mark.parametrize(
+    "spelled", [[1, 2, 1, 2], [1.0, 2, 1, 2], [1, 2.0, 1.0, 2], [np.float32(1), 2, np.int8(1), 2]]
+)
 def test_no_row_changes_the_names_of_sites_that_are_numbers(spelled: list[Any]) -> None:
     for column in (spelled, np.array(spelled, dtype=object), np.array(spelled, dtype=float)):
         sites, parts = sites_in(column, 4)
@@ -315,7 +431,11 @@ def test_no_row_changes_the_names_of_sites_that_are_numbers(spelled: list[Any]) 
 
 def test_names_of_sites_are_what_was_given() -> None:
     for given, found in (
-        (["1", "2"], ["1", "2"]), ([True, False], [False, True]), ([1.5, 1], [1.0, 1.5]), (["b ", "a"], ["a", "b"]),
-        ([1e-7, 2], [1e-7, 2.0]), ([-0.0, 3], [0, 3]),
-    ):  # fmt: skip
+        (["1", "2"], ["1", "2"]),
+        ([True, False], [False, True]),
+        ([1.5, 1], [1.0, 1.5]),
+        (["b ", "a"], ["a", "b"]),
+        ([1e-7, 2], [1e-7, 2.0]),
+        ([-0.0, 3], [0, 3]),
+    ):
         assert sites_in(given, 2)[0].tolist() == found

@@ -1,4 +1,6 @@
-"""What the tests of answers between sites share: four sites with tables, and a plan that asks for something."""
+"""What the tests of answers between sites share: four sites with tables, and a plan that asks
+for something.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Answering(Consortium):
     tables: list[SiteTable] = field(default_factory=list)
 
     def session(self, name: str, ledger: DurableLedger, /, **changes: Any) -> SiteSession:
-        return super().session(name, ledger, **({"table": self.tables[self.plan.index(name)]} | changes))
+        return super().session(
+            name, ledger, **({"table": self.tables[self.plan.index(name)]} | changes)
+        )
 
 
 def tables(sizes: tuple[int, ...] = SIZES, seed: int = 1) -> list[SiteTable]:
@@ -49,11 +53,20 @@ def answering(
     """Sites of a plan that asks; of sums, K = 3 of 4 sites, t = 1."""
     folder.mkdir(parents=True, exist_ok=True)
     method = {"sum": "sum_momentum", "nobody": "prox_admm"}[trust] if not asks.inference else "auto"
-    settings = {"method": method, "epsilon": 20.0, "delta": 1e-5, "rounds": 4, "seed": 3, "trust": trust} | knobs
+    settings = {
+        "method": method,
+        "epsilon": 20.0,
+        "delta": 1e-5,
+        "rounds": 4,
+        "seed": 3,
+        "trust": trust,
+    } | knobs
     made, sizes = tables()[: len(names)], SIZES[: len(names)]
     rows = Rows.build([(table.X, table.y) for table in made])
     keys = {name: SigningKey.make() for name in names}
-    members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
+    members = [
+        Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)
+    ]
     plan = make_plan(Proposal("trial", RunConfig.from_dict(settings), members, rows.d, asks=asks))
     return Answering(folder, plan, keys, rows, budget=1000.0, tables=made)
 

@@ -1,4 +1,6 @@
-"""What the tests of centring between sites share: rows that are mostly offset, and a plan that takes it away."""
+"""What the tests of centring between sites share: rows that are mostly offset, and a plan that
+takes it away.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,30 @@ def tables_of() -> list[SiteTable]:
 def centred(folder: Path, asks: Asks | None = None, **knobs: Any) -> Consortium:
     """Sites of a plan that centres."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {"method": "prox_admm", "epsilon": 2.0, "delta": 1e-5, "rounds": 3, "seed": 3, "graph": "path"} | knobs
-    config, rows = RunConfig.from_dict(settings), Rows.build([(one.X, one.y) for one in tables_of()])
+    settings = {
+        "method": "prox_admm",
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "rounds": 3,
+        "seed": 3,
+        "graph": "path",
+    } | knobs
+    config, rows = (
+        RunConfig.from_dict(settings),
+        Rows.build([(one.X, one.y) for one in tables_of()]),
+    )
     keys = {name: SigningKey.make() for name in NAMES}
-    members = [Member(name, size, keys[name].public) for name, size in zip(NAMES, SIZES, strict=True)]
+    members = [
+        Member(name, size, keys[name].public) for name, size in zip(NAMES, SIZES, strict=True)
+    ]
     centre = decide(config, trained_rows(members, asks), P, FRAME).centring
     assert centre is not None
-    return Consortium(folder, make_plan(Proposal("trial", config, members, P, asks=asks, centre=centre)), keys, rows)
+    return Consortium(
+        folder,
+        make_plan(Proposal("trial", config, members, P, asks=asks, centre=centre)),
+        keys,
+        rows,
+    )
 
 
 SUMS: dict[str, Any] = {"method": "momentum", "trust": "sum", "graph": "complete"}

@@ -1,4 +1,6 @@
-"""Fixtures: three sites that have agreed on a plan, the hub between them, and every transport to it."""
+"""Fixtures: three sites that have agreed on a plan, the hub between them, and every transport to
+it.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +36,8 @@ def hub(sites: Consortium, tmp_path: Path) -> Iterator[Hub]:
 
 
 @pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest, sites: Consortium, hub: Hub, tmp_path: Path) -> Iterator[Door]:
+def door(
+    request: pytest.FixtureRequest, sites: Consortium, hub: Hub, tmp_path: Path
+) -> Iterator[Door]:
     with DOORS[request.param](sites, hub, tmp_path / "carrier") as opened:
         yield opened

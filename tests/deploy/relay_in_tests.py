@@ -17,7 +17,11 @@ from sottovoce.deploy.relay import Credentials, RelayTransport, serve
 def certify(folder: Path, names: tuple[str, ...], authority: Path | None = None) -> None:
     """An authority, a hub's certificate for loopback, and one for every site."""
     folder.mkdir(parents=True, exist_ok=True)
-    own = certificates.Authority.make(folder) if authority is None else certificates.Authority.read(authority)
+    own = (
+        certificates.Authority.make(folder)
+        if authority is None
+        else certificates.Authority.read(authority)
+    )
     if authority is None:
         own.serve(folder, ["127.0.0.1"])
     for name in names:
@@ -26,7 +30,9 @@ def certify(folder: Path, names: tuple[str, ...], authority: Path | None = None)
 
 
 def credentials(folder: Path, name: str, authority: Path | None = None) -> Credentials:
-    return Credentials((authority or folder) / "ca.crt", folder / f"{name}.crt", folder / f"{name}.key")
+    return Credentials(
+        (authority or folder) / "ca.crt", folder / f"{name}.crt", folder / f"{name}.key"
+    )
 
 
 @contextmanager
@@ -41,5 +47,7 @@ def relay(sites: Consortium, folder: Path, port: int = 0) -> Iterator[tuple[str,
             server.stop(0.2).wait()
 
 
-def transport(sites: Consortium, folder: Path, address: str, name: str, patience: float = 20.0) -> RelayTransport:
+def transport(
+    sites: Consortium, folder: Path, address: str, name: str, patience: float = 20.0
+) -> RelayTransport:
     return RelayTransport(address, credentials(folder, name), sites.plan, patience)

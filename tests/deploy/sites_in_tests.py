@@ -51,9 +51,12 @@ class Consortium:
         if not path.exists():
             delta = self.plan.config.delta
             DurableLedger.create(
-                path, epsilon=self.budget, delta=delta or 0.0, accountant="rdp" if delta else "pure",
+                path,
+                epsilon=self.budget,
+                delta=delta or 0.0,
+                accountant="rdp" if delta else "pure",
                 demonstration=self.plan.demonstration,
-            ).close()  # fmt: skip
+            ).close()
         return DurableLedger.open(path)
 
     def session(self, name: str, ledger: DurableLedger, /, **changes: Any) -> SiteSession:
@@ -61,9 +64,18 @@ class Consortium:
         seed = self.plan.config.seed
         noise = None if seed is None else KeyedNoise(seed, [0], [i], lead=())
         return SiteSession(
-            **({"plan": self.plan, "name": name, "rows": self.rows.node(i), "ledger": ledger, "key": self.keys[name],
-                "noise": noise} | changes)
-        )  # fmt: skip
+            **(
+                {
+                    "plan": self.plan,
+                    "name": name,
+                    "rows": self.rows.node(i),
+                    "ledger": ledger,
+                    "key": self.keys[name],
+                    "noise": noise,
+                }
+                | changes
+            )
+        )
 
     def run_site(self, name: str, transport: Transport, **changes: Any) -> Finished:
         with self.ledger(name) as ledger:
@@ -80,24 +92,51 @@ class Consortium:
 
     def sealed(self, name: str, round: int, payload: Any = None, kind: Kind | None = None) -> bytes:
         """A well-signed message of a site, whatever it says."""
-        values = np.zeros(0 if round == 0 else self.plan.d) if payload is None else np.asarray(payload, dtype=float)
+        values = (
+            np.zeros(0 if round == 0 else self.plan.d)
+            if payload is None
+            else np.asarray(payload, dtype=float)
+        )
         kind = kind or ("hello" if round == 0 else "release")
-        return Message(self.plan.run, self.plan.digest, round, name, kind, values).seal(self.keys[name])
+        return Message(self.plan.run, self.plan.digest, round, name, kind, values).seal(
+            self.keys[name]
+        )
 
-    def farewell(self, name: str, round: int, reason: Reason = "too few sites are left", **changes: Any) -> bytes:
+    def farewell(
+        self, name: str, round: int, reason: Reason = "too few sites are left", **changes: Any
+    ) -> bytes:
         """A well-signed last word of a site, before `round`."""
-        said = {"run": self.plan.run, "plan": self.plan.digest, "round": round, "sender": name, "reason": reason}
+        said = {
+            "run": self.plan.run,
+            "plan": self.plan.digest,
+            "round": round,
+            "sender": name,
+            "reason": reason,
+        }
         return Farewell(**(said | changes)).seal(self.keys[name])
 
 
 def consortium(
-    folder: Path, names: tuple[str, ...] = NAMES, sizes: tuple[int, ...] = SIZES, d: int = 4, **knobs: Any
+    folder: Path,
+    names: tuple[str, ...] = NAMES,
+    sizes: tuple[int, ...] = SIZES,
+    d: int = 4,
+    **knobs: Any,
 ) -> Consortium:
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {"method": "dvp", "epsilon": 2.0, "rounds": 4, "seed": 3, "graph": "ring", "rho": 0.02} | knobs
+    settings = {
+        "method": "dvp",
+        "epsilon": 2.0,
+        "rounds": 4,
+        "seed": 3,
+        "graph": "ring",
+        "rho": 0.02,
+    } | knobs
     rows = make_rows(list(sizes), d)
     keys = {name: SigningKey.make() for name in names}
-    members = [Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)]
+    members = [
+        Member(name, size, keys[name].public) for name, size in zip(names, sizes, strict=True)
+    ]
     waits = settings.pop("waits", Waits() if str(settings["method"]).startswith("sum") else ENDLESS)
     plan = make_plan(Proposal("trial", RunConfig.from_dict(settings), members, rows.d, waits=waits))
     return Consortium(folder, plan, keys, rows)
@@ -144,6 +183,10 @@ def settle(sites: Consortium, home: Path) -> Path:
 
 
 def rewrite(path: Path, plain: dict[str, Any]) -> None:
-    """A plan's file with the right digest, whatever it says: another program may have written it."""
-    digest = keyed_hash(b"plan", json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hex()
+    """A plan's file with the right digest, whatever it says: another program may have written
+    it.
+    """
+    digest = keyed_hash(
+        b"plan", json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+    ).hex()
     path.write_text(json.dumps(plain | {"digest": digest}))

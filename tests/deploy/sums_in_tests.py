@@ -1,4 +1,6 @@
-"""What the tests of sums between sites share: five sites, a hub with little patience, and who may be lost."""
+"""What the tests of sums between sites share: five sites, a hub with little patience, and who
+may be lost.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def run(
     def one(name: str) -> Finished | BaseException:
         transport = door(name)
         try:
-            return sites.run_site(name, LocalTransport(hub, name, 30.0) if transport is None else transport)
+            return sites.run_site(
+                name, LocalTransport(hub, name, 30.0) if transport is None else transport
+            )
         except (SottovoceError, Stop, ValueError) as error:
             return error
 
@@ -82,7 +86,9 @@ class Background:
 
     def __init__(self, sites: Consortium, hub: Hub, names: tuple[str, ...]) -> None:
         self.found: dict[str, Finished | BaseException] = {}
-        self._threads = [threading.Thread(target=self._one, args=(sites, hub, name)) for name in names]
+        self._threads = [
+            threading.Thread(target=self._one, args=(sites, hub, name)) for name in names
+        ]
         for thread in self._threads:
             thread.start()
 

@@ -15,7 +15,9 @@ from sottovoce.deploy.nvflare.tasks import Post, TaskTransport, converse
 
 @contextmanager
 def carried(sites: Consortium, hub: Hub) -> Iterator[Callable[[str], TaskTransport]]:
-    """Connections of sites to a hub, each with a job of its own: a thread takes tasks to it and brings results back."""
+    """Connections of sites to a hub, each with a job of its own: a thread takes tasks to it and
+    brings results back.
+    """
     over, threads, posts = threading.Event(), list[threading.Thread](), list[Post]()
 
     def door(name: str) -> TaskTransport:

@@ -1,4 +1,6 @@
-"""Answers between separate sites: the bits of one process, exact spending, held-out rows that stay apart."""
+"""Answers between separate sites: the bits of one process, exact spending, held-out rows that
+stay apart.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from answers_in_tests import BOTH, EVERY, INFERRED, NAMES, SIZES, TRAINED, Answering, answering, tables
+from answers_in_tests import (
+    BOTH,
+    EVERY,
+    INFERRED,
+    NAMES,
+    SIZES,
+    TRAINED,
+    Answering,
+    answering,
+    tables,
+)
 from relay_in_tests import certify, credentials, transport
 from sites_in_tests import Stop, rewrite
 from sums_in_tests import Lost, hub_of, run
@@ -50,13 +62,17 @@ def check_spending(sites: Answering, names: tuple[str, ...] = NAMES) -> None:
     for name in names:
         with sites.ledger(name) as ledger:
             ledger.file.verify()
-            assert ledger.to_list() == [event.to_dict() for event in sites.plan.privacy.events(name)]
+            assert ledger.to_list() == [
+                event.to_dict() for event in sites.plan.privacy.events(name)
+            ]
 
 
 def judged(held: Held, plan: Plan, rows: Rows, model: np.ndarray) -> Quality:
     """The evaluation of a plan in one process."""
     method = Histogram(judged=b"model", weights=model)
-    return qualities(simulate(held.config(plan.config, method), rows, method=method, loss=LOSS).outcome)[0][""]
+    return qualities(
+        simulate(held.config(plan.config, method), rows, method=method, loss=LOSS).outcome
+    )[0][""]
 
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])
@@ -70,13 +86,22 @@ def test_separate_sites_find_what_one_process_finds(tmp_path: Path, what: str, t
     twins = answer_sites(sites.plan, sites.tables)
     known = record(sites.plan, twins[0][1])
     for end, (model, twin) in zip((ends[name] for name in NAMES), twins, strict=True):
-        assert isinstance(end, Finished) and end.outcome.stopped == "finished" and end.found is not None
+        assert (
+            isinstance(end, Finished)
+            and end.outcome.stopped == "finished"
+            and end.found is not None
+        )
         np.testing.assert_array_equal(end.model, model)
         assert record(sites.plan, end.found) == record(sites.plan, twin) == known
-        assert end.statement.made == end.statement.planned == len(sites.plan.privacy.events("north"))
+        assert (
+            end.statement.made == end.statement.planned == len(sites.plan.privacy.events("north"))
+        )
     assert at_hub is not None and record(sites.plan, at_hub) == known
     assert (tmp_path / "hub.npz").exists() == (not sites.plan.infers)
-    for page in ((tmp_path / "hub.html").read_text(), site_page(sites.plan, "north", ends["north"])):
+    for page in (
+        (tmp_path / "hub.html").read_text(),
+        site_page(sites.plan, "north", ends["north"]),
+    ):
         assert ("Which columns matter" in page) == sites.plan.infers
         assert ("beyond their columns" in page) == ("between_sites" in with_sites(known))
         assert ("Does it tell them apart?" in page) == (known["evaluation"] is not None)
@@ -93,19 +118,26 @@ def test_pages_begin_with_the_answer(tmp_path: Path, what: str) -> None:
         ends = run(sites, hub)
         assert write_hub(tmp_path, hub)
     lead = answer(record(sites.plan, ends["north"].found))[0]  # type: ignore[arg-type]
-    for page in ((tmp_path / "hub.html").read_text(), site_page(sites.plan, "north", ends["north"])):
+    for page in (
+        (tmp_path / "hub.html").read_text(),
+        site_page(sites.plan, "north", ends["north"]),
+    ):
         assert page.index(f'<p class="lead">{escape(lead)}</p>') < page.index("<h2>")
 
 
 @pytest.mark.parametrize("trust", ["sum", "nobody"])
 def test_it_is_what_a_simulation_computes(tmp_path: Path, trust: str) -> None:
-    """The row guard of a simulation holds all nodes at once; the same noise gives the same numbers."""
+    """The row guard of a simulation holds all nodes at once; the same noise gives the same
+    numbers.
+    """
     sites = answering(tmp_path, BOTH, trust=trust)
     plan, lists = sites.plan, sites.plan.recipes
     assert lists is not None and lists.naming is not None and plan.asks is not None
     parts = [[table.at(p) for p in plan.asks.split(len(table.y))] for table in sites.tables]
     rows = lists.naming.rows([(own.X, own.y) for own, _ in parts])
-    found = simulate(plan.config, rows, method=newton_of(lists.naming), loss=plan.facts.loss).outcome
+    found = simulate(
+        plan.config, rows, method=newton_of(lists.naming), loss=plan.facts.loss
+    ).outcome
     held = rows_of([(lists.naming.encoded(own.X, i), own.y) for i, (_, own) in enumerate(parts)])
     quality = judged(Held(4.0), plan, held, found.estimate[0])
     model, there = answer_sites(plan, sites.tables)[0]
@@ -123,14 +155,17 @@ def test_operating_system_noise_works_too(tmp_path: Path, trust: str) -> None:
         ends = run(sites, hub)
         at_hub = hub.results.found()
     assert at_hub is not None and at_hub.estimates is not None
-    assert float(np.max(np.abs(at_hub.model[:3] - np.array([4.0, -2.0, 1.0]) * math.sqrt(2.0)))) < 2.0
+    assert (
+        float(np.max(np.abs(at_hub.model[:3] - np.array([4.0, -2.0, 1.0]) * math.sqrt(2.0)))) < 2.0
+    )
     for end in ends.values():
         assert isinstance(end, Finished) and end.found is not None and end.privacy["release"]
         assert record(sites.plan, end.found) == record(sites.plan, at_hub)
 
 
 @pytest.mark.parametrize(
-    ("carrier", "trust"), [("relay", "sum"), ("tasks", "sum"), ("relay", "nobody"), ("tasks", "nobody")]
+    ("carrier", "trust"),
+    [("relay", "sum"), ("tasks", "sum"), ("relay", "nobody"), ("tasks", "nobody")],
 )
 def test_answers_come_over_every_transport(tmp_path: Path, carrier: str, trust: str) -> None:
     sites = answering(tmp_path / "sites", BOTH, trust=trust)
@@ -141,14 +176,21 @@ def test_answers_come_over_every_transport(tmp_path: Path, carrier: str, trust: 
             server, port = serve(hub, credentials(tmp_path / "tls", "hub"), "127.0.0.1:0")
             stack.callback(lambda: server.stop(0.2).wait())
             address = f"127.0.0.1:{port}"
-            doors = {n: stack.enter_context(transport(sites, tmp_path / "tls", address, n)) for n in NAMES}
+            doors = {
+                n: stack.enter_context(transport(sites, tmp_path / "tls", address, n))
+                for n in NAMES
+            }
         else:
             door = stack.enter_context(carried(sites, hub))
             doors = {name: door(name) for name in NAMES}
         ends = run(sites, hub, lambda name: doors[name])
     known = record(sites.plan, answer_sites(sites.plan, sites.tables)[0][1])
     for end in ends.values():
-        assert isinstance(end, Finished) and end.found is not None and record(sites.plan, end.found) == known
+        assert (
+            isinstance(end, Finished)
+            and end.found is not None
+            and record(sites.plan, end.found) == known
+        )
 
 
 # Crashes and departures
@@ -171,12 +213,23 @@ class Falls(LocalTransport):
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize(("what", "trust", "at"), [("both", "sum", 9), ("both", "sum", 12), ("trained", "sum", 6),
-    ("trained", "nobody", 5), ("trained", "nobody", 7), ("both", "nobody", 10)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("what", "trust", "at"),
+    [
+        ("both", "sum", 9),
+        ("both", "sum", 12),
+        ("trained", "sum", 6),
+        ("trained", "nobody", 5),
+        ("trained", "nobody", 7),
+        ("both", "nobody", 10),
+    ],
+)
 def test_a_site_that_is_killed_goes_on_and_draws_nothing_twice(
     tmp_path: Path, what: str, trust: str, at: int, after: bool
 ) -> None:
-    """In the last gradient, in the histogram, in the count of positives, and while models are shown."""
+    """In the last gradient, in the histogram, in the count of positives, and while models are
+    shown.
+    """
     sites = answering(tmp_path / "sites", EVERY[what], trust=trust)
 
     def until_done(hub: Hub, name: str) -> Finished:
@@ -215,7 +268,9 @@ def test_an_evaluation_goes_on_without_a_site_that_was_lost_in_training(tmp_path
 
 
 def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -> None:
-    """Counts of three sites of four: shares are larger, and so is what an interval takes the noise to be."""
+    """Counts of three sites of four: shares are larger, and so is what an interval takes the
+    noise to be.
+    """
     sites = answering(tmp_path / "sites", TRAINED)
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
@@ -224,17 +279,23 @@ def test_noise_of_fewer_sites_is_known_to_be_as_large_as_it_is(tmp_path: Path) -
     assert stage.recipe is not None
     noise, n = end.found.quality[""].noise, float(stage.facts.n.sum())
     whole = n * stage.recipe.listed.spread(1, stage.facts, Among.all(stage.facts))
-    assert noise / whole == pytest.approx(math.sqrt((3 / 2) / (4 / 3)), rel=1e-3)  # u / (u - t) shares of noise
+    # u / (u - t) shares of noise
+    assert noise / whole == pytest.approx(math.sqrt((3 / 2) / (4 / 3)), rel=1e-3)
 
 
 def test_a_share_that_is_missing_ends_an_evaluation_and_not_the_run(tmp_path: Path) -> None:
     sites = answering(tmp_path / "sites", TRAINED)
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
-        ends = run(sites, hub, lambda name: Lost(hub, name, 6) if name == "south" else None)  # the count of positives
+        # the count of positives
+        ends = run(sites, hub, lambda name: Lost(hub, name, 6) if name == "south" else None)
         assert write_hub(tmp_path, hub)
         at_hub = hub.results.found()
     for end in (ends[name] for name in NAMES if name != "south"):
-        assert isinstance(end, Finished) and end.outcome.stopped == "finished" and end.found is not None
+        assert (
+            isinstance(end, Finished)
+            and end.outcome.stopped == "finished"
+            and end.found is not None
+        )
         assert end.found.quality is None and end.found.notes == (LOST,)
     assert at_hub is not None and at_hub.notes == (LOST,)
 
@@ -246,7 +307,11 @@ def test_a_share_that_is_missing_ends_an_inference(tmp_path: Path) -> None:
         assert hub.results.models() is None and hub.results.found() is None
     for end in (ends[name] for name in NAMES if name != "south"):
         assert isinstance(end, Finished) and end.outcome.stopped == "too few sites are left"
-        assert end.found is not None and end.found.estimates is None and document(sites.plan, end.found)
+        assert (
+            end.found is not None
+            and end.found.estimates is None
+            and document(sites.plan, end.found)
+        )
         assert end.statement.early is not None and end.statement.releases == 21
 
 
@@ -263,7 +328,10 @@ def other(table: SiteTable, positions: np.ndarray) -> SiteTable:
 def trains_alike(folder: Path, what: str, trust: str) -> bool:
     """Whether sites with other held-out rows send the same bits until the evaluation."""
     sites = answering(folder, replace(EVERY[what], evaluation=4.0, holdout=0.3), trust=trust)
-    changed = [other(table, held_out(n, math.floor(0.3 * n))) for table, n in zip(sites.tables, SIZES, strict=True)]
+    changed = [
+        other(table, held_out(n, math.floor(0.3 * n)))
+        for table, n in zip(sites.tables, SIZES, strict=True)
+    ]
     both = [answer_sites(sites.plan, rows) for rows in (sites.tables, changed)]
     return all(np.array_equal(a, b) for (a, _), (b, _) in zip(*both, strict=True))
 
@@ -275,8 +343,12 @@ def test_held_out_rows_never_reach_the_training(tmp_path: Path, what: str, trust
 
 
 @pytest.mark.parametrize("what", ["trained", "both"])
-def test_a_training_on_one_held_out_row_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """A planted fault: at every site one held-out row takes the place of another in the training."""
+def test_a_training_on_one_held_out_row_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A planted fault: at every site one held-out row takes the place of another in the
+    training.
+    """
     right = Asks.split
 
     def planted(self: Asks, rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -306,12 +378,18 @@ def test_which_rows_are_held_out_depends_on_positions_alone() -> None:
     many = [held_out(1000, k) for k in (100, 200, 1000)]
     assert set(many[0]) < set(many[1]) and np.array_equal(many[2], np.arange(1000))
     assert all(np.array_equal(np.sort(np.unique(one)), one) for one in many)
+    # SplitMix64 from 0: e220a839, 6e789e6a, 06c45d18, f88bb8a8, 1b39896a,
     assert held_out(9, 3).tolist() == [
         2,
         4,
         6,
-    ]  # SplitMix64 from 0: e220a839, 6e789e6a, 06c45d18, f88bb8a8, 1b39896a,
-    assert held_out(9, 3).tolist() == [2, 4, 6]  # and so in every version: rows that were held out stay so
+    ]
+    # and so in every version: rows that were held out stay so
+    assert held_out(9, 3).tolist() == [
+        2,
+        4,
+        6,
+    ]
     trained, held = TRAINED.split(421)
     assert len(held) == 126 and np.array_equal(np.sort(np.append(trained, held)), np.arange(421))
 
@@ -321,7 +399,9 @@ def test_which_rows_are_held_out_depends_on_positions_alone() -> None:
 
 @pytest.mark.parametrize("what", ["trained", "both"])
 @pytest.mark.parametrize("evaluation", [4.0, 30.0])
-def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(tmp_path: Path, what: str, evaluation: float) -> None:
+def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(
+    tmp_path: Path, what: str, evaluation: float
+) -> None:
     sites = answering(tmp_path, replace(EVERY[what], evaluation=evaluation, holdout=0.3))
     plan, accountant = sites.plan, make_accountant("best")
     prices, events = [], plan.privacy.planned_events(0)
@@ -331,13 +411,17 @@ def test_a_row_costs_the_dearer_of_both_lists_and_not_their_sum(tmp_path: Path, 
             ledger.charge(event)
         prices.append(ledger.total())
     for said in (plan.privacy.statement, plan.privacy.statement_at("east", True)):
-        assert said.epsilon == pytest.approx(max(prices[:2]), rel=1e-6) and said.epsilon < prices[2] * 0.99
+        assert (
+            said.epsilon == pytest.approx(max(prices[:2]), rel=1e-6)
+            and said.epsilon < prices[2] * 0.99
+        )
         lists = (len(events) - 4, 4)
-        assert (said.releases, said.others) == (
-            lists if prices[0] > prices[1] else lists[::-1]
-        )  # those that were priced
+        # those that were priced
+        assert (said.releases, said.others) == (lists if prices[0] > prices[1] else lists[::-1])
         assert f"{said.releases} releases a site, and {said.others} of other rows" in said.text
-        assert "which rows are held out" in said.public and Statement.from_dict(said.to_dict()) == said
+        assert (
+            "which rows are held out" in said.public and Statement.from_dict(said.to_dict()) == said
+        )
     assert [part.epsilon for part in plan.privacy.statements] == pytest.approx(prices[:2], rel=1e-6)
     assert plan.privacy.statement.epsilon <= max(20.0, evaluation) * (1 + 1e-9)
     alone = [part.alone for part in plan.privacy.statements]
@@ -349,7 +433,10 @@ def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
     write_plan(sites.plan, tmp_path / "plan.json")
     again = read_plan(tmp_path / "plan.json")
     assert again == sites.plan and again.digest == sites.plan.digest
-    scales = [[stage.recipe.listed.scale for stage in plan.stages if stage.recipe] for plan in (again, sites.plan)]
+    scales = [
+        [stage.recipe.listed.scale for stage in plan.stages if stage.recipe]
+        for plan in (again, sites.plan)
+    ]
     assert scales[0] == scales[1] and len(scales[0]) == 2
     assert [e.to_dict() for e in again.privacy.planned_events(1)] == [
         e.to_dict() for e in sites.plan.privacy.planned_events(1)
@@ -360,12 +447,19 @@ def test_a_plan_file_says_what_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [({"holdout": True}, "holdout must be a number"), ({"threshold": 2.0}, "threshold"),
-     ({"evaluation_scale": 10.0}, "costs"), ({"scale": None}, "calibrated"), ({"more": 1}, "has keys other than"),
-     ({"evaluation": "much"}, "evaluation must be a number")],
+    [
+        ({"holdout": True}, "holdout must be a number"),
+        ({"threshold": 2.0}, "threshold"),
+        ({"evaluation_scale": 10.0}, "costs"),
+        ({"scale": None}, "calibrated"),
+        ({"more": 1}, "has keys other than"),
+        ({"evaluation": "much"}, "evaluation must be a number"),
+    ],
     ids=str,
-)  # fmt: skip
-def test_a_plan_file_that_asks_for_what_cannot_be_is_refused(tmp_path: Path, change: dict[str, Any], why: str) -> None:
+)
+def test_a_plan_file_that_asks_for_what_cannot_be_is_refused(
+    tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
     plan = answering(tmp_path / "sites", BOTH).plan
     plain = plan.to_dict()
     rewrite(tmp_path / "plan.json", plain | {"asks": plain["asks"] | change})
@@ -385,10 +479,22 @@ REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
     ("true", lambda at: Asks(evaluation=True, holdout=0.2), "^evaluation="),
     ("cut", lambda at: Asks(evaluation=1.0, holdout=0.2, threshold=math.nan), "^threshold="),
     ("scale", lambda at: Asks(inference=True, scale=math.nan), "^scale="),
-    ("negative", lambda at: Asks(evaluation=1.0, holdout=0.2, evaluation_scale=-1.0), "^evaluation_scale="),
+    (
+        "negative",
+        lambda at: Asks(evaluation=1.0, holdout=0.2, evaluation_scale=-1.0),
+        "^evaluation_scale=",
+    ),
     ("column", lambda at: Asks(evaluation=1.0, holdout=0.2, by=3), "^by="),  # type: ignore[arg-type]
-    ("rows", lambda at: answering(at, Asks(evaluation=4.0, holdout=0.002)), "leaves 0 held-out rows and 420 others"),
-    ("few", lambda at: answering(at, Asks(evaluation=0.05, holdout=0.3)), "held-out rows are too few for this noise"),
+    (
+        "rows",
+        lambda at: answering(at, Asks(evaluation=4.0, holdout=0.002)),
+        "leaves 0 held-out rows and 420 others",
+    ),
+    (
+        "few",
+        lambda at: answering(at, Asks(evaluation=0.05, holdout=0.3)),
+        "held-out rows are too few for this noise",
+    ),
     ("level", lambda at: answering(at, replace(TRAINED, by="age")), "declares levels"),
     ("person", lambda at: answering(at, TRAINED, sites_per_row=2), "sites_per_row=2"),
     ("copies", lambda at: answering(at, TRAINED, copies=2), "copies=2"),
@@ -397,12 +503,18 @@ REFUSED: list[tuple[str, Callable[[Path], object], str]] = [
     ("noise", lambda at: answering(at, INFERRED, noise=0.5), "calibrates the noise"),
     ("pure", lambda at: answering(at, TRAINED, trust="nobody", delta=None), "no pure price"),
     ("numbers", lambda at: answering(at, TRAINED, loss="huber-residual:0.25"), "two classes"),
-    ("two", lambda at: answering(at, TRAINED, names=NAMES[:2]), "each of two sites can subtract its own share"),
+    (
+        "two",
+        lambda at: answering(at, TRAINED, names=NAMES[:2]),
+        "each of two sites can subtract its own share",
+    ),
     ("colluders", lambda at: answering(at, INFERRED, colluders=3), "too few are left"),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("make", "why"), [one[1:] for one in REFUSED], ids=[one[0] for one in REFUSED])
+@pytest.mark.parametrize(
+    ("make", "why"), [one[1:] for one in REFUSED], ids=[one[0] for one in REFUSED]
+)
 def test_what_cannot_be_is_refused_before_there_is_a_plan(
     tmp_path: Path, make: Callable[[Path], object], why: str
 ) -> None:
@@ -414,7 +526,10 @@ def test_what_cannot_be_is_refused_before_there_is_a_plan(
 def test_a_site_without_its_table_spends_nothing(tmp_path: Path) -> None:
     sites = answering(tmp_path, TRAINED)
     others = tables(seed=2)[0]
-    for changes, why in (({"table": None}, "must be the raw table"), ({"table": others}, "holds other rows")):
+    for changes, why in (
+        ({"table": None}, "must be the raw table"),
+        ({"table": others}, "holds other rows"),
+    ):
         with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match=why):
             sites.session("north", ledger, **changes).check(bind=True)
     with sites.ledger("north") as ledger:

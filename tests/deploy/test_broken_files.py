@@ -1,4 +1,6 @@
-"""Full disks, and files that somebody has damaged, mixed up or made up: one line, exit 2, and nothing half-written."""
+"""Full disks, and files that somebody has damaged, mixed up or made up: one line, exit 2, and
+nothing half-written.
+"""
 
 from __future__ import annotations
 
@@ -66,12 +68,20 @@ for line in sys.stdin:
 def full() -> Any:
     """``full(bytes, command...)`` gives exit code and what was said."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _FULL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        [sys.executable, "-c", _FULL],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
     )
     assert process.stdin is not None and process.stdout is not None
 
     def call(size: int, *arguments: object) -> tuple[int, str]:
-        print(json.dumps([size, [str(argument) for argument in arguments]]), file=process.stdin, flush=True)
+        print(
+            json.dumps([size, [str(argument) for argument in arguments]]),
+            file=process.stdin,
+            flush=True,
+        )
         code, said = json.loads(process.stdout.readline())
         return int(code or 0), said
 
@@ -82,11 +92,20 @@ def full() -> Any:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def one_line(said: str) -> bool:
-    return said.startswith("error: ") and said.count("\n") == 1 and said.endswith("\n") and said[:-1].isprintable()
+    return (
+        said.startswith("error: ")
+        and said.count("\n") == 1
+        and said.endswith("\n")
+        and said[:-1].isprintable()
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
@@ -94,9 +113,20 @@ def test_a_full_disk_leaves_no_half_of_a_site(tmp_path: Path, full: Any) -> None
     (tmp_path / "rows.csv").write_text("age,ill\n" + "30,yes\n60,no\n" * 5)
     (tmp_path / "s.toml").write_text(SCHEMA)
     init = (
-        "site", "init", tmp_path / "north", "--name", "north", "--hub", "h:1", "--data", tmp_path / "rows.csv",
-        "--schema", tmp_path / "s.toml", "--epsilon", "1",
-    )  # fmt: skip
+        "site",
+        "init",
+        tmp_path / "north",
+        "--name",
+        "north",
+        "--hub",
+        "h:1",
+        "--data",
+        tmp_path / "rows.csv",
+        "--schema",
+        tmp_path / "s.toml",
+        "--epsilon",
+        "1",
+    )
     before = files(tmp_path)
     for size in (0, 100, 4096):
         code, said = full(size, *init)
@@ -116,14 +146,30 @@ def test_a_full_disk_leaves_no_half_of_a_site(tmp_path: Path, full: Any) -> None
             assert files(tmp_path) == made
     assert not (tmp_path / "hub").exists() and not (tmp_path / "north" / "renewal").exists()
     assert full(2**30, "hub", "init", tmp_path / "hub", "--host", "h") == (0, "")
-    made, admit = files(tmp_path), ("hub", "admit", tmp_path / "hub", tmp_path / "north" / "north.csr")
+    made, admit = (
+        files(tmp_path),
+        ("hub", "admit", tmp_path / "hub", tmp_path / "north" / "north.csr"),
+    )
     code, said = full(100, *admit)
     assert code == 2 and one_line(said) and "cannot be written" in said and files(tmp_path) == made
     assert full(2**30, *admit) == (0, "")
     plan = (
-        "plan", "--write", tmp_path / "plan.json", "--run", "trial", "--schema", tmp_path / "s.toml", "--site",
-        tmp_path / "north" / "north.public.json", "--method", "prox_admm", "--epsilon", "5", "--delta", "1e-5",
-    )  # fmt: skip
+        "plan",
+        "--write",
+        tmp_path / "plan.json",
+        "--run",
+        "trial",
+        "--schema",
+        tmp_path / "s.toml",
+        "--site",
+        tmp_path / "north" / "north.public.json",
+        "--method",
+        "prox_admm",
+        "--epsilon",
+        "5",
+        "--delta",
+        "1e-5",
+    )
     made = files(tmp_path)
     code, said = full(100, *plan)
     assert code == 2 and one_line(said) and "cannot be written" in said and files(tmp_path) == made
@@ -156,7 +202,11 @@ def test_results_that_find_no_room_are_written_by_the_same_command_later(
         with pytest.raises(NotWritten, match=f"north.{file}.*cannot be written: No space left"):
             found.take_part(LocalTransport(hub, "north"))
         monkeypatch.undo()
-        assert not found.file(file).exists() and not list(home.glob(".*.tmp")) and found.results() is None
+        assert (
+            not found.file(file).exists()
+            and not list(home.glob(".*.tmp"))
+            and found.results() is None
+        )
         again = found.take_part(LocalTransport(hub, "north"))
     assert found.results() is not None and again.privacy["made"] == 4
 
@@ -164,15 +214,56 @@ def test_results_that_find_no_room_are_written_by_the_same_command_later(
 # What others may have written
 
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 3, 10**20, 10**39, 0.5, -0.0, 1e308, 5e-324, "", "x", "inf", "nan", "ring", "a" * 300,
-    "\x1b[2J", "\ud800", [], [[]], [1], [None] * 3, {}, {"a": 1}, {"kind": "bins"}, [[0, 1]], [[1, 0]], [[0, 10**18]],
-    "edges:/dev/zero", "erdos-renyi:p=1e-9", "softmax:1000000000", "huber:1e400", "admm", "printed", "zcdp",
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    3,
+    10**20,
+    10**39,
+    0.5,
+    -0.0,
+    1e308,
+    5e-324,
+    "",
+    "x",
+    "inf",
+    "nan",
+    "ring",
+    "a" * 300,
+    "\x1b[2J",
+    "\ud800",
+    [],
+    [[]],
+    [1],
+    [None] * 3,
+    {},
+    {"a": 1},
+    {"kind": "bins"},
+    [[0, 1]],
+    [[1, 0]],
+    [[0, 10**18]],
+    "edges:/dev/zero",
+    "erdos-renyi:p=1e-9",
+    "softmax:1000000000",
+    "huber:1e400",
+    "admm",
+    "printed",
+    "zcdp",
+)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Paths to every part of plain data."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [path, *(place for key, part in inner for place in places(part, (*path, key)))]
 
 
@@ -186,19 +277,25 @@ def changed(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
 
 
 PLAIN_SCHEMA = {
-    "label": {"column": "ill", "positive": "yes", "negative": "no"}, "intercept": True,
+    "label": {"column": "ill", "positive": "yes", "negative": "no"},
+    "intercept": True,
     "columns": {
-        "age": {"kind": "number", "lo": 0, "hi": 100}, "kind": {"kind": "category", "values": ["a", "b"]},
+        "age": {"kind": "number", "lo": 0, "hi": 100},
+        "kind": {"kind": "category", "values": ["a", "b"]},
         "w": {"kind": "bins", "edges": [0, 1, 2]},
     },
-}  # fmt: skip
+}
 
 
 def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
     """Every part of a plan replaced, under a digest that is right."""
     sites = consortium(tmp_path / "sites", delta=1e-5, method="prox_admm", epsilon=(2.0, 3.0, 2.5))
     schema = Schema.from_dict(PLAIN_SCHEMA)
-    plan = make_plan(Proposal("trial", sites.plan.config, sites.plan.sites, schema.n_features, schema=schema.to_dict()))
+    plan = make_plan(
+        Proposal(
+            "trial", sites.plan.config, sites.plan.sites, schema.n_features, schema=schema.to_dict()
+        )
+    )
     plain, path = json.loads(json.dumps(plan.to_dict())), tmp_path / "plan.json"
     rewrite(path, plain)
     assert read_plan(path) == plan
@@ -214,7 +311,10 @@ def test_no_plan_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
             said.append(str(error))
         else:
             assert json.loads(canonical(found.to_dict())) == odd_one
-    assert len(said) > 500 and [line for line in said if not line.isprintable() or len(line) >= 1000] == []
+    assert (
+        len(said) > 500
+        and [line for line in said if not line.isprintable() or len(line) >= 1000] == []
+    )
 
 
 def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None:
@@ -232,10 +332,13 @@ def test_a_plan_makes_nobody_read_a_file_or_draw_a_graph(tmp_path: Path) -> None
         assert read_plan(tmp_path / "plan.json").edges == plan.edges
     for place, odd, why in (
         (("config", "graph"), "ring", "is not the graph of the plan's edges"),
-        (("edges",), [[0, 1]], "must be connected"), (("edges",), [[1, 0], [1, 2]], "must be sorted"),
-        (("edges",), [[0, 1], [1, 2], [1, 2]], "must be sorted"), (("edges",), [[0, 1], [1, 3]], "leaves the nodes"),
-        (("config", "noise"), None, "must stand in a plan"), (("config", "method"), "central", "curator"),
-    ):  # fmt: skip
+        (("edges",), [[0, 1]], "must be connected"),
+        (("edges",), [[1, 0], [1, 2]], "must be sorted"),
+        (("edges",), [[0, 1], [1, 2], [1, 2]], "must be sorted"),
+        (("edges",), [[0, 1], [1, 3]], "leaves the nodes"),
+        (("config", "noise"), None, "must stand in a plan"),
+        (("config", "method"), "central", "curator"),
+    ):
         rewrite(tmp_path / "plan.json", changed(plain, place, odd))
         with pytest.raises(InvalidInput, match=why):
             read_plan(tmp_path / "plan.json")
@@ -307,9 +410,17 @@ def test_no_message_however_odd_is_more_than_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "name = ", "a = " + "[" * 10_000, 'name = "north"\n', "name = 3", '[data]\nfile = "x"', "\udcff",
-     "x = " + "1" * 5000],
-)  # fmt: skip
+    [
+        "",
+        "name = ",
+        "a = " + "[" * 10_000,
+        'name = "north"\n',
+        "name = 3",
+        '[data]\nfile = "x"',
+        "\udcff",
+        "x = " + "1" * 5000,
+    ],
+)
 def test_no_settings_however_odd_are_more_than_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "site.toml"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -319,9 +430,15 @@ def test_no_settings_however_odd_are_more_than_one_line(tmp_path: Path, text: st
 
 @pytest.mark.parametrize(
     ("line", "field"),
-    [("patience = nan", "patience"), ("patience = inf", "patience"), ("patience = -1", "patience"),
-     ("patience = " + "9" * 90, "patience"), ('hub = "a\\u001b"', "hub"), ('hub = ""', "hub")],
-)  # fmt: skip
+    [
+        ("patience = nan", "patience"),
+        ("patience = inf", "patience"),
+        ("patience = -1", "patience"),
+        ("patience = " + "9" * 90, "patience"),
+        ('hub = "a\\u001b"', "hub"),
+        ('hub = ""', "hub"),
+    ],
+)
 def test_settings_that_cannot_be(tmp_path: Path, line: str, field: str) -> None:
     path = write_settings(tmp_path, "north", "h:1", Path("rows.csv"))
     kept = [old for old in path.read_text().splitlines() if not old.startswith(f"{field} ")]
@@ -334,20 +451,36 @@ def test_settings_that_cannot_be(tmp_path: Path, line: str, field: str) -> None:
 
 
 def encrypted(key: Any) -> bytes:
-    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+    )
 
-    return bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
+    return bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    )
 
 
-def test_keys_that_cannot_be_read_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_cannot_be_read_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, own = tmp_path / "north.signing", SigningKey.make()
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: None, "No such file"),
         (lambda: path.mkdir(), "Is a directory"),
         (lambda: path.write_bytes(b""), "is no Ed25519 key"),
         (lambda: path.write_bytes(b"\x00" * 1000), "is no Ed25519 key"),
-        (lambda: path.write_bytes(b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), "no Ed25519"),
-        (lambda: path.write_bytes(certificates.private_pem(certificates._new_key())), "is no Ed25519 key"),
+        (
+            lambda: path.write_bytes(
+                b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
+            ),
+            "no Ed25519",
+        ),
+        (
+            lambda: path.write_bytes(certificates.private_pem(certificates._new_key())),
+            "is no Ed25519 key",
+        ),
         (lambda: path.write_bytes(encrypted(own._key)), "is encrypted"),
         (lambda: path.write_bytes(b"x" * 10**6), "has more than 65,536 bytes"),
     ]
@@ -373,15 +506,21 @@ def test_tls_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     certificates.check("north", ca, certificate, key)
     half = certificate[: len(certificate) // 2]
     for files_of, why in (
-        ((ca, half, key), "cannot be read"), ((b"", certificate, key), "cannot be read"),
+        ((ca, half, key), "cannot be read"),
+        ((b"", certificate, key), "cannot be read"),
         ((ca, certificate, ca), "cannot be read"),
         ((ca, certificate, encrypted(certificates._new_key())), "is encrypted"),
         ((ca, certificate, certificates.private_pem(certificates._new_key())), "does not belong"),
         ((certificate, certificate, key), "was not signed"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InvalidInput, match=why):
             certificates.check("north", *files_of)
-    for broken in (b"", ca, half, b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"):
+    for broken in (
+        b"",
+        ca,
+        half,
+        b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n",
+    ):
         with pytest.raises(InvalidInput, match="no certificate request"):
             authority.admit(broken)
     (tmp_path / "ca.key").unlink()
@@ -404,7 +543,8 @@ def foreign(path: Path, *statements: str) -> None:
 
 
 OLD = (
-    "CREATE TABLE IF NOT EXISTS message (run TEXT NOT NULL, round INTEGER NOT NULL, site TEXT NOT NULL, "
+    "CREATE TABLE IF NOT EXISTS message (run TEXT NOT NULL, round INTEGER NOT NULL, site TEXT NOT "
+    "NULL, "
     "bytes BLOB NOT NULL, PRIMARY KEY (run, round, site)) STRICT, WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS gone (run TEXT NOT NULL, site TEXT NOT NULL, reason TEXT NOT NULL, "
     "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
@@ -423,7 +563,9 @@ OLD = (
         lambda path: foreign(path, "PRAGMA application_id = 77"),
         lambda path: foreign(path, *OLD, "PRAGMA user_version = 9"),
         lambda path: foreign(path, *OLD),
-        lambda path: foreign(path, f"PRAGMA application_id = {0x736F7468}", "PRAGMA user_version = 2"),
+        lambda path: foreign(
+            path, f"PRAGMA application_id = {0x736F7468}", "PRAGMA user_version = 2"
+        ),
         lambda path: DurableLedger.create(path, epsilon=1.0).close(),
     ],
     ids=[

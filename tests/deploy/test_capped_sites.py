@@ -1,4 +1,6 @@
-"""A run across sites with capped gradients: the plan carries the cap, and sites do what the simulation does."""
+"""A run across sites with capped gradients: the plan carries the cap, and sites do what the
+simulation does.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,20 @@ pytest.importorskip("cryptography")
 
 
 @pytest.mark.parametrize("method", ["prox_admm", "dgd"])
-def test_sites_of_a_capped_plan_repeat_the_simulation_and_resume(tmp_path: Path, method: str) -> None:
-    capped = consortium(tmp_path / "a", method=method, delta=1e-5, max_grad_norm=0.15, eta=0.1, rounds=3)
+def test_sites_of_a_capped_plan_repeat_the_simulation_and_resume(
+    tmp_path: Path, method: str
+) -> None:
+    capped = consortium(
+        tmp_path / "a", method=method, delta=1e-5, max_grad_norm=0.15, eta=0.1, rounds=3
+    )
     bare = consortium(tmp_path / "b", method=method, delta=1e-5, eta=0.1, rounds=3)
     write_plan(capped.plan, tmp_path / "plan.json")
     read = read_plan(tmp_path / "plan.json")
-    assert read.config == capped.plan.config and read.config.gradient_cap == 0.15 and read.digest == capped.plan.digest
+    assert (
+        read.config == capped.plan.config
+        and read.config.gradient_cap == 0.15
+        and read.digest == capped.plan.digest
+    )
     with HubLog(tmp_path / "hub.log") as log:
         found = capped.run_locally(log)
         first = {name: site.model for name, site in found.items()}
@@ -35,17 +45,24 @@ def test_sites_of_a_capped_plan_repeat_the_simulation_and_resume(tmp_path: Path,
         np.testing.assert_allclose(first[name], whole.models[0, i], rtol=1e-6, atol=1e-9)
         np.testing.assert_array_equal(again[name].model, first[name])
         with capped.ledger(name) as book:
-            assert [row["sensitivity"] for row in book.to_list()] == [[row["sensitivity"][i]] for row in whole.ledger]
+            assert [row["sensitivity"] for row in book.to_list()] == [
+                [row["sensitivity"][i]] for row in whole.ledger
+            ]
     other = simulate(bare.plan.config, bare.rows)
     ratio = np.array(whole.ledger[0]["sensitivity"]) / np.array(other.ledger[0]["sensitivity"])
     np.testing.assert_allclose(ratio, 0.15, rtol=1e-2)
     assert bare.plan.digest != capped.plan.digest
     said = "gradients of rows up to 0.15"
-    assert said in dict(_agreed(capped.plan))["Method"] and said not in dict(_agreed(bare.plan))["Method"]
+    assert (
+        said in dict(_agreed(capped.plan))["Method"]
+        and said not in dict(_agreed(bare.plan))["Method"]
+    )
 
 
 def test_a_saved_run_keeps_its_cap(tmp_path: Path) -> None:
-    sites = consortium(tmp_path, method="prox_admm", delta=1e-5, max_grad_norm=0.15, eta=0.1, rounds=2)
+    sites = consortium(
+        tmp_path, method="prox_admm", delta=1e-5, max_grad_norm=0.15, eta=0.1, rounds=2
+    )
     simulate(sites.plan.config, sites.rows).save(tmp_path / "run.npz")
     config = Result.load(tmp_path / "run.npz").config
     assert config == sites.plan.config and config.gradient_cap == 0.15

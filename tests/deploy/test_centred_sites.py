@@ -1,4 +1,6 @@
-"""Separate sites centre their rows: one mean, asked once, the same everywhere; and what is planted is found."""
+"""Separate sites centre their rows: one mean, asked once, the same everywhere; and what is
+planted is found.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,22 @@ def mean_of(sites: Consortium) -> np.ndarray:
 class TestOneMean:
     @pytest.mark.parametrize(
         "knobs",
-        [GRAPH, {"method": "momentum", "graph": "ring"}, {"method": "mr_admm"}, {"epsilon": (2.0, 3.0, 2.5, 4.0)}, SUMS,
-         SUMS | {"method": "prox_average"}],
+        [
+            GRAPH,
+            {"method": "momentum", "graph": "ring"},
+            {"method": "mr_admm"},
+            {"epsilon": (2.0, 3.0, 2.5, 4.0)},
+            SUMS,
+            SUMS | {"method": "prox_average"},
+        ],
         ids=str,
-    )  # fmt: skip
-    def test_sites_arrive_where_one_process_does(self, tmp_path: Path, knobs: dict[str, Any]) -> None:
-        """Bit by bit as threads of one process, and as the batched simulation but for its rounding."""
+    )
+    def test_sites_arrive_where_one_process_does(
+        self, tmp_path: Path, knobs: dict[str, Any]
+    ) -> None:
+        """Bit by bit as threads of one process, and as the batched simulation but for its
+        rounding.
+        """
         sites = centred(tmp_path / "sites", **knobs)
         plan = sites.plan
         assert plan.centre is not None
@@ -68,17 +80,24 @@ class TestOneMean:
         config = replace(plan.config, centre=None, epsilon=plan.config.epsilon)
         whole = simulate(config, sites.rows, centre=plan.centre)
         assert whole.move is not None and isinstance(move, Move) and move == whole.move.at(0)
-        for i, (name, (model, own)) in enumerate(zip(NAMES, train_sites(plan, sites.rows), strict=True)):
+        for i, (name, (model, own)) in enumerate(
+            zip(NAMES, train_sites(plan, sites.rows), strict=True)
+        ):
             assert ends[name].move == own == move
             np.testing.assert_array_equal(ends[name].model, model)
             np.testing.assert_array_equal(models[0 if plan.summed else i], model)
             np.testing.assert_allclose(model, whole.models[0, i], atol=1e-8)
             assert ends[name].outcome.rounds == 3
         exact = mean_of(sites)
-        assert np.linalg.norm(move.mean[:-1] - exact) < 0.4 * np.linalg.norm(exact) and np.linalg.norm(MEAN) > 0.7
+        assert (
+            np.linalg.norm(move.mean[:-1] - exact) < 0.4 * np.linalg.norm(exact)
+            and np.linalg.norm(MEAN) > 0.7
+        )
 
     @BOTH
-    def test_it_is_reserved_charged_and_stated_at_every_site(self, tmp_path: Path, knobs: dict[str, Any]) -> None:
+    def test_it_is_reserved_charged_and_stated_at_every_site(
+        self, tmp_path: Path, knobs: dict[str, Any]
+    ) -> None:
         sites = centred(tmp_path / "sites", **knobs)
         plan = sites.plan
         with hub_of(sites, tmp_path / "hub.log") as hub:
@@ -88,7 +107,8 @@ class TestOneMean:
                 ledger.file.verify()
                 rows = ledger.to_list()
             assert (
-                rows == [event.to_dict() for event in plan.privacy.events(name)] and len(rows) == 1 + plan.config.rounds
+                rows == [event.to_dict() for event in plan.privacy.events(name)]
+                and len(rows) == 1 + plan.config.rounds
             )
             assert "mean of rows" in str(rows[0]) and "mean of rows" not in str(rows[1:])
             if not plan.summed:  # its own number of rows, and not the mean number
@@ -97,32 +117,60 @@ class TestOneMean:
                 assert float(np.max(event.sensitivity)) == pytest.approx(2.0 / SIZES[i], rel=1e-5)
             said = ends[name].privacy
             assert said["discloses"] == DISCLOSED and said["epsilon"] <= 2.0
-            assert f"Released too: {DISCLOSED}" in " ".join("".join(pair) for pair in ends[name].statement.words)
+            assert f"Released too: {DISCLOSED}" in " ".join(
+                "".join(pair) for pair in ends[name].statement.words
+            )
             assert "taken away from all rows" in site_page(plan, name, ends[name])
-        assert plan.privacy.statement.discloses == DISCLOSED and "taken away from all rows" in hub_page(
-            plan, {"sites": []}, np.zeros((1 if plan.summed else 4, plan.d)), plan.privacy.statement
+        assert (
+            plan.privacy.statement.discloses == DISCLOSED
+            and "taken away from all rows"
+            in hub_page(
+                plan,
+                {"sites": []},
+                np.zeros((1 if plan.summed else 4, plan.d)),
+                plan.privacy.statement,
+            )
         )
-        plain = make_plan(Proposal("trial", replace(plan.config, centre=None, noise=None), plan.sites, plan.d))
-        assert plain.privacy.statement.discloses is None and len(plain.privacy.events("north")) == plan.config.rounds
+        plain = make_plan(
+            Proposal("trial", replace(plan.config, centre=None, noise=None), plan.sites, plan.d)
+        )
+        assert (
+            plain.privacy.statement.discloses is None
+            and len(plain.privacy.events("north")) == plan.config.rounds
+        )
 
     def test_on_a_graph_every_site_hears_every_mean(self, tmp_path: Path) -> None:
-        """A path, where the ends are no neighbours: all hear all in two exchanges, and neighbours alone later."""
+        """A path, where the ends are no neighbours: all hear all in two exchanges, and
+        neighbours alone later.
+        """
         plan = centred(tmp_path).plan
         assert plan.exchange_table.widths == (5, 5, 5, 5, 5) and plan.stages[0].first == 2
         for k in (1, 2):
             assert plan.exchange_table.heard_by("north", k) == ("east", "south", "west")
-        assert plan.exchange_table.heard_by("north", 3) == ("east",) == plan.exchange_table.heard_by("north", 0)
+        assert (
+            plan.exchange_table.heard_by("north", 3)
+            == ("east",)
+            == plan.exchange_table.heard_by("north", 0)
+        )
         assert centred(tmp_path, **SUMS).plan.exchange_table.widths == (5, 5, 5, 5)
 
     @pytest.mark.parametrize("after", [False, True])
-    def test_a_sum_that_is_lost_leaves_rows_where_they_are(self, tmp_path: Path, after: bool) -> None:
-        """The mean's attempt stays charged, all go on with the mean 0, and the models are those of one process."""
+    def test_a_sum_that_is_lost_leaves_rows_where_they_are(
+        self, tmp_path: Path, after: bool
+    ) -> None:
+        """The mean's attempt stays charged, all go on with the mean 0, and the models are those
+        of one process.
+        """
         sites = centred(tmp_path / "sites", **SUMS)
         with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
-            ends = run(sites, hub, lambda name: Lost(hub, name, 2, after) if name == "south" else None)
+            ends = run(
+                sites, hub, lambda name: Lost(hub, name, 2, after) if name == "south" else None
+            )
             attempts, move = hub.rounds.attempts, hub.results.move()
             models = hub.results.models()
-        assert [one.opened for one in attempts] == ([True, False] if after else [False]) + [True] * (2 if after else 3)
+        assert [one.opened for one in attempts] == ([True, False] if after else [False]) + [
+            True
+        ] * (2 if after else 3)
         told = [([NAMES.index(name) for name in one.members], one.opened) for one in attempts]
         alone = train_sites(sites.plan, sites.rows, told)
         for i, name in enumerate(NAMES):
@@ -139,7 +187,10 @@ class TestOneMean:
 @BOTH
 def test_every_transport_carries_it(tmp_path: Path, way: str, knobs: dict[str, Any]) -> None:
     sites = centred(tmp_path / "sites", **knobs)
-    with hub_of(sites, tmp_path / "hub.log") as hub, DOORS[way](sites, hub, tmp_path / "way") as door:
+    with (
+        hub_of(sites, tmp_path / "hub.log") as hub,
+        DOORS[way](sites, hub, tmp_path / "way") as door,
+    ):
         ends, move = sites.run(door), hub.results.move()
     for name, (model, own) in zip(NAMES, train_sites(sites.plan, sites.rows), strict=True):
         np.testing.assert_array_equal(ends[name].model, model)
@@ -153,12 +204,18 @@ def test_held_out_rows_are_as_short_as_those_of_the_training(tmp_path: Path) -> 
         with ThreadPoolExecutor(len(NAMES)) as pool:
             ends = list(
                 pool.map(
-                    lambda i: sites.run_site(NAMES[i], LocalTransport(hub, NAMES[i], 30.0), table=tables[i]), range(4)
+                    lambda i: sites.run_site(
+                        NAMES[i], LocalTransport(hub, NAMES[i], 30.0), table=tables[i]
+                    ),
+                    range(4),
                 )
             )
         found = hub.results.found()
     alone = answer_sites(sites.plan, tables)
-    said = [record(sites.plan, one) for one in (*(end.found for end in ends), found, *(one for _, one in alone))]
+    said = [
+        record(sites.plan, one)
+        for one in (*(end.found for end in ends), found, *(one for _, one in alone))
+    ]
     assert all(one == said[0] for one in said) and all(
         np.array_equal(end.model, one) for end, (one, _) in zip(ends, alone, strict=True)
     )
@@ -166,7 +223,9 @@ def test_held_out_rows_are_as_short_as_those_of_the_training(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("last", [1, 2])
 def test_over_a_graph_no_mean_is_made_without_a_site(tmp_path: Path, last: int) -> None:
-    """Lost with the means, a site ends the run; once all have heard them, the others go on and keep the map."""
+    """Lost with the means, a site ends the run; once all have heard them, the others go on and
+    keep the map.
+    """
     sites = centred(tmp_path / "sites", graph="complete")
     sites.plan = replace(sites.plan, waits=Waits(deadline=1.0, patience=2.0))
     with hub_of(sites, tmp_path / "hub.log", patience=1.0) as hub:
@@ -174,14 +233,17 @@ def test_over_a_graph_no_mean_is_made_without_a_site(tmp_path: Path, last: int) 
         move = hub.results.move()
     for name in ("north", "east", "west"):
         assert ends[name].outcome.stopped == (FEW if last == 1 else FINISHED)
-        assert ends[name].outcome.rounds == (0 if last == 1 else 3) and set(ends[name].lost) == {"south"}
+        assert ends[name].outcome.rounds == (0 if last == 1 else 3) and set(ends[name].lost) == {
+            "south"
+        }
         assert ends[name].move == move and (move is None) == (last == 1)
 
 
 class TestResuming:
     @BOTH
     @pytest.mark.parametrize(
-        ("last", "after", "seed"), [(1, False, None), (1, True, 3), (2, False, 3), (2, True, 3), (3, True, None)]
+        ("last", "after", "seed"),
+        [(1, False, None), (1, True, 3), (2, False, 3), (2, True, 3), (3, True, None)],
     )
     def test_a_site_that_dies_around_the_mean_goes_on_with_it(
         self, tmp_path: Path, knobs: dict[str, Any], last: int, after: bool, seed: int | None
@@ -195,7 +257,12 @@ class TestResuming:
             ends, move = others.join() | {"east": east}, hub.results.move()
         with sites.ledger("east") as ledger:
             ledger.file.verify()
-            assert ["mean of rows" in str(row) for row in ledger.to_list()] == [True, False, False, False]
+            assert ["mean of rows" in str(row) for row in ledger.to_list()] == [
+                True,
+                False,
+                False,
+                False,
+            ]
         assert move is not None and all(ends[name].move == move for name in NAMES)
         if seed is not None:
             for name, (model, _) in zip(NAMES, train_sites(sites.plan, sites.rows), strict=True):
@@ -205,7 +272,9 @@ class TestResuming:
     def test_a_resumed_site_that_draws_again_is_found(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Planted: a book that draws for the mean again.  The message that was written down stands, and no other."""
+        """Planted: a book that draws for the mean again.  The message that was written down
+        stands, and no other.
+        """
         sites = centred(tmp_path / "sites", **knobs, seed=None)
         number = 2 if sites.plan.summed else 1
         with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
@@ -216,11 +285,17 @@ class TestResuming:
 
             def again(self: Run, event: Any, draw: Any) -> bytes:
                 stored = once(self, event, draw)
-                return draw() if self.release == 1 and "east" in str(self.records._file.path) else stored
+                return (
+                    draw()
+                    if self.release == 1 and "east" in str(self.records._file.path)
+                    else stored
+                )
 
             with monkeypatch.context() as patch:
                 patch.setattr(Run, "once", again)
-                with pytest.raises(LedgerMismatch, match=f"something else was sent in round {number} already"):
+                with pytest.raises(
+                    LedgerMismatch, match=f"something else was sent in round {number} already"
+                ):
                     sites.run_site("east", LocalTransport(hub, "east", 30.0))
             sites.run_site("east", LocalTransport(hub, "east", 30.0))
             assert all(not isinstance(end, BaseException) for end in others.join().values())
@@ -240,7 +315,9 @@ class TestPlanted:
     def test_a_site_that_uses_a_mean_of_its_own_is_found(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """No round of training follows at a site that knows of it; in sums the others go on without that site."""
+        """No round of training follows at a site that knows of it; in sums the others go on
+        without that site.
+        """
 
         class Own(RowGuard):
             def centre(self, mean: np.ndarray) -> Move:
@@ -252,18 +329,24 @@ class TestPlanted:
             ends = run(sites, hub)
         assert isinstance(ends["south"], Refused)
         if sites.plan.summed:
-            assert "the sites do not have the same history, or move rows by different means" in str(ends["south"])
+            assert "the sites do not have the same history, or move rows by different means" in str(
+                ends["south"]
+            )
             others = [ends[name] for name in NAMES if name != "south"]
             assert all(isinstance(end, Finished) and end.lost == {"south": LATE} for end in others)
             return
         assert "moves its rows by another mean" in str(ends["south"])
         for name in ("north", "east", "west"):
-            assert isinstance(ends[name], Refused) and "site 'south' moves its rows by another mean" in str(ends[name])
+            assert isinstance(
+                ends[name], Refused
+            ) and "site 'south' moves its rows by another mean" in str(ends[name])
             with sites.ledger(name) as ledger:
                 assert len(ledger.rows) == 1
 
     def test_sites_that_were_told_different_means_find_out(self, tmp_path: Path) -> None:
-        """South and the hub plot: the ends of the path are told of different releases, each well signed."""
+        """South and the hub plot: the ends of the path are told of different releases, each well
+        signed.
+        """
         sites = centred(tmp_path / "sites")
         with hub_of(sites, tmp_path / "hub.log") as hub:
 
@@ -275,14 +358,18 @@ class TestPlanted:
                         inbox["south"] = sites.sealed("south", 1, said * 1.01)
                     return inbox
 
-            ends = run(sites, hub, lambda name: Plotting(hub, name, 30.0) if name == "north" else None)
+            ends = run(
+                sites, hub, lambda name: Plotting(hub, name, 30.0) if name == "north" else None
+            )
         assert all(isinstance(end, Refused) for end in ends.values())
         assert "site 'north' moves its rows by another mean" in str(ends["west"])
 
     def test_a_site_cannot_send_more_than_rows_and_noise_can_make(self, tmp_path: Path) -> None:
         plan = centred(tmp_path).plan
         firsts = [plan.privacy.events(name)[0] for name in NAMES]
-        spread = max(float(np.max(event.spread())) * n for n, event in zip(SIZES, firsts, strict=True))
+        spread = max(
+            float(np.max(event.spread())) * n for n, event in zip(SIZES, firsts, strict=True)
+        )
         caps = [row.norm_cap for row in plan.exchange_table.rows]
         assert 1.0 < caps[0] == caps[1] < 1.01 + 45.0 * spread / sum(SIZES) < 10.0 < caps[2]
         check_payload(plan, "release", np.full(5, caps[0] / 3.0), 1)
@@ -293,7 +380,9 @@ class TestPlanted:
     def test_a_mean_that_is_not_charged_is_found(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Planted: a row guard with a book of its own for the mean.  The next release is not the reserved one."""
+        """Planted: a row guard with a book of its own for the mean.  The next release is not the
+        reserved one.
+        """
 
         class Free(RowGuard):
             def _charged(self, query: Any, draw: Callable[[], bytes]) -> bytes:
@@ -309,12 +398,16 @@ class TestPlanted:
         sites = centred(tmp_path / "sites", **knobs)
         with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
             ends = run(sites, hub, lambda name: LocalTransport(hub, name, 3.0))
-        assert isinstance(ends["north"], LedgerMismatch) and "from what was reserved; nothing was" in str(ends["north"])
+        assert isinstance(
+            ends["north"], LedgerMismatch
+        ) and "from what was reserved; nothing was" in str(ends["north"])
         with sites.ledger("north") as ledger:
             assert ledger.rows == ()
 
     @BOTH
-    def test_a_saved_model_without_its_map_is_refused(self, tmp_path: Path, knobs: dict[str, Any]) -> None:
+    def test_a_saved_model_without_its_map_is_refused(
+        self, tmp_path: Path, knobs: dict[str, Any]
+    ) -> None:
         sites = centred(tmp_path / "sites", **knobs)
         with hub_of(sites, tmp_path / "hub.log") as hub:
             end = run(sites, hub)["north"]
@@ -322,7 +415,9 @@ class TestPlanted:
         plan, how, path = sites.plan, end.outcome, tmp_path / "north.npz"
         result(plan, end.model[None], end.statement, how.stopped, how.rounds, end.move).save(path)
         kept = Result.load(path)
-        assert kept.move is not None and kept.move.at(0) == end.move and kept.centring == plan.centre
+        assert (
+            kept.move is not None and kept.move.at(0) == end.move and kept.centring == plan.centre
+        )
         for models_, statement, move in (
             (end.model[None], end.statement, None),
             (models, plan.privacy.statement, None),
@@ -336,14 +431,19 @@ class TestPlanted:
     def test_rows_that_are_not_shortened_again_are_found(
         self, tmp_path: Path, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Planted: at one site moved rows stay as long as they come out, and derivatives pass the bound of proofs."""
+        """Planted: at one site moved rows stay as long as they come out, and derivatives pass
+        the bound of proofs.
+        """
         longest: list[float] = []
 
         class Measured(RowGuard):
             def centre(self, mean: np.ndarray) -> Move:
                 moved = super().centre(mean)
                 block, d = replace(self.rows, move=moved).design(np.array([0])), self.rows.d
-                entries = [np.asarray(block.host(block.margins(unit[None, None]))).ravel() for unit in np.eye(d)]
+                entries = [
+                    np.asarray(block.host(block.margins(unit[None, None]))).ravel()
+                    for unit in np.eye(d)
+                ]
                 longest.append(float(np.linalg.norm(np.stack(entries), axis=0).max()))
                 return moved
 
@@ -351,7 +451,11 @@ class TestPlanted:
             def centre(self, mean: np.ndarray) -> Move:
                 whole = move_module._factors
                 with monkeypatch.context() as patch:
-                    patch.setattr(move_module, "_factors", lambda rows, move, short: whole(rows, move, short=False))
+                    patch.setattr(
+                        move_module,
+                        "_factors",
+                        lambda rows, move, short: whole(rows, move, short=False),
+                    )
                     return super().centre(mean)
 
         for made in (Measured, Long):
@@ -370,10 +474,13 @@ class TestPlans:
         plain = plan.to_dict()
         assert plain["version"] == 3 and plain["centre"] == plan.centre.to_dict()
         for change in (
-            {"centre": plain["centre"] | {"gain": 1.5}}, {"centre": plain["centre"] | {"constants": [9]}},
-            {"centre": plain["centre"] | {"alpha": -1.0}}, {"centre": [1]}, {"version": 1},
+            {"centre": plain["centre"] | {"gain": 1.5}},
+            {"centre": plain["centre"] | {"constants": [9]}},
+            {"centre": plain["centre"] | {"alpha": -1.0}},
+            {"centre": [1]},
+            {"version": 1},
             {"config": plain["config"] | {"centre": "0" * 32}},
-        ):  # fmt: skip
+        ):
             rewrite(path, plain | change)
             with pytest.raises(InvalidInput):
                 read_plan(path)

@@ -43,13 +43,23 @@ def test_sums_are_those_of_rows_in_memory(cluster: None) -> None:
     rows, loss = make_rows([80], 4), make_loss("logistic")
     here, there = rows.sweep(), spread(rows).sweep()
     w = np.random.default_rng(0).normal(size=(1, 3, 4))
-    np.testing.assert_allclose(there.gradient(loss, w), here.gradient(loss, w), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(there.hessian(loss, w, False), here.hessian(loss, w, False), rtol=1e-12)
-    np.testing.assert_allclose(there.hessian(loss, w, True), here.hessian(loss, w, True), rtol=1e-12)
-    np.testing.assert_allclose(there.values(loss, w, 0.5, rows.n), here.values(loss, w, 0.5, rows.n), rtol=1e-12)
+    np.testing.assert_allclose(
+        there.gradient(loss, w), here.gradient(loss, w), rtol=1e-12, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        there.hessian(loss, w, False), here.hessian(loss, w, False), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        there.hessian(loss, w, True), here.hessian(loss, w, True), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        there.values(loss, w, 0.5, rows.n), here.values(loss, w, 0.5, rows.n), rtol=1e-12
+    )
     for part in (0, 4):
         one, other = there.every(part, 7), here.every(part, 7)
-        np.testing.assert_allclose(one.gradient(loss, w), other.gradient(loss, w), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            one.gradient(loss, w), other.gradient(loss, w), rtol=1e-12, atol=1e-12
+        )
 
 
 def test_a_site_may_be_a_cluster(cluster: None, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The table of a plan's exchanges, and its quorum: what every site and the hub compute before the first message."""
+"""The table of a plan's exchanges, and its quorum: what every site and the hub compute before
+the first message.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_a_training_sends_a_model_a_round_to_its_neighbours(tmp_path: Path) -> N
 
 
 def test_means_and_answers_are_heard_by_all_under_caps_of_their_own(tmp_path: Path) -> None:
-    """On a path: twice the mean of rows, three rounds, every site's last model, then counts on held-out rows."""
+    """On a path: twice the mean of rows, three rounds, every site's last model, then counts on
+    held-out rows.
+    """
     plan = centred(tmp_path, asks=Asks(evaluation=4.0, holdout=0.3)).plan
     rows, cap = plan.exchange_table.rows, plan.norm_cap
     means, rounds, shown, answers = rows[:2], rows[2:5], rows[5], rows[6:]
@@ -52,8 +56,12 @@ def test_an_attempt_reads_the_rows_of_its_members_alone(tmp_path: Path) -> None:
 def test_a_site_that_may_be_lost_takes_an_exchange_for_a_roster(tmp_path: Path) -> None:
     endless = consortium(tmp_path, method="dvp").plan
     patient = replace(endless, waits=DEFAULT)
-    assert endless.quorum == Quorum(3, 2, may_lose_sites=False) and patient.quorum == Quorum(3, 2, may_lose_sites=True)
+    assert endless.quorum == Quorum(3, 2, may_lose_sites=False) and patient.quorum == Quorum(
+        3, 2, may_lose_sites=True
+    )
     assert patient.exchange_table.last == endless.exchange_table.last + 1
     summed = centred(tmp_path / "sums", **SUMS).plan
     assert summed.quorum == Quorum(4, summed.facts.participants, may_lose_sites=True)
-    assert summed.exchange_table.last == summed.exchange_table.attempts + 1 + summed.quorum.losable + 1
+    assert (
+        summed.exchange_table.last == summed.exchange_table.attempts + 1 + summed.quorum.losable + 1
+    )

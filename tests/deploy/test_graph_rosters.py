@@ -1,4 +1,6 @@
-"""Runs over a graph that go on without a lost site: rosters that all sign, duals that add up, prices that stay."""
+"""Runs over a graph that go on without a lost site: rosters that all sign, duals that add up,
+prices that stay.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ NAMES, SIZES = ("north", "east", "south", "west", "centre"), (60, 45, 80, 50, 40
 
 def lasting(folder: Path, waits: Waits | None = None, **knobs: Any) -> Consortium:
     """Five sites of a plan over a graph whose rounds end."""
-    sites = consortium(folder, NAMES, SIZES, **({"method": "prox_admm", "delta": 1e-5, "rounds": 6} | knobs))
+    sites = consortium(
+        folder, NAMES, SIZES, **({"method": "prox_admm", "delta": 1e-5, "rounds": 6} | knobs)
+    )
     sites.plan = replace(sites.plan, waits=waits or Waits(1.0, 2.0))
     return sites
 
@@ -46,7 +50,9 @@ def hub_of(sites: Consortium, path: Path) -> Iterator[Hub]:
 
 def twin(sites: Consortium, roster: dict[str, Any]) -> dict[str, np.ndarray]:
     names = sites.plan.names
-    made = run_sites(sites.plan.config, sites.rows, lost={names.index(n): k for n, k in roster["since"].items()})
+    made = run_sites(
+        sites.plan.config, sites.rows, lost={names.index(n): k for n, k in roster["since"].items()}
+    )
     return {
         name: sites.plan.stages[0].prepared.algorithm.at(i).model(made[i][0].state)
         for i, name in enumerate(names)
@@ -65,22 +71,32 @@ def check_spending(sites: Consortium) -> None:
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("last", [1, 4, 6])
 @pytest.mark.parametrize("method", ["prox_admm", "mr_admm", "momentum"])
-def test_a_run_goes_on_without_a_lost_site(tmp_path: Path, method: str, last: int, after: bool) -> None:
+def test_a_run_goes_on_without_a_lost_site(
+    tmp_path: Path, method: str, last: int, after: bool
+) -> None:
     sites = lasting(tmp_path / "sites", method=method, epsilon=4.0)
     with hub_of(sites, tmp_path / "hub.log") as hub:
-        ends = run(sites, hub, lambda name: Lost(hub, name, last, after) if name == "south" else None)
+        ends = run(
+            sites, hub, lambda name: Lost(hub, name, last, after) if name == "south" else None
+        )
         roster = hub.status()["roster"]
         assert roster["gone"] == {"south": LATE} and roster["since"] == {"south": last + after}
         with pytest.raises(FinishedWithout, match="finished without 'south'"):
             hub.check_end()
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
         whole = (last, after) == (6, True)  # only its last model came too late
-        assert late.outcome.stopped == ("finished" if whole else "the other sites go on without this one")
+        assert late.outcome.stopped == (
+            "finished" if whole else "the other sites go on without this one"
+        )
         assert hub.results.models().shape == (4, sites.plan.d)
     models = twin(sites, roster)
     for name, model in models.items():
         end = ends[name]
-        assert isinstance(end, Finished) and end.outcome.stopped == "finished" and end.outcome.rounds == 6
+        assert (
+            isinstance(end, Finished)
+            and end.outcome.stopped == "finished"
+            and end.outcome.rounds == 6
+        )
         np.testing.assert_array_equal(end.model, model)
         assert end.lost == {"south": LATE} and end.roster == roster
         assert end.statement.epsilon == sites.plan.privacy.statement_at(name, True).epsilon
@@ -88,17 +104,23 @@ def test_a_run_goes_on_without_a_lost_site(tmp_path: Path, method: str, last: in
 
 
 def test_the_duals_that_are_left_add_up_to_zero() -> None:
-    """Without noise: all duals cancel after a loss, and the run converges to the minimiser over what is left."""
+    """Without noise: all duals cancel after a loss, and the run converges to the minimiser over
+    what is left.
+    """
     rows = make_rows(list(SIZES), 4)
     for method, dual in (
-        ("admm", lambda s: s.lam), ("mr_admm", lambda s: s.lam), ("prox_admm", lambda s: s.lam),
+        ("admm", lambda s: s.lam),
+        ("mr_admm", lambda s: s.lam),
+        ("prox_admm", lambda s: s.lam),
         ("momentum", lambda s: s.f - s.step),
-    ):  # fmt: skip
+    ):
         config = RunConfig(method, float("inf"), None, 601, "ring", rho=0.1)
         made = run_sites(config, rows, lost={2: 8, 4: 9})
         kept = [0, 1]  # 3 hears nobody: on a ring 2 and 4 are its neighbours
         total = sum(dual(made[i][0].state) for i in kept)
-        assert np.max(np.abs(total)) < 1e-9 * max(1.0, np.max(np.abs(dual(made[0][0].state)))), method
+        assert np.max(np.abs(total)) < 1e-9 * max(1.0, np.max(np.abs(dual(made[0][0].state)))), (
+            method
+        )
         assert np.max(np.abs(dual(made[3][0].state))) < 1e-12, method
         alone = prepare(config, rows.n, rows.d)
         models = [made[i][0].state.f for i in kept]
@@ -110,7 +132,9 @@ def test_the_duals_that_are_left_add_up_to_zero() -> None:
             own, site = facts.node(i), rows.node(i)
             z = site.signed[0]
             slope = -1.0 / (1.0 + np.exp(z @ w))
-            gradient += own.C / float(np.ravel(own.n)[0]) * (slope @ z) + float(np.ravel(own.mu)[0]) * w
+            gradient += (
+                own.C / float(np.ravel(own.n)[0]) * (slope @ z) + float(np.ravel(own.mu)[0]) * w
+            )
         assert np.linalg.norm(gradient) < 1e-3, (method, gradient)
 
 
@@ -187,7 +211,9 @@ def test_a_site_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", [3, 4, 5])
 @pytest.mark.parametrize("after", [False, True])
 def test_who_stays_may_crash_around_a_roster(tmp_path: Path, at: int, after: bool) -> None:
-    """north is killed before or after its message of the lost round (3), the roster (4), or the next round (5)."""
+    """north is killed before or after its message of the lost round (3), the roster (4), or the
+    next round (5).
+    """
     sites = lasting(tmp_path / "sites", waits=Waits(2.0, 4.0))
     with hub_of(sites, tmp_path / "hub.log") as hub:
         door = {"south": Lost(hub, "south", 3), "north": Lost(hub, "north", at, after)}
@@ -208,7 +234,13 @@ def test_who_stays_may_crash_around_a_roster(tmp_path: Path, at: int, after: boo
 class Lying(LocalTransport):
     """A hub that changes what one site gets in one exchange."""
 
-    def __init__(self, hub: Hub, site: str, round: int, change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        site: str,
+        round: int,
+        change: Callable[[dict[str, bytes]], dict[str, bytes]],
+    ) -> None:
         super().__init__(hub, site, 8.0)
         self._at, self._change = round, change
 
@@ -230,10 +262,16 @@ LIES: dict[str, Callable[[Consortium, dict[str, bytes]], dict[str, bytes]]] = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_hub_that_shows_other_absences_gets_no_two_histories(tmp_path: Path, lie: str) -> None:
-    """north alone is told that somebody is missing: it never goes on, and the others go on without it."""
+    """north alone is told that somebody is missing: it never goes on, and the others go on
+    without it.
+    """
     sites = lasting(tmp_path / "sites")
     with hub_of(sites, tmp_path / "hub.log") as hub:
-        ends = run(sites, hub, lambda n: Lying(hub, n, 3, lambda i: LIES[lie](sites, i)) if n == "north" else None)
+        ends = run(
+            sites,
+            hub,
+            lambda n: Lying(hub, n, 3, lambda i: LIES[lie](sites, i)) if n == "north" else None,
+        )
         roster = hub.status()["roster"]
     assert isinstance(ends["north"], Refused), ends["north"]
     with sites.ledger("north") as ledger:
@@ -245,25 +283,41 @@ def test_a_hub_that_shows_other_absences_gets_no_two_histories(tmp_path: Path, l
 
 
 def test_a_roster_counts_when_all_have_signed_the_same(tmp_path: Path) -> None:
-    """Another member's signature under another roster, or a release in a roster's place, is refused."""
+    """Another member's signature under another roster, or a release in a roster's place, is
+    refused.
+    """
     sites = lasting(tmp_path / "sites")
     state = ProtocolState.of(sites.plan)
-    state.phase, state.members, state.epoch, state.attempt = "roster", ("centre", "east", "north", "west"), 1, 3
+    state.phase, state.members, state.epoch, state.attempt = (
+        "roster",
+        ("centre", "east", "north", "west"),
+        1,
+        3,
+    )
     honest = state.next_roster
     from sottovoce.deploy.sums.messages import read
 
     for content in (
-        replace(honest, members=("centre", "east", "north")), replace(honest, epoch=2), replace(honest, first=1),
-        replace(honest, parent=bytes(32)), replace(honest, session=bytes(32)),
-    ):  # fmt: skip
-        signed = read(sites.plan, sign(sites.plan, 4, "east", content, sites.keys["east"]), "east", 4)
+        replace(honest, members=("centre", "east", "north")),
+        replace(honest, epoch=2),
+        replace(honest, first=1),
+        replace(honest, parent=bytes(32)),
+        replace(honest, session=bytes(32)),
+    ):
+        signed = read(
+            sites.plan, sign(sites.plan, 4, "east", content, sites.keys["east"]), "east", 4
+        )
         with pytest.raises(Refused, match="the same history"):
             state.check(signed)
     with pytest.raises(Refused, match="the same history"):
         state.check(read(sites.plan, sites.sealed("east", 4), "east", 4))
     with pytest.raises(Refused, match="not in the present roster"):
-        state.check(read(sites.plan, sign(sites.plan, 4, "south", honest, sites.keys["south"]), "south", 4))
-    state.check(read(sites.plan, sign(sites.plan, 4, "east", honest, sites.keys["east"]), "east", 4))
+        state.check(
+            read(sites.plan, sign(sites.plan, 4, "south", honest, sites.keys["south"]), "south", 4)
+        )
+    state.check(
+        read(sites.plan, sign(sites.plan, 4, "east", honest, sites.keys["east"]), "east", 4)
+    )
 
 
 def test_waits_are_in_the_plan_and_its_digest(tmp_path: Path) -> None:
@@ -275,6 +329,11 @@ def test_waits_are_in_the_plan_and_its_digest(tmp_path: Path) -> None:
     write_plan(endless, tmp_path / "endless.json")
     assert read_plan(tmp_path / "endless.json") == endless and endless.digest != sites.plan.digest
     assert endless.to_dict()["waits"] == {"deadline": None, "patience": None}
-    for bad in ({"deadline": 0.0}, {"deadline": float("nan")}, {"patience": 1.0}, {"deadline": True}):
+    for bad in (
+        {"deadline": 0.0},
+        {"deadline": float("nan")},
+        {"patience": 1.0},
+        {"deadline": True},
+    ):
         with pytest.raises(InvalidInput, match=next(iter(bad))):
             Waits(**bad)  # type: ignore[arg-type]

@@ -9,13 +9,17 @@ from sottovoce.deploy.hublog import HubLog
 
 
 def test_all_who_make_the_same_log_at_once_join_it(tmp_path: Path) -> None:
-    """A hub that did not wait failed somebody in one file of five; 40 files let that pass once in 10,000 runs."""
+    """A hub that did not wait failed somebody in one file of five; 40 files let that pass once
+    in 10,000 runs.
+    """
     for k in range(40):
         path, together = tmp_path / f"{k}.log", threading.Barrier(8)
         failed: list[BaseException] = []
 
         def join(
-            path: Path = path, together: threading.Barrier = together, failed: list[BaseException] = failed
+            path: Path = path,
+            together: threading.Barrier = together,
+            failed: list[BaseException] = failed,
         ) -> None:
             together.wait()
             try:

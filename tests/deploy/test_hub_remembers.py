@@ -1,4 +1,6 @@
-"""A hub shows a site what it signed in earlier runs: an older ledger is noticed, and a hub cannot make that up."""
+"""A hub shows a site what it signed in earlier runs: an older ledger is noticed, and a hub
+cannot make that up.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def second(sites: Consortium) -> Consortium:
 
 
 @pytest.fixture(params=["graph", "sums"])
-def ran(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Consortium, HubLog, Path]]:
+def ran(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[Consortium, HubLog, Path]]:
     """Sites after a run, the hub's log, and a copy of north's ledger of before it began."""
     if request.param == "sums":
         from sums_in_tests import summed
@@ -70,7 +74,10 @@ def test_a_ledger_of_before_the_last_run_is_refused_although_nothing_is_left_bes
     after = second(sites)
     hub = Hub(after.plan, log)
     shutil.copy(old, sites.folder / "north.ledger")
-    with pytest.raises(LedgerCorrupt, match="lacks the run 'trial', of which the hub has this site's own signed words"):
+    with pytest.raises(
+        LedgerCorrupt,
+        match="lacks the run 'trial', of which the hub has this site's own signed words",
+    ):
         after.run_site("north", DOORS[door](hub, "north"))
     with after.ledger("north") as ledger:
         assert not ledger.runs and ledger.total() == 0.0
@@ -86,7 +93,9 @@ def test_the_right_ledger_goes_on(ran: tuple[Consortium, HubLog, Path]) -> None:
 
 
 def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) -> None:
-    """A copy of the middle of a run, which was ended in it: it has the run's name, and lacks what followed."""
+    """A copy of the middle of a run, which was ended in it: it has the run's name, and lacks
+    what followed.
+    """
     sites = consortium(tmp_path / "sites")
     copy = tmp_path / "copy"
 
@@ -108,7 +117,9 @@ def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) ->
         with sites.ledger("north") as ledger:
             ledger.close_run("trial", reclaim=True)
         after = second(sites)
-        with pytest.raises(LedgerCorrupt, match="does not hold what it held at the end of the run 'trial'"):
+        with pytest.raises(
+            LedgerCorrupt, match="does not hold what it held at the end of the run 'trial'"
+        ):
             after.run_site("north", LocalTransport(Hub(after.plan, log), "north"))
 
 
@@ -116,7 +127,9 @@ def test_a_ledger_that_has_the_run_and_not_its_end_is_refused(tmp_path: Path) ->
 def test_a_ledger_of_before_the_greeting_of_this_run_is_refused(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reserved: bool
 ) -> None:
-    """It would sign a second greeting, with another key where masks are agreed on, and the hub would end the run."""
+    """It would sign a second greeting, with another key where masks are agreed on, and the hub
+    would end the run.
+    """
     ledger, old, send = sites.folder / "north.ledger", tmp_path / "old", Journal.send
     sites.ledger("north").close()
     shutil.copy(ledger, old)
@@ -141,20 +154,36 @@ def test_a_ledger_of_before_the_greeting_of_this_run_is_refused(
 
 def test_a_hub_cannot_make_up_a_run(sites: Consortium) -> None:
     own, other = sites.keys["north"], SigningKey.make()
-    said = {"run": "never", "plan": "0" * 64, "round": 1, "sender": "north", "reason": "done", "ledger": "0" * 64}
+    said = {
+        "run": "never",
+        "plan": "0" * 64,
+        "round": 1,
+        "sender": "north",
+        "reason": "done",
+        "ledger": "0" * 64,
+    }
     true = Farewell(**said).seal(own)  # type: ignore[arg-type]
     with sites.ledger("north") as ledger:
         for lie in (
-            Farewell(**said).seal(other), true.replace(b"never", b"newer"), b"", b"[]", b"{}", b"\xff", true[:-1],  # type: ignore[arg-type]
+            Farewell(**said).seal(other),
+            true.replace(b"never", b"newer"),
+            b"",
+            b"[]",
+            b"{}",
+            b"\xff",
+            true[:-1],  # type: ignore[arg-type]
             Farewell(**(said | {"sender": "east"})).seal(own),  # type: ignore[arg-type]
-            b"[" * 4000, true + b" " * 5000,
-        ):  # fmt: skip
+            b"[" * 4000,
+            true + b" " * 5000,
+        ):
             check_hub(ledger, "north", own.public, [lie])
         with pytest.raises(LedgerCorrupt, match="lacks the run 'never'"):
             check_hub(ledger, "north", own.public, [b"", true])
 
 
-def test_a_log_of_many_runs_is_shown_as_far_as_a_reply_holds_it(sites: Consortium, tmp_path: Path) -> None:
+def test_a_log_of_many_runs_is_shown_as_far_as_a_reply_holds_it(
+    sites: Consortium, tmp_path: Path
+) -> None:
     with HubLog(tmp_path / "hub.log") as log:
         for k in range(200):
             log.leave(f"run-{k}", "north", 0, b"x" * 500)

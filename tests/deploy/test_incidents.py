@@ -1,4 +1,6 @@
-"""What once went wrong between sites, hub and ledger, each with the tests that replay it and see how it ends."""
+"""What once went wrong between sites, hub and ledger, each with the tests that replay it and see
+how it ends.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "deploy/test_graph_rosters.py::test_waits_are_in_the_plan_and_its_digest",
         "deploy/test_lasting.py::test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks",
     ),
-    "all sites of sums were started again while one was lost, and waited for its word without end": (
+    "all sites of sums were started again while one was lost, and waited for its word without "
+    "end": (
         "deploy/test_lasting.py::test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_a_lost_one",
     ),
     "a run of a thousand rounds was only watched by hand": (
@@ -32,7 +35,8 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "ledger/test_counted.py::test_a_count_on_disk_is_so_many_charges",
         "ledger/test_counted.py::test_a_run_writes_each_event_once_and_charges_outside_do_not_mix_with_it",
     ),
-    "a late site of a run of sums came back after the hub had gone: its key and reservation stayed": (
+    "a late site of a run of sums came back after the hub had gone: its key and reservation "
+    "stayed": (
         "deploy/test_sums_endings.py::test_a_hub_that_ends_by_itself_waits_for_lost_sites",
         "deploy/test_sums_endings.py::test_a_site_that_is_ended_never_shares_again",
     ),
@@ -56,7 +60,9 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "deploy/test_watch.py::test_looking_needs_no_right_to_write",
         "deploy/test_watch.py::test_a_reader_beside_a_writer_sees_what_was_committed",
     ),
-    "final pages lacked the answer's sentence": ("deploy/test_answers_sites.py::test_pages_begin_with_the_answer",),
+    "final pages lacked the answer's sentence": (
+        "deploy/test_answers_sites.py::test_pages_begin_with_the_answer",
+    ),
     "a masking key outlived its run": (
         "deploy/test_sums_endings.py::test_a_site_that_is_ended_never_shares_again",
         "deploy/test_sums_endings.py::test_a_closed_run_leaves_no_key",
@@ -81,7 +87,9 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
         "deploy/test_site_records.py::test_a_second_ledger_of_the_same_rows_is_refused",
         "cli/test_cli_raw_rows.py::test_a_site_goes_on_with_its_ledger_under_a_corrected_schema",
     ),
-    "a ledger was lost": ("cli/test_cli_amendments.py::test_a_lost_ledger_counts_all_that_was_ever_planned",),
+    "a ledger was lost": (
+        "cli/test_cli_amendments.py::test_a_lost_ledger_counts_all_that_was_ever_planned",
+    ),
     "the last line of a site told how long its solves took": (
         "deploy/test_site_records.py::test_the_last_line_holds_no_times_unless_they_are_asked_for",
     ),
@@ -116,5 +124,9 @@ INCIDENTS: dict[str, tuple[str, ...]] = {
 def test_every_incident_is_replayed(incident: str) -> None:
     for place in INCIDENTS[incident]:
         file, _, name = place.partition("::")
-        defined = {one.name for one in ast.parse((TESTS / file).read_text()).body if isinstance(one, ast.FunctionDef)}
+        defined = {
+            one.name
+            for one in ast.parse((TESTS / file).read_text()).body
+            if isinstance(one, ast.FunctionDef)
+        }
         assert name in defined, place

@@ -16,29 +16,65 @@ PROGRAM = Path(__file__).parents[1] / "faults" / "sites.py"
 
 
 def test_killed_processes_leave_no_trace() -> None:
-    command = [sys.executable, str(PROGRAM), "--kills", "4", "--sites", "3", "--rounds", "8", "--json"]
+    command = [
+        sys.executable,
+        str(PROGRAM),
+        "--kills",
+        "4",
+        "--sites",
+        "3",
+        "--rounds",
+        "8",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["kills"] == report["of_hub"] + report["of_sites"] >= 4
-    assert report["difference"] == 0.0 and report["messages"] == report["runs"] * 3 * 12  # greeting, mean twice
+    # greeting, mean twice
+    assert report["difference"] == 0.0 and report["messages"] == report["runs"] * 3 * 12
 
 
 def test_restarts_amid_questions_go_on() -> None:
-    command = [sys.executable, str(PROGRAM.with_name("restarts.py")), "--restarts", "10", "--rounds", "3", "--json"]
+    command = [
+        sys.executable,
+        str(PROGRAM.with_name("restarts.py")),
+        "--restarts",
+        "10",
+        "--rounds",
+        "3",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["restarts"] == 10 and report["with_the_dead_process_still_asking"] >= 3 and report["exit_3"] == 0
+    assert (
+        report["restarts"] == 10
+        and report["with_the_dead_process_still_asking"] >= 3
+        and report["exit_3"] == 0
+    )
 
 
 def test_killed_processes_of_a_run_of_sums_leave_no_trace() -> None:
     """Two runs: in the second a site is lost for good."""
-    options = ["--kills", "4", "--sites", "5", "--rounds", "6", "--patience", "8", "--runs", "2", "--json"]
+    options = [
+        "--kills",
+        "4",
+        "--sites",
+        "5",
+        "--rounds",
+        "6",
+        "--patience",
+        "8",
+        "--runs",
+        "2",
+        "--json",
+    ]
     command = [sys.executable, str(PROGRAM.with_name("sums_sites.py")), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["kills"] == report["of_hub"] + report["of_sites"] >= 4
     assert report["runs"] >= 2 and report["with_a_site_lost"] >= 1 and report["gone"] >= 1
-    assert report["opened"] + report["lost_attempts"] == 7 * report["runs"]  # the mean, and six rounds
+    # the mean, and six rounds
+    assert report["opened"] + report["lost_attempts"] == 7 * report["runs"]

@@ -1,4 +1,6 @@
-"""Long, wide and lossy runs: what stays at the hub does not grow with rounds, and faults end as the book says."""
+"""Long, wide and lossy runs: what stays at the hub does not grow with rounds, and faults end as
+the book says.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_a_hub_holds_no_more_after_a_thousand_rounds_than_after_a_hundred(tmp_pa
     def post(hub: Hub, round: int, kind: Kind) -> None:
         payload = np.zeros(0 if round == 0 else plan.exchange_table.widths[0])
         for name in plan.names:
-            message = Message(plan.run, plan.digest, round, name, kind, payload).seal(sites.keys[name])
+            message = Message(plan.run, plan.digest, round, name, kind, payload).seal(
+                sites.keys[name]
+            )
             hub.exchange(name, round, message, 0.0)
         assert all(hub.rounds.inbox(name, round) is not None for name in plan.names)
 
@@ -64,11 +68,15 @@ def test_sums_of_200_000_columns_are_those_of_one_process(tmp_path: Path) -> Non
 
 
 def test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks(tmp_path: Path) -> None:
-    """The others finish without it; what it spent stays spent, and the rest of its reservation goes back."""
+    """The others finish without it; what it spent stays spent, and the rest of its reservation
+    goes back.
+    """
     sites = summed(tmp_path / "sites", seed=3, rounds=4)
     with hub_of(sites, tmp_path / "hub.log", patience=1.0) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, 4) if name == "south" else None)
-        assert {name for name in sites.plan.names if isinstance(ends[name], BaseException)} == {"south"}
+        assert {name for name in sites.plan.names if isinstance(ends[name], BaseException)} == {
+            "south"
+        }
         assert "south" in hub.status()["roster"]["gone"]
         late = sites.run_site("south", Lost(hub, "south", 99))
     assert late.outcome.stopped not in ("finished", "budget spent")
@@ -77,8 +85,12 @@ def test_a_site_too_slow_for_the_deadline_of_the_plan_is_told_when_it_asks(tmp_p
         assert ledger.account.committed()[0] == ledger.total()
 
 
-def test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_a_lost_one(tmp_path: Path) -> None:
-    """Nobody has sent a message of the round, so no deadline runs; but each asks the others, and that has an end."""
+def test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_a_lost_one(
+    tmp_path: Path,
+) -> None:
+    """Nobody has sent a message of the round, so no deadline runs; but each asks the others, and
+    that has an end.
+    """
     sites = summed(tmp_path / "sites", seed=3, rounds=4)
 
     def die(round: int, state: object) -> None:
@@ -88,7 +100,8 @@ def test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_
     with hub_of(sites, tmp_path / "hub.log", patience=2.0) as hub:
         with ThreadPoolExecutor(5) as pool:
             jobs = [
-                pool.submit(sites.run_site, name, Lost(hub, name, 99), observers=[die]) for name in sites.plan.names
+                pool.submit(sites.run_site, name, Lost(hub, name, 99), observers=[die])
+                for name in sites.plan.names
             ]
             assert all(isinstance(job.exception(), Stop) for job in jobs)
             left = [name for name in sites.plan.names if name not in ("south", "west")]
@@ -103,14 +116,18 @@ def test_sites_that_were_all_started_again_do_not_wait_for_ever_for_the_word_of_
 @pytest.fixture
 def ran() -> Callable[..., dict[str, object]]:
     def call(*arguments: str) -> dict[str, object]:
-        done = subprocess.run([sys.executable, *arguments, "--json"], capture_output=True, text=True, timeout=280)
+        done = subprocess.run(
+            [sys.executable, *arguments, "--json"], capture_output=True, text=True, timeout=280
+        )
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))
 
     return call
 
 
-def test_a_demonstration_that_loses_a_site_ends_by_itself(ran: Callable[..., dict[str, object]]) -> None:
+def test_a_demonstration_that_loses_a_site_ends_by_itself(
+    ran: Callable[..., dict[str, object]],
+) -> None:
     found = ran("-m", "sottovoce", "demo", "--lose-site", "1", "--sites", "4", "--rounds", "30")
     roster = found["roster"]
     assert isinstance(roster, dict)

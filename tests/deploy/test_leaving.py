@@ -36,11 +36,15 @@ def altered(data: bytes, **changes: object) -> bytes:
 FALSE: dict[str, Callable[[Consortium, int], bytes]] = {
     "nothing": lambda s, k: b"",
     "a reason alone": lambda s, k: b"its budget is spent",
-    "no signature": lambda s, k: canonical({**json.loads(s.farewell("east", k)), "sig": ""}).encode(),
+    "no signature": lambda s, k: canonical(
+        {**json.loads(s.farewell("east", k)), "sig": ""}
+    ).encode(),
     "an empty key": lambda s, k: altered(s.farewell("east", k), sig="A" * 86 + "=="),
     "another's key": lambda s, k: altered(s.farewell("east", k, sender="north"), sender="east"),
     "another's word": lambda s, k: s.farewell("north", k),
-    "a stranger's key": lambda s, k: Farewell("trial", s.plan.digest, k, "east", "done").seal(SigningKey.make()),
+    "a stranger's key": lambda s, k: Farewell("trial", s.plan.digest, k, "east", "done").seal(
+        SigningKey.make()
+    ),
     "another run": lambda s, k: s.farewell("east", k, run="trial-2"),
     "another plan": lambda s, k: s.farewell("east", k, plan="0" * 64),
     "an earlier round": lambda s, k: s.farewell("east", k - 1),
@@ -57,7 +61,9 @@ FALSE: dict[str, Callable[[Consortium, int], bytes]] = {
 
 
 @pytest.mark.parametrize("name", FALSE)
-def test_a_leave_that_a_site_did_not_sign_is_refused(sites: Consortium, hub: Hub, name: str) -> None:
+def test_a_leave_that_a_site_did_not_sign_is_refused(
+    sites: Consortium, hub: Hub, name: str
+) -> None:
     hub.log.post("trial", 0, "east", sites.sealed("east", 0))
     with pytest.raises(Refused, match=r"farewell of 'east' before round 1: "):
         hub.leave("east", FALSE[name](sites, 1))
@@ -75,7 +81,9 @@ def test_a_tls_key_alone_does_not_end_a_run(sites: Consortium, tmp_path: Path) -
                 with pytest.raises(Refused, match=r"farewell|too long"):
                     thief.leave(lie(sites, 0).decode("latin-1").encode("ascii", "replace"))
         ends = sites.run(lambda name: transport(sites, tmp_path / "tls", address, name))
-        assert {(end.outcome.stopped, end.outcome.rounds) for end in ends.values()} == {("finished", 4)}
+        assert {(end.outcome.stopped, end.outcome.rounds) for end in ends.values()} == {
+            ("finished", 4)
+        }
         assert Hub(sites.plan, log).gone() == dict.fromkeys(NAMES, "done")
 
 
@@ -92,25 +100,36 @@ class Lying(LocalTransport):
 
 
 @pytest.mark.parametrize("name", [*sorted(FALSE.keys() - {"a message"}), "a bare word"])
-def test_a_site_does_not_believe_a_hub_that_a_neighbour_left(sites: Consortium, hub: Hub, name: str) -> None:
+def test_a_site_does_not_believe_a_hub_that_a_neighbour_left(
+    sites: Consortium, hub: Hub, name: str
+) -> None:
     words = b"left" if name == "a bare word" else FALSE[name](sites, 2)
     with ThreadPoolExecutor(2) as pool:
-        others = [pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]]
+        others = [
+            pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]
+        ]
         with pytest.raises(Refused, match="'east'"):
             sites.run_site("north", Lying(hub, "north", 2, "east", words))
         with sites.ledger("north") as ledger:
             assert len(ledger.rows) == 2 and ledger.show()["runs"][0]["state"] == "open"
-        assert sites.run_site("north", LocalTransport(hub, "north")).outcome.rounds == 4  # the run goes on
+        # the run goes on
+        assert sites.run_site("north", LocalTransport(hub, "north")).outcome.rounds == 4
         assert [other.result().outcome.rounds for other in others] == [4, 4]
 
 
 @pytest.mark.parametrize("words", [b"", b"expelled"])
-def test_no_word_of_the_hub_takes_a_site_out_of_a_plan_that_waits_for_ever(tmp_path: Path, words: bytes) -> None:
-    """No hub may say that a site came too late, or was taken out, also of one that is no neighbour."""
+def test_no_word_of_the_hub_takes_a_site_out_of_a_plan_that_waits_for_ever(
+    tmp_path: Path, words: bytes
+) -> None:
+    """No hub may say that a site came too late, or was taken out, also of one that is no
+    neighbour.
+    """
     sites = consortium(tmp_path / "sites", graph="path")  # north - east - south
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(2) as pool:
         hub = Hub(sites.plan, log)
-        others = [pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]]
+        others = [
+            pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in NAMES[1:]
+        ]
         with pytest.raises(Refused, match="this plan waits for all its sites"):
             sites.run_site("north", Lying(hub, "north", 2, "south", words))
         sites.run_site("north", LocalTransport(hub, "north"))
@@ -138,7 +157,8 @@ def test_who_leaves_and_speaks_at_once_does_not_spoil_the_log(sites: Consortium,
     note = hub.log.leave
 
     def late(*said: Any) -> None:
-        hub.exchange("east", 0, sites.sealed("east", 0), 0.0)  # by another connection, after the farewell was read
+        # by another connection, after the farewell was read
+        hub.exchange("east", 0, sites.sealed("east", 0), 0.0)
         note(*said)
 
     hub.log.leave = late  # type: ignore[method-assign]
@@ -185,7 +205,9 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
 
         def take_part(name: str) -> Finished:
             if by == "the hub":
-                return sites.run_site(name, LocalTransport(hub, name), observers=[watch] if name == "north" else [])
+                return sites.run_site(
+                    name, LocalTransport(hub, name), observers=[watch] if name == "north" else []
+                )
             door = Quitting(hub, name, sites, 2) if name == "east" else LocalTransport(hub, name)
             return sites.run_site(name, door)
 
@@ -197,7 +219,9 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
             with pytest.raises(Stop):
                 jobs["east"].result()
         gone = hub.gone()
-        with pytest.raises(EndedEarly, match="the hub ended it" if by == "the hub" else "its sites left"):
+        with pytest.raises(
+            EndedEarly, match="the hub ended it" if by == "the hub" else "its sites left"
+        ):
             hub.check_end()
     for name, end in ends.items():
         planned = sites.plan.privacy.events(name)
@@ -206,9 +230,12 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
         made = end.privacy["made"]
         assert made < end.privacy["releases"] == len(planned)
         i = sites.plan.index(name)
-        alone = replace(sites.plan.stages[0].prepared, facts=sites.plan.stages[0].prepared.facts.node(i))
+        alone = replace(
+            sites.plan.stages[0].prepared, facts=sites.plan.stages[0].prepared.facts.node(i)
+        )
         everything, part = (
-            privacy_statement(alone, rows, simulated=True).epsilon for rows in (planned, planned[:made])
+            privacy_statement(alone, rows, simulated=True).epsilon
+            for rows in (planned, planned[:made])
         )
         assert end.privacy["epsilon"] == everything > part
         assert f"Ended early: after {made} of 6 releases" in end.privacy["says"]
@@ -225,7 +252,10 @@ def test_a_run_that_another_ended_is_stated_at_the_price_of_all_that_was_planned
 def test_a_run_that_nobody_began_ends_early_too(sites: Consortium, hub: Hub) -> None:
     hub.leave("east", sites.farewell("east", 0))
     with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in ("north", "south")]
+        jobs = [
+            pool.submit(sites.run_site, name, LocalTransport(hub, name))
+            for name in ("north", "south")
+        ]
         ends = [job.result() for job in jobs]
     for end in ends:
         assert (end.outcome.stopped, end.outcome.rounds, end.spent, end.by) == (FEW, 0, 0.0, "east")
@@ -234,7 +264,10 @@ def test_a_run_that_nobody_began_ends_early_too(sites: Consortium, hub: Hub) -> 
 
 
 def test_a_run_that_is_complete_has_not_ended_early(tmp_path: Path) -> None:
-    for folder, knobs, stopped in (("all", {}, "finished"), ("few", {"noise": 0.3, "epsilon": 1.0}, "budget spent")):
+    for folder, knobs, stopped in (
+        ("all", {}, "finished"),
+        ("few", {"noise": 0.3, "epsilon": 1.0}, "budget spent"),
+    ):
         sites = consortium(tmp_path / folder, **knobs)
         with HubLog(tmp_path / f"{folder}.log") as log:
             ends = sites.run_locally(log)
@@ -250,7 +283,11 @@ def test_a_hub_ends_a_run_once_it_has_begun_and_for_good(sites: Consortium, hub:
         hub.log.post("trial", 0, name, sites.sealed(name, 0))
     hub.log.decisions.end("trial")
     hub.log.decisions.end("trial")
-    assert hub.log.decisions.ended("trial") and not hub.log.decisions.ended("another") and hub.status()["ended"]
+    assert (
+        hub.log.decisions.ended("trial")
+        and not hub.log.decisions.ended("another")
+        and hub.status()["ended"]
+    )
     with pytest.raises(TransportClosed, match="the hub ended the run 'trial'") as caught:
         hub.exchange("north", 0, sites.sealed("north", 0), 0.0)
     assert caught.value.site is None

@@ -42,10 +42,14 @@ def wide(folder: Path, sites: int, d: int) -> Consortium:
     names = tuple(f"site-{i}" for i in range(sites))
     rows = make_rows([4] * sites, d)
     keys = {name: SigningKey.make() for name in names}
-    config = RunConfig(method="prox_admm", epsilon=5.0, delta=1e-5, rounds=2, seed=3, graph="star", rho=0.02)
+    config = RunConfig(
+        method="prox_admm", epsilon=5.0, delta=1e-5, rounds=2, seed=3, graph="star", rho=0.02
+    )
     folder.mkdir()
     members = [Member(n, 4, keys[n].public) for n in names]
-    return Consortium(folder, make_plan(Proposal("trial", config, members, d, waits=ENDLESS)), keys, rows)
+    return Consortium(
+        folder, make_plan(Proposal("trial", config, members, d, waits=ENDLESS)), keys, rows
+    )
 
 
 def test_an_inbox_beyond_the_default_limit_crosses_the_relay(tmp_path: Path) -> None:
@@ -54,26 +58,37 @@ def test_an_inbox_beyond_the_default_limit_crosses_the_relay(tmp_path: Path) -> 
     with relay(sites, tmp_path / "tls") as (address, log):
         ends = sites.run(lambda name: transport(sites, tmp_path / "tls", address, name))
         messages = log.messages("trial")
-        largest = sum(len(messages[1, name]) for name in sites.plan.exchange_table.neighbours("site-0"))
+        largest = sum(
+            len(messages[1, name]) for name in sites.plan.exchange_table.neighbours("site-0")
+        )
         assert largest > DEFAULT
         assert largest < sizes(sites.plan)[1]
         assert Hub(sites.plan, log).results.models() is not None
     for i, (outcome, _) in enumerate(run_sites(sites.plan.config, sites.rows)):
         np.testing.assert_array_equal(
-            ends[f"site-{i}"].model, sites.plan.stages[0].prepared.algorithm.at(i).model(outcome.state)
+            ends[f"site-{i}"].model,
+            sites.plan.stages[0].prepared.algorithm.at(i).model(outcome.state),
         )
 
 
 def test_no_message_is_longer_than_was_foreseen() -> None:
     names = tuple(f"{i}" + 61 * "x" + "y" for i in range(5))
     keys = {name: SigningKey.make() for name in names}
-    config = RunConfig(method="prox_admm", epsilon=5.0, delta=1e-5, rounds=2, graph="complete", seed=None)
-    plan = make_plan(Proposal(63 * "r", config, [Member(n, 10**6, keys[n].public) for n in names], 997, norm_cap=1e300))
+    config = RunConfig(
+        method="prox_admm", epsilon=5.0, delta=1e-5, rounds=2, graph="complete", seed=None
+    )
+    plan = make_plan(
+        Proposal(
+            63 * "r", config, [Member(n, 10**6, keys[n].public) for n in names], 997, norm_cap=1e300
+        )
+    )
     rng = np.random.default_rng(0)
     inbox = {}
     for name in names:
         vector = rng.uniform(-1e298, 1e298, 997)
-        inbox[name] = Message(plan.run, plan.digest, 3, name, "release", vector).seal(keys[name]).decode()
+        inbox[name] = (
+            Message(plan.run, plan.digest, 3, name, "release", vector).seal(keys[name]).decode()
+        )
         assert len(inbox[name]) <= longest(plan)
     asked, answered = sizes(plan)
     question = {"run": plan.run, "round": 3, "message": inbox[names[0]], "plan": plan.digest}
@@ -82,14 +97,20 @@ def test_no_message_is_longer_than_was_foreseen() -> None:
 
 
 @pytest.mark.parametrize("name", limits.known())
-def test_every_limit_is_compared_with_the_largest_inbox(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_every_limit_is_compared_with_the_largest_inbox(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     size, known = limits.inbox_bytes(1000, 7), limits.known()
     monkeypatch.setattr(limits, "known", lambda: known | {name: size})
     limits.check_size(1000, 7)
     monkeypatch.setattr(limits, "known", lambda: known | {name: size - 1})
     with pytest.raises(InvalidInput) as caught:
         limits.check_size(1000, 7)
-    assert caught.value.field == "d" and name in caught.value.rule and "7 neighbours" in caught.value.rule
+    assert (
+        caught.value.field == "d"
+        and name in caught.value.rule
+        and "7 neighbours" in caught.value.rule
+    )
 
 
 def test_the_stores_take_what_they_are_said_to_take() -> None:
@@ -106,30 +127,41 @@ def members(number: int) -> list[Member]:
     return [Member(f"site-{i}", 100, key) for i, key in enumerate(keys)]
 
 
-CONFIG = RunConfig(method="prox_admm", epsilon=1.0, delta=1e-5, rounds=3, graph="complete", seed=None)
+CONFIG = RunConfig(
+    method="prox_admm", epsilon=1.0, delta=1e-5, rounds=3, graph="complete", seed=None
+)
 
 
 @pytest.mark.parametrize(
     ("sites", "d", "changes", "field"),
     [
-        (50, 10**6, {}, "d"), (3, 10**9, {}, "d"), (10_000, 5, {}, "sites"), (1001, 5, {}, "sites"),
-        (3, 5, {"rounds": 20_000}, "rounds"), (3, 5, {"copies": 2000}, "copies"),
+        (50, 10**6, {}, "d"),
+        (3, 10**9, {}, "d"),
+        (10_000, 5, {}, "sites"),
+        (1001, 5, {}, "sites"),
+        (3, 5, {"rounds": 20_000}, "rounds"),
+        (3, 5, {"copies": 2000}, "copies"),
     ],
-)  # fmt: skip
+)
 def test_a_plan_beyond_every_limit_is_refused_at_once(
     sites: int, d: int, changes: dict[str, int], field: str
-) -> None:  # fmt: skip
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         make_plan(Proposal("trial", replace(CONFIG, **changes), members(sites), d))
     assert caught.value.field == field and caught.value.remedy.startswith("use fewer")
 
 
-def test_a_site_with_a_store_that_is_too_small_spends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_with_a_store_that_is_too_small_spends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sites = consortium(tmp_path / "sites")
     write_plan(sites.plan, tmp_path / "plan.json")
     known = limits.known()
     monkeypatch.setattr(limits, "known", lambda: known | {"a record of a ledger (SQLite)": 7000})
-    with pytest.raises(InvalidInput, match=r"d=4: a site with 2 neighbours .* a record of a ledger \(SQLite\) takes"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"d=4: a site with 2 neighbours .* a record of a ledger \(SQLite\) takes",
+    ):
         read_plan(tmp_path / "plan.json")
 
 
@@ -148,15 +180,30 @@ def test_a_plan_beyond_the_maximum_is_refused_by_every_command(
     for place in (tmp_path, north):
         rewrite(place / "plan.json", plain)
     before = (north / "north.ledger").read_bytes()
-    provision = ["provision", str(north / "plan.json"), "--server", "h", "--store", "/s", "--workspace", "w"]
+    provision = [
+        "provision",
+        str(north / "plan.json"),
+        "--server",
+        "h",
+        "--store",
+        "/s",
+        "--workspace",
+        "w",
+    ]
     for command in (
-        ["site", "check", str(north / "site.toml")], ["site", "run", str(north / "site.toml")],
-        ["hub", "run", str(tmp_path)], ["hub", "status", str(tmp_path)],
-    ):  # fmt: skip
+        ["site", "check", str(north / "site.toml")],
+        ["site", "run", str(north / "site.toml")],
+        ["hub", "run", str(tmp_path)],
+        ["hub", "status", str(tmp_path)],
+    ):
         with pytest.raises(SystemExit) as stop:
             main(command)
         said = capsys.readouterr().err
-        assert stop.value.code == 2 and said.startswith("error: d=100000000: ") and said.count("\n") == 1, said
+        assert (
+            stop.value.code == 2
+            and said.startswith("error: d=100000000: ")
+            and said.count("\n") == 1
+        ), said
     with pytest.raises(InvalidInput, match="d=100000000"):
         nvflare.main(provision, standalone_mode=False)
     assert (north / "north.ledger").read_bytes() == before
@@ -165,12 +212,19 @@ def test_a_plan_beyond_the_maximum_is_refused_by_every_command(
 def test_the_page_has_these_limits_names_and_exit_codes() -> None:
     page = (Path(__file__).parents[2] / "docs" / "deploy" / "index.md").read_text()
     for line in (
-        f"| sites | {limits.SITES:,} |", f"| rounds | {limits.ROUNDS:,} |", f"| {limits.LARGEST // 2**20} MiB |",
-        "256 KiB a second", *(f"\n| {code} | " for code in EXITS), *(f"`{name}`" for name in names.OURS),
+        f"| sites | {limits.SITES:,} |",
+        f"| rounds | {limits.ROUNDS:,} |",
+        f"| {limits.LARGEST // 2**20} MiB |",
+        "256 KiB a second",
+        *(f"\n| {code} | " for code in EXITS),
+        *(f"`{name}`" for name in names.OURS),
         *(f"`{reason}`" for reason in get_args(Reason)),
-    ):  # fmt: skip
+    ):
         assert line in page, line
-    for d, degree, text in ((10**6, 22, "a million features go with 22"), (200_000, 111, "200,000 with 111")):
+    for d, degree, text in (
+        (10**6, 22, "a million features go with 22"),
+        (200_000, 111, "200,000 with 111"),
+    ):
         limits.check_size(d, degree)
         with pytest.raises(InvalidInput):
             limits.check_size(d, degree + 1)

@@ -1,4 +1,6 @@
-"""Masks on the edges of a graph only: what colluders see, by listing all masks (docs/deploy/sums.md)."""
+"""Masks on the edges of a graph only: what colluders see, by listing all masks
+(docs/deploy/sums.md).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,14 @@ from itertools import combinations, product
 import networkx as nx
 import pytest
 
-RING = 3  # words modulo 3 stand for those modulo 2^64: the proof uses that it is a ring, and nothing else
+# words modulo 3 stand for those modulo 2^64: the proof uses that it is a ring, and nothing else
+RING = 3
 
 
 def seen(graph: nx.Graph, share: tuple[int, ...], colluders: set[int]) -> Counter[tuple[int, ...]]:
-    """How often each view of the honest sites' words comes, over all masks that the colluders do not know."""
+    """How often each view of the honest sites' words comes, over all masks that the colluders do
+    not know.
+    """
     honest = [i for i in graph if i not in colluders]
     edges = [edge for edge in graph.edges if not colluders & set(edge)]
     views = Counter[tuple[int, ...]]()
@@ -38,9 +43,13 @@ def tells_only_the_sum(graph: nx.Graph, colluders: set[int]) -> bool:
 
 
 GRAPHS = {
-    "path": nx.path_graph(4), "ring": nx.cycle_graph(5), "star": nx.star_graph(3),
-    "two pairs": nx.Graph([(0, 1), (2, 3)]), "complete": nx.complete_graph(4), "a tail": nx.lollipop_graph(3, 1),
-}  # fmt: skip
+    "path": nx.path_graph(4),
+    "ring": nx.cycle_graph(5),
+    "star": nx.star_graph(3),
+    "two pairs": nx.Graph([(0, 1), (2, 3)]),
+    "complete": nx.complete_graph(4),
+    "a tail": nx.lollipop_graph(3, 1),
+}
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -58,7 +67,9 @@ def test_only_the_sum_is_seen_exactly_if_the_honest_part_is_connected(name: str)
 def test_the_least_graphs_hold_t_colluders_and_give_a_share_away_to_more(n: int, t: int) -> None:
     graph = nx.hkn_harary_graph(t + 1, n)
     assert graph.number_of_edges() == -(-n * (t + 1) // 2)
-    assert all(nx.is_connected(graph.subgraph(set(graph) - set(some))) for some in combinations(graph, t))
+    assert all(
+        nx.is_connected(graph.subgraph(set(graph) - set(some))) for some in combinations(graph, t)
+    )
     site = min(graph, key=graph.degree)
     neighbours = set(graph[site])
     assert len(neighbours) == t + 1 and not nx.is_connected(graph.subgraph(set(graph) - neighbours))

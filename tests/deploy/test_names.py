@@ -22,12 +22,42 @@ from sottovoce.errors import InvalidInput
 pytest.importorskip("cryptography")
 
 KEY = "A" * 42 + "8="
-TAKEN = ("ca", "CA", "hub", "Hub", "plan", "PLAN", "site", "rows", "errors", "renewal", "server", "ca.2", "hub.trial")
+TAKEN = (
+    "ca",
+    "CA",
+    "hub",
+    "Hub",
+    "plan",
+    "PLAN",
+    "site",
+    "rows",
+    "errors",
+    "renewal",
+    "server",
+    "ca.2",
+    "hub.trial",
+)
 DEVICES = ("con", "NUL", "aux.txt", "Com1", "lpt9.x", "prn")
 UNFIT = (
-    "", ".", "..", ".north", "-north", "_north", "north.", "../north", "a/b", "a\\b", "a b", "a\n", "a\x00", "a\x1b[2J",
-    "a" * 64, "nörth", "a:b", "a\u2215b",
-)  # fmt: skip
+    "",
+    ".",
+    "..",
+    ".north",
+    "-north",
+    "_north",
+    "north.",
+    "../north",
+    "a/b",
+    "a\\b",
+    "a b",
+    "a\n",
+    "a\x00",
+    "a\x1b[2J",
+    "a" * 64,
+    "nörth",
+    "a:b",
+    "a\u2215b",
+)
 FIT = (
     "north",
     "North-1",
@@ -52,16 +82,34 @@ FIT = (
         lambda name, folder: check_name("name", name),
         lambda name, folder: Member(name, 10, KEY),
         lambda name, folder: certificates.request(folder, name),
-        lambda name, folder: SiteSettings.read(write_settings(folder, name, "h:1", Path("rows.csv"))),
+        lambda name, folder: SiteSettings.read(
+            write_settings(folder, name, "h:1", Path("rows.csv"))
+        ),
         lambda name, folder: main(
-            ["site", "init", str(folder / "new"), "--name", name, "--hub", "h:1", "--data", "x.csv", "--schema", "s",
-             "--epsilon", "1"]
+            [
+                "site",
+                "init",
+                str(folder / "new"),
+                "--name",
+                name,
+                "--hub",
+                "h:1",
+                "--data",
+                "x.csv",
+                "--schema",
+                "s",
+                "--epsilon",
+                "1",
+            ]
         ),
     ],
     ids=["check", "plan", "request", "settings", "init"],
-)  # fmt: skip
+)
 def test_a_name_that_cannot_be_a_sites(
-    tmp_path: Path, name: str, use: Callable[[str, Path], object], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    name: str,
+    use: Callable[[str, Path], object],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises((InvalidInput, SystemExit)) as caught:
         use(name, tmp_path)
@@ -94,7 +142,11 @@ def asking_for(name: str) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
 
     key = certificates._new_key()
-    asked = x509.CertificateSigningRequestBuilder().subject_name(certificates._name(name)).sign(key, SHA256())
+    asked = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(certificates._name(name))
+        .sign(key, SHA256())
+    )
     return certificates._pem(asked)
 
 
@@ -118,30 +170,44 @@ def test_admission_writes_over_nothing(tmp_path: Path, capsys: pytest.CaptureFix
     for name in ("ca", "Hub"):
         (tmp_path / f"{name}.csr").write_bytes(asking_for(name))
     before = {path.name: path.read_bytes() for path in hub.iterdir()}
-    for requests in (["ca.csr"], ["Hub.csr"], ["east-1.csr", "ca.csr"], ["north-1.csr", "North-1.csr"], ["none.csr"]):
+    for requests in (
+        ["ca.csr"],
+        ["Hub.csr"],
+        ["east-1.csr", "ca.csr"],
+        ["north-1.csr", "North-1.csr"],
+        ["none.csr"],
+    ):
         said_by(capsys, 2, "hub", "admit", hub, *(tmp_path / request for request in requests))
-        assert {path.name: path.read_bytes() for path in hub.iterdir()} == before  # all requests, or none
+        # all requests, or none
+        assert {path.name: path.read_bytes() for path in hub.iterdir()} == before
     said_by(capsys, 0, "hub", "admit", hub, tmp_path / "north-1.csr", tmp_path / "east-1.csr")
     first = (hub / "north.crt").read_bytes()
     for again in ("north-1.csr", "North-1.csr"):
         assert "use --renew" in said_by(capsys, 2, "hub", "admit", hub, tmp_path / again)
     said_by(capsys, 0, "hub", "admit", hub, "--renew", tmp_path / "north-1.csr")
-    assert "remove it" in said_by(capsys, 2, "hub", "admit", hub, "--renew", tmp_path / "north-1.csr")
+    assert "remove it" in said_by(
+        capsys, 2, "hub", "admit", hub, "--renew", tmp_path / "north-1.csr"
+    )
     assert (hub / "north.crt").read_bytes() == first != (hub / "renewal" / "north.crt").read_bytes()
     assert {name: (hub / name).read_bytes() for name in before} == before
     (hub / "ca.key").rename(tmp_path / "ca.key")  # kept elsewhere between admissions
     said_by(capsys, 2, "hub", "init", hub, "--host", "127.0.0.1")
-    assert {name: (hub / name).read_bytes() for name in before if name != "ca.key"}.items() <= before.items()
+    assert {
+        name: (hub / name).read_bytes() for name in before if name != "ca.key"
+    }.items() <= before.items()
     assert not (hub / "ca.key").exists()
 
 
-@pytest.mark.parametrize("there", ["north.key", "north.csr", "north.signing", "north.public.json", "north.ledger"])
+@pytest.mark.parametrize(
+    "there", ["north.key", "north.csr", "north.signing", "north.public.json", "north.ledger"]
+)
 def test_a_site_is_made_in_a_folder_without_files_of_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], there: str
 ) -> None:
     (tmp_path / "rows.csv").write_text("age,ill\n" + "30,yes\n60,no\n" * 5)
     (tmp_path / "s.toml").write_text(
-        'label = {column = "ill", positive = "yes", negative = "no"}\n[columns.age]\nkind="number"\nlo=0\nhi=100\n'
+        'label = {column = "ill", positive = "yes", negative = '
+        '"no"}\n[columns.age]\nkind="number"\nlo=0\nhi=100\n'
     )
     folder = tmp_path / "north"
     folder.mkdir()
@@ -173,7 +239,9 @@ def test_a_run_is_not_called_like_a_sites_public_file(sites: Consortium) -> None
             replace(sites.plan, run=name)
 
 
-def test_results_of_another_run_are_kept_under_names_that_are_free(sites: Consortium, tmp_path: Path) -> None:
+def test_results_of_another_run_are_kept_under_names_that_are_free(
+    sites: Consortium, tmp_path: Path
+) -> None:
     stem = tmp_path / "north"
 
     def results(run: str, plan: str) -> None:
@@ -185,12 +253,21 @@ def test_results_of_another_run_are_kept_under_names_that_are_free(sites: Consor
         results("one", plan)
         put_aside(stem, sites.plan)
     assert [(tmp_path / f"north.{run}.npz").read_text() for run in ("one", "one-2", "one-3")] == [
-        "one first", "one second", "one third"
-    ]  # fmt: skip
+        "one first",
+        "one second",
+        "one third",
+    ]
     results("trial", sites.plan.digest)
     put_aside(stem, sites.plan)
     assert (tmp_path / "north.npz").exists()
-    for content in ('{"run": "../../x"}', '{"run": "public"}', "[]", "no JSON", '{"run": 3}', "[" * 100_000):
+    for content in (
+        '{"run": "../../x"}',
+        '{"run": "public"}',
+        "[]",
+        "no JSON",
+        '{"run": 3}',
+        "[" * 100_000,
+    ):
         (tmp_path / "north.json").write_text(content)
         with pytest.raises(InvalidInput, match="is in the way"):
             other_run(stem, sites.plan)

@@ -1,4 +1,6 @@
-"""NVFlare itself: kits, a run of real processes, what a hub or an impostor cannot have.  Skipped without NVFlare."""
+"""NVFlare itself: kits, a run of real processes, what a hub or an impostor cannot have.  Skipped
+without NVFlare.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ import pytest
 from sites_in_tests import NAMES, Consortium, consortium
 
 pytest.importorskip(
-    "nvflare", reason="NVFlare is not installed: the extra nvflare has narrow pins, so the extra test lacks it"
+    "nvflare",
+    reason="NVFlare is not installed: the extra nvflare has narrow pins, so the extra test lacks "
+    "it",
 )
 
 from sottovoce.data.memmap import write_rows
@@ -30,7 +34,13 @@ from sottovoce.deploy.hub import Hub
 from sottovoce.deploy.hublog import HubLog
 from sottovoce.deploy.nvflare import layout
 from sottovoce.deploy.nvflare.loopback import SERVER, Federation, demonstrate
-from sottovoce.deploy.nvflare.provision import SUPERVISOR, check_kit, project, provision, write_project
+from sottovoce.deploy.nvflare.provision import (
+    SUPERVISOR,
+    check_kit,
+    project,
+    provision,
+    write_project,
+)
 from sottovoce.deploy.nvflare.supervisor import Supervisor, open_session, write_job
 from sottovoce.deploy.plan_file import write_plan
 from sottovoce.errors import InvalidInput, Refused
@@ -41,7 +51,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-# Runs in every process that has its folder in PYTHONPATH, and writes down whom it asks for addresses or connects to.
+# Runs in every process that has its folder in PYTHONPATH, and writes down whom it asks for
+# addresses or connects to.
 _SPY = """
 import sys
 def spy(event, arguments):
@@ -94,7 +105,12 @@ def settle(sites: Consortium, folder: Path) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("federation")
-    sites, hub, port, spy = consortium(folder / "sites"), folder / "hub", free_port(), folder / "spy"
+    sites, hub, port, spy = (
+        consortium(folder / "sites"),
+        folder / "hub",
+        free_port(),
+        folder / "spy",
+    )
     hub.mkdir()
     spy.mkdir()
     (spy / "sitecustomize.py").write_text(_SPY.format(path=str(folder / "asked")))
@@ -125,20 +141,27 @@ def ended(world: World, job: Path) -> str:
 
 
 def logs(world: World) -> str:
-    return "".join(file.read_text() for name in ("log.txt", "console.txt") for file in world.kits.rglob(name))
+    return "".join(
+        file.read_text() for name in ("log.txt", "console.txt") for file in world.kits.rglob(name)
+    )
 
 
 def test_every_kit_has_the_hardened_policies(world: World) -> None:
     for name in (SERVER, *NAMES):
         local = world.kits / name / "local"
-        assert not list(local.glob("resources.json.default")) and not list(local.glob("authorization.json.default"))
+        assert not list(local.glob("resources.json.default")) and not list(
+            local.glob("authorization.json.default")
+        )
         rights = json.loads((local / "authorization.json").read_text())["permissions"]
         assert all(role.get("byoc", "none") == "none" for role in rights.values())
         assert all(role.get("shell_commands", "none") == "none" for role in rights.values())
         resources = json.loads((local / "resources.json").read_text())
         assert resources["class_list_enforcement_mode"] == "enforce"
         assert all(entry.startswith("sottovoce.") for entry in resources["class_allow_list"])
-        assert json.loads((local / "comm_config.json").read_text())["internal"]["resources"]["secure"] is True
+        assert (
+            json.loads((local / "comm_config.json").read_text())["internal"]["resources"]["secure"]
+            is True
+        )
         if name != SERVER:
             assert resources["allow_log_streaming"] is False
     assert "/tmp/nvflare" not in (world.kits / SERVER / "local" / "resources.json").read_text()
@@ -153,7 +176,9 @@ def test_every_kit_has_the_hardened_policies(world: World) -> None:
         ("startup/fed_client.json", "client", {"connection_security": "tls"}),
     ],
 )
-def test_a_loosened_kit_is_found(world: World, tmp_path: Path, file: str, key: str, value: object) -> None:
+def test_a_loosened_kit_is_found(
+    world: World, tmp_path: Path, file: str, key: str, value: object
+) -> None:
     kit = tmp_path / "north"
     for folder in ("local", "startup"):
         shutil.copytree(world.kits / "north" / folder, kit / folder, symlinks=True)
@@ -167,7 +192,11 @@ def test_a_loosened_kit_is_found(world: World, tmp_path: Path, file: str, key: s
 
 
 def test_a_job_that_ships_code_is_refused(world: World, tmp_path: Path) -> None:
-    job, canary, before = write_job(tmp_path / "trial", world.sites.plan), tmp_path / "ran", world.sent()
+    job, canary, before = (
+        write_job(tmp_path / "trial", world.sites.plan),
+        tmp_path / "ran",
+        world.sent(),
+    )
     for app in ("hub", "site"):
         custom = job / app / "custom"
         custom.mkdir()
@@ -208,7 +237,9 @@ def test_the_hub_answers_nobody_without_a_certificate_of_the_federation(
     if certificate is not None:
         authority = certificates.Authority.make(tmp_path)
         certificates.request(tmp_path, "north")
-        (tmp_path / "north.crt").write_bytes(authority.admit((tmp_path / "north.csr").read_bytes())[1])
+        (tmp_path / "north.crt").write_bytes(
+            authority.admit((tmp_path / "north.csr").read_bytes())[1]
+        )
         context.load_cert_chain(tmp_path / "north.crt", tmp_path / "north.key")
     with socket.create_connection(("127.0.0.1", world.port), timeout=10.0) as plain:
         assert not answered(context, plain)
@@ -216,7 +247,9 @@ def test_the_hub_answers_nobody_without_a_certificate_of_the_federation(
 
 def test_a_valid_certificate_under_another_name_is_refused(world: World, tmp_path: Path) -> None:
     impostor = tmp_path / "east"
-    shutil.copytree(world.kits / "east", impostor, symlinks=True, ignore=shutil.ignore_patterns("*.txt", "*.fl"))
+    shutil.copytree(
+        world.kits / "east", impostor, symlinks=True, ignore=shutil.ignore_patterns("*.txt", "*.fl")
+    )
     for file in ("client.crt", "client.key"):
         shutil.copy(world.kits / "north" / "startup" / file, impostor / "startup" / file)
     (impostor / "local" / layout.SITE_FILE).unlink()
@@ -235,7 +268,9 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     link = world.kits / SERVER / "local" / layout.HUB_FOLDER
     link.unlink()
     link.symlink_to(tmp_path / "hub")
-    with pytest.raises(Refused, match=r"no further after 1 more jobs; site '.*' stopped: Refused.*another plan"):
+    with pytest.raises(
+        Refused, match=r"no further after 1 more jobs; site '.*' stopped: Refused.*another plan"
+    ):
         Supervisor(kit, tmp_path / "hub", tries=1).run()
     link.unlink()
     link.symlink_to(world.hub)
@@ -254,14 +289,23 @@ def test_a_run_of_real_processes(world: World, tmp_path: Path) -> None:
     np.testing.assert_array_equal(models, [finished[name].model for name in plan.names])
     created = re.findall(r"Connection \[CN\d+ (.*?)\] is created", logs(world))
     assert created and all("SSL" in connection for connection in created)
-    # Nobody's name is looked up.  To learn its own address NVFlare "connects" a datagram socket, which sends nothing.
-    assert set(world.asked.read_text().split()) <= {"localhost", "127.0.0.1", "::1", "10.255.255.255"}
+    # Nobody's name is looked up.  To learn its own address NVFlare "connects" a datagram socket,
+    # which sends nothing.
+    assert set(world.asked.read_text().split()) <= {
+        "localhost",
+        "127.0.0.1",
+        "::1",
+        "10.255.255.255",
+    }
     for name in NAMES:
         home = (world.kits / name / "local" / layout.SITE_FILE).resolve().parent
         known = json.loads((home / f"{name}.known").read_text())
-        assert known["run"] == plan.run and known["keys"] == {s.name: s.key for s in plan.sites if s.name != name}
+        assert known["run"] == plan.run and known["keys"] == {
+            s.name: s.key for s in plan.sites if s.name != name
+        }
     before = world.sent()
-    Supervisor(kit, world.hub).run()  # complete already: sites repeat themselves, and nothing is added
+    # complete already: sites repeat themselves, and nothing is added
+    Supervisor(kit, world.hub).run()
     assert world.sent() == before
 
 
@@ -275,7 +319,7 @@ def test_a_run_that_the_hub_ended_has_an_exit_code_of_its_own(world: World, tmp_
     links = {world.kits / SERVER / "local" / layout.HUB_FOLDER: hub} | {
         world.kits / name / "local" / layout.SITE_FILE: path
         for name, path in settle(sites, tmp_path / "homes").items()
-    }  # fmt: skip
+    }
     before = {link: link.resolve() for link in links}
     try:
         for link, path in links.items():
@@ -294,7 +338,9 @@ def test_a_run_that_the_hub_ended_has_an_exit_code_of_its_own(world: World, tmp_
         for link, path in before.items():
             link.unlink()
             link.symlink_to(path)
-    assert ran.returncode == 4 and "ended early: the hub ended it" in ran.stderr.splitlines()[-1], ran.stderr
+    assert ran.returncode == 4 and "ended early: the hub ended it" in ran.stderr.splitlines()[-1], (
+        ran.stderr
+    )
     for name in NAMES:
         done = json.loads((tmp_path / "homes" / name / f"{name}.json").read_text())
         assert (done["stopped"], done["rounds"], done["spent"]) == ("the hub ended the run", 0, 0.0)

@@ -1,4 +1,6 @@
-"""A site's start in a job compares and erases what `sottovoce site run` does.  Skipped without NVFlare."""
+"""A site's start in a job compares and erases what `sottovoce site run` does.  Skipped without
+NVFlare.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from sites_in_tests import Consortium, consortium, settle
 from sums_in_tests import summed
 
 pytest.importorskip(
-    "nvflare", reason="NVFlare is not installed: the extra nvflare has narrow pins, so the extra test lacks it"
+    "nvflare",
+    reason="NVFlare is not installed: the extra nvflare has narrow pins, so the extra test lacks "
+    "it",
 )
 
 from sottovoce.deploy.keys import SigningKey
@@ -27,7 +31,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # NVFlare
 
 
 def started(sites: Consortium, caplog: pytest.LogCaptureFixture) -> tuple[str, str]:
-    """Why the session of north failed, as the hub and as the site's log has it; the job ends at its first request."""
+    """Why the session of north failed, as the hub and as the site's log has it; the job ends at
+    its first request.
+    """
     executor = SiteExecutor()
     executor._post.close("the job is over")
     caplog.clear()
@@ -61,7 +67,9 @@ def sites(tmp_path: Path) -> Consortium:
     return made
 
 
-def test_a_plan_of_sums_needs_the_sites_agreement(sites: Consortium, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plan_of_sums_needs_the_sites_agreement(
+    sites: Consortium, caplog: pytest.LogCaptureFixture
+) -> None:
     assert started(sites, caplog)[0] == ASKED
     path = sites.folder / "site.toml"
     text = path.read_text()
@@ -71,7 +79,9 @@ def test_a_plan_of_sums_needs_the_sites_agreement(sites: Consortium, caplog: pyt
         assert failure == "InvalidInput; the site's log says why" and rule in logged
 
 
-def test_another_key_of_a_known_site_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_key_of_a_known_site_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     sites = consortium(tmp_path / "sites")
     known = settle(sites, tmp_path / "home") / "north.known"
     head = before(sites, ("before",))
@@ -80,7 +90,10 @@ def test_another_key_of_a_known_site_is_refused(tmp_path: Path, caplog: pytest.L
     assert started(sites, caplog)[0] == ASKED
     Known("before", head, keys | {"east": SigningKey.make().public}).write(known)
     failure, logged = started(sites, caplog)
-    assert failure == "InvalidInput; the site's log says why" and "another signing key of east" in logged
+    assert (
+        failure == "InvalidInput; the site's log says why"
+        and "another signing key of east" in logged
+    )
 
 
 def test_an_older_ledger_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -88,10 +101,14 @@ def test_an_older_ledger_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFix
     home = settle(sites, tmp_path / "home")
     (home / "north.before.json").write_text(json.dumps({"site": "north", "run": "before"}))
     failure, logged = started(sites, caplog)
-    assert failure == "LedgerCorrupt; the site's log says why" and "lacks the run 'before'" in logged
+    assert (
+        failure == "LedgerCorrupt; the site's log says why" and "lacks the run 'before'" in logged
+    )
 
 
-def test_a_start_erases_keys_of_runs_that_cannot_go_on(sites: Consortium, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_erases_keys_of_runs_that_cannot_go_on(
+    sites: Consortium, caplog: pytest.LogCaptureFixture
+) -> None:
     home = sites.folder
     before(sites, ("left",), ("open",))
     for name in ("north.open", "north.left"):
@@ -102,7 +119,10 @@ def test_a_start_erases_keys_of_runs_that_cannot_go_on(sites: Consortium, caplog
     assert "run open is open in the ledger: its key stays" in logged
     RunKey.make(home / "north.before.masks")
     failure, logged = started(sites, caplog)
-    assert failure == "LedgerCorrupt; the site's log says why" and "a key of the run 'before'" in logged
+    assert (
+        failure == "LedgerCorrupt; the site's log says why"
+        and "a key of the run 'before'" in logged
+    )
     assert (home / "north.before.masks").read_bytes() == b""
 
 
@@ -119,10 +139,14 @@ def test_nothing_is_erased_while_another_process_takes_part(
     assert started(sites, caplog)[0] == ASKED and not (sites.folder / "north.left.masks").exists()
 
 
-def test_a_kit_of_another_site_erases_nothing(sites: Consortium, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kit_of_another_site_erases_nothing(
+    sites: Consortium, caplog: pytest.LogCaptureFixture
+) -> None:
     before(sites, ("left",))
     RunKey.make(sites.folder / "north.left.masks")
     executor = SiteExecutor()
     executor._work(sites.folder, "east")
     assert executor._post.carry({}, 0.0) == {tasks.ENDED: "InvalidInput; the site's log says why"}
-    assert "certificate is for 'east'" in caplog.text and (sites.folder / "north.left.masks").exists()
+    assert (
+        "certificate is for 'east'" in caplog.text and (sites.folder / "north.left.masks").exists()
+    )

@@ -1,4 +1,6 @@
-"""The two ends of a job without NVFlare between them: sessions on one side, the hub's log on the other."""
+"""The two ends of a job without NVFlare between them: sessions on one side, the hub's log on the
+other.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ Twist = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 class Job:
     """What NVFlare does: it takes each task to its site and the result back."""
 
-    def __init__(self, sites: Consortium, hub: Hub, twist: Twist = lambda name, result: result) -> None:
+    def __init__(
+        self, sites: Consortium, hub: Hub, twist: Twist = lambda name, result: result
+    ) -> None:
         self._sites, self._hub, self._twist = sites, hub, twist
         self._posts = {name: Post() for name in sites.plan.names}
         self._over, self._counting, self._left = threading.Event(), threading.Lock(), 0
@@ -44,7 +48,9 @@ class Job:
     def run(self, results: int = 10**6) -> str | None:
         """Until all have ended, or after so many results."""
         self._left = results
-        sessions = [threading.Thread(target=self._site, args=(name,)) for name in self._sites.plan.names]
+        sessions = [
+            threading.Thread(target=self._site, args=(name,)) for name in self._sites.plan.names
+        ]
         for session in sessions:
             session.start()
         failure = serve(self._hub, self._carry, self._over)
@@ -67,7 +73,9 @@ class Job:
     def _site(self, name: str) -> None:
         post, failed = self._posts[name], ""
         try:
-            self.models[name] = self._sites.run_site(name, TaskTransport(self._sites.plan, post)).model
+            self.models[name] = self._sites.run_site(
+                name, TaskTransport(self._sites.plan, post)
+            ).model
         except SottovoceError as error:
             failed = str(error)
         finally:
@@ -76,10 +84,13 @@ class Job:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "PATIENCE", 0.2)  # or a thread that waits in vain would end after five seconds
+    # or a thread that waits in vain would end after five seconds
+    monkeypatch.setattr(tasks, "PATIENCE", 0.2)
 
 
-def test_a_job_gives_the_models_of_the_local_run(sites: Consortium, hub: Hub, tmp_path: Path) -> None:
+def test_a_job_gives_the_models_of_the_local_run(
+    sites: Consortium, hub: Hub, tmp_path: Path
+) -> None:
     job = Job(sites, hub)
     assert job.run() is None
     twin = consortium(tmp_path / "twin")
@@ -90,7 +101,9 @@ def test_a_job_gives_the_models_of_the_local_run(sites: Consortium, hub: Hub, tm
 
 
 @pytest.mark.parametrize("results", [1, 4, 9, 14, 19])
-def test_a_second_job_goes_on_where_the_first_was_cut_off(sites: Consortium, hub: Hub, results: int) -> None:
+def test_a_second_job_goes_on_where_the_first_was_cut_off(
+    sites: Consortium, hub: Hub, results: int
+) -> None:
     Job(sites, hub).run(results)
     before = hub.log.messages(sites.plan.run)
     job = Job(sites, hub)
@@ -148,7 +161,11 @@ def test_the_hub_ends_a_run_whose_sites_wait(sites: Consortium, hub: Hub, tmp_pa
 def test_a_supervisor_that_ends_early_says_so_to_the_shell(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for error, code in ((EndedEarly("run='trial': ended early"), 4), (Refused("no"), 3), (Unreachable("no"), 1)):
+    for error, code in (
+        (EndedEarly("run='trial': ended early"), 4),
+        (Refused("no"), 3),
+        (Unreachable("no"), 1),
+    ):
 
         def fail(error: SottovoceError = error, **_: str) -> None:
             raise error
@@ -160,14 +177,20 @@ def test_a_supervisor_that_ends_early_says_so_to_the_shell(
 
 
 NO_REQUESTS = [
-    {tasks.REQUEST: b"{}"}, {tasks.METHOD: "highest"}, {tasks.METHOD: ["highest"], tasks.REQUEST: b"{}"},
-    {tasks.METHOD: "highest", tasks.REQUEST: "{}"}, {tasks.METHOD: "highest", tasks.REQUEST: 1},
-    {tasks.METHOD: "highest", tasks.REQUEST: b"[" * 10**5}, {tasks.METHOD: "exchange", tasks.REQUEST: b"no JSON"},
-]  # fmt: skip
+    {tasks.REQUEST: b"{}"},
+    {tasks.METHOD: "highest"},
+    {tasks.METHOD: ["highest"], tasks.REQUEST: b"{}"},
+    {tasks.METHOD: "highest", tasks.REQUEST: "{}"},
+    {tasks.METHOD: "highest", tasks.REQUEST: 1},
+    {tasks.METHOD: "highest", tasks.REQUEST: b"[" * 10**5},
+    {tasks.METHOD: "exchange", tasks.REQUEST: b"no JSON"},
+]
 
 
 @pytest.mark.parametrize("result", NO_REQUESTS, ids=range(len(NO_REQUESTS)))
-def test_a_request_that_makes_no_sense_is_refused(sites: Consortium, hub: Hub, result: dict[str, Any]) -> None:
+def test_a_request_that_makes_no_sense_is_refused(
+    sites: Consortium, hub: Hub, result: dict[str, Any]
+) -> None:
     results, told = [{tasks.NUMBER: 7} | result, None], list[dict[str, Any]]()
 
     def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
@@ -175,7 +198,11 @@ def test_a_request_that_makes_no_sense_is_refused(sites: Consortium, hub: Hub, r
         return results.pop(0)
 
     converse(hub, "east", carry)
-    assert told[0] == {} and told[1].keys() == {tasks.NUMBER, tasks.REFUSED} and told[1][tasks.NUMBER] == 7
+    assert (
+        told[0] == {}
+        and told[1].keys() == {tasks.NUMBER, tasks.REFUSED}
+        and told[1][tasks.NUMBER] == 7
+    )
     assert not hub.log.messages(sites.plan.run) and not hub.log.gone(sites.plan.run)
 
 
@@ -204,16 +231,27 @@ def asking(sites: Consortium) -> tuple[Post, Future[int]]:
 
 
 REPLIES = [
-    ({tasks.REPLY: b'{"highest":3}'}, 3), ({tasks.REFUSED: "no\x1b"}, r"the hub refused: no\?$"),
-    ({}, "another version"), ({tasks.REPLY: b"[]"}, "another version"), ({tasks.REPLY: 3}, "another version"),
-    ({tasks.REPLY: b'{"highest":-1}'}, "another version"), ({tasks.REPLY: b"{}".ljust(10**6)}, "another version"),
-]  # fmt: skip
+    ({tasks.REPLY: b'{"highest":3}'}, 3),
+    ({tasks.REFUSED: "no\x1b"}, r"the hub refused: no\?$"),
+    ({}, "another version"),
+    ({tasks.REPLY: b"[]"}, "another version"),
+    ({tasks.REPLY: 3}, "another version"),
+    ({tasks.REPLY: b'{"highest":-1}'}, "another version"),
+    ({tasks.REPLY: b"{}".ljust(10**6)}, "another version"),
+]
 
 
 @pytest.mark.parametrize(("reply", "expected"), REPLIES, ids=range(len(REPLIES)))
-def test_what_a_task_brings_reaches_the_session(sites: Consortium, reply: dict[str, Any], expected: int | str) -> None:
+def test_what_a_task_brings_reaches_the_session(
+    sites: Consortium, reply: dict[str, Any], expected: int | str
+) -> None:
     post, outcome = asking(sites)
-    for other in ({}, reply, {tasks.NUMBER: 0} | reply, {tasks.NUMBER: 2} | reply):  # to no request, or another one
+    for other in (
+        {},
+        reply,
+        {tasks.NUMBER: 0} | reply,
+        {tasks.NUMBER: 2} | reply,
+    ):  # to no request, or another one
         assert post.carry(other, 0.01)[tasks.NUMBER] == 1
     assert not outcome.done()
     post.carry({tasks.NUMBER: 1} | reply, 0.0)
@@ -245,7 +283,9 @@ def test_a_site_that_computes_says_so(sites: Consortium, hub: Hub) -> None:
 def test_an_error_of_the_hubs_own_is_written_down_as_that(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The supervisor repeats the last words of a job: they name no site for what the hub could not do."""
+    """The supervisor repeats the last words of a job: they name no site for what the hub could
+    not do.
+    """
     pytest.importorskip("nvflare")
     from nvflare.apis.shareable import Shareable
     from nvflare.apis.signal import Signal
@@ -276,20 +316,39 @@ def test_an_error_of_the_hubs_own_is_written_down_as_that(
 def test_a_job_holds_no_code_and_no_plan(sites: Consortium, tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", sites.plan)
     files = {file.relative_to(job).as_posix() for file in job.rglob("*") if file.is_file()}
-    assert files == {"meta.json", "hub/config/config_fed_server.json", "site/config/config_fed_client.json"}
+    assert files == {
+        "meta.json",
+        "hub/config/config_fed_server.json",
+        "site/config/config_fed_client.json",
+    }
     assert sites.plan.digest not in "".join((job / file).read_text() for file in files)
 
 
 def test_the_command_writes_a_project_without_nvflare(sites: Consortium, tmp_path: Path) -> None:
     write_plan(sites.plan, tmp_path / "plan.json")
-    options = ["--server", "hub.example.org", "--store", "/srv/jobs", "--workspace", str(tmp_path / "kits")]
-    arguments = ["provision", str(tmp_path / "plan.json"), *options, "--project", str(tmp_path / "project.yml")]
+    options = [
+        "--server",
+        "hub.example.org",
+        "--store",
+        "/srv/jobs",
+        "--workspace",
+        str(tmp_path / "kits"),
+    ]
+    arguments = [
+        "provision",
+        str(tmp_path / "plan.json"),
+        *options,
+        "--project",
+        str(tmp_path / "project.yml"),
+    ]
     done = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert done.exit_code == 0 and "nvflare provision -p" in done.output
     description = json.loads((tmp_path / "project.yml").read_text())
     clients = [one["name"] for one in description["participants"] if one["type"] == "client"]
     assert clients == list(sites.plan.names)
-    assert any(builder["path"].endswith("policies.HardenedPolicies") for builder in description["builders"])
+    assert any(
+        builder["path"].endswith("policies.HardenedPolicies") for builder in description["builders"]
+    )
 
 
 def test_a_hub_with_the_name_of_a_site_is_refused(sites: Consortium) -> None:
@@ -304,4 +363,7 @@ def test_shipped_policies_let_in_one_class_of_ours(name: str) -> None:
     module, _, cls = allowed.rpartition(".")
     source = Path(layout.__file__).parent / f"{module.rpartition('.')[2]}.py"
     assert f"class {cls}(" in source.read_text()
-    assert policy["class_list_enforcement_mode"] == "enforce" and policy.get("allow_log_streaming", False) is False
+    assert (
+        policy["class_list_enforcement_mode"] == "enforce"
+        and policy.get("allow_log_streaming", False) is False
+    )

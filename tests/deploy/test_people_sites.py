@@ -1,4 +1,6 @@
-"""A run across sites whose unit is a person: plan, rows and statement agree, and sites do what the simulation does."""
+"""A run across sites whose unit is a person: plan, rows and statement agree, and sites do what
+the simulation does.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,23 @@ from sottovoce.runs.simulate import simulate
 
 pytest.importorskip("cryptography")
 
-SCHEMA = Schema.from_dict({
-    "intercept": True, "person": {"column": "patient", "rows": 3}, "label": {"column": "ill", "positive": "yes"},
-    "columns": {"age": {"kind": "number", "lo": 0, "hi": 100}},
-})  # fmt: skip
+SCHEMA = Schema.from_dict(
+    {
+        "intercept": True,
+        "person": {"column": "patient", "rows": 3},
+        "label": {"column": "ill", "positive": "yes"},
+        "columns": {"age": {"kind": "number", "lo": 0, "hi": 100}},
+    }
+)
 RUN = RunConfig("prox_admm", 2.0, 1e-5, rounds=3, graph="complete", rows_per_person=3)
 
 
 def site(folder: Path, seed: int) -> Path:
     rng = np.random.default_rng(seed)
     patient = rng.integers(0, 25, 80)
-    lines = [f"{rng.uniform(0, 100):.1f},p{p},{'yes' if rng.random() < 0.4 else 'no'}" for p in patient]
+    lines = [
+        f"{rng.uniform(0, 100):.1f},p{p},{'yes' if rng.random() < 0.4 else 'no'}" for p in patient
+    ]
     path = folder / f"{seed}.csv"
     path.write_text("\n".join(["age,patient,ill", *lines, ""]))
     return path
@@ -47,10 +55,15 @@ def test_sites_repeat_the_simulation(tmp_path: Path) -> None:
     longest = max(int(one.stored[0]) for one in rows)
     pad = [((0, 0), (0, longest - int(one.stored[0])), (0, 0)) for one in rows]
     whole = replace(
-        rows[0], signed=np.concatenate([np.pad(one.signed, p) for one, p in zip(rows, pad, strict=True)]),
-        n=np.concatenate([one.n for one in rows]), held=np.concatenate([one.stored for one in rows]), one_class=(),
-        weight=np.concatenate([np.pad(one.weight, p[:2]) for one, p in zip(rows, pad, strict=True)]),
-    )  # fmt: skip
+        rows[0],
+        signed=np.concatenate([np.pad(one.signed, p) for one, p in zip(rows, pad, strict=True)]),
+        n=np.concatenate([one.n for one in rows]),
+        held=np.concatenate([one.stored for one in rows]),
+        one_class=(),
+        weight=np.concatenate(
+            [np.pad(one.weight, p[:2]) for one, p in zip(rows, pad, strict=True)]
+        ),
+    )
     alone = [outcome.state for outcome, _ in run_sites(RUN, whole)]
     models = simulate(RUN, whole).models[0]
     for state, model in zip(alone, models, strict=True):
@@ -61,7 +74,10 @@ def test_a_plan_is_about_the_schema_s_people(tmp_path: Path) -> None:
     members = tuple(Member(name, 25, SigningKey.make().public) for name in NAMES)
     plain = SCHEMA.to_dict()
     plan = make_plan(Proposal("people", replace(RUN, seed=None), members, 2, schema=plain))
-    assert plan.privacy.statement.unit == "one person with all rows at one site, of which up to 3 are read"
+    assert (
+        plan.privacy.statement.unit
+        == "one person with all rows at one site, of which up to 3 are read"
+    )
     write_plan(plan, tmp_path / "plan.json")
     assert read_plan(tmp_path / "plan.json").digest == plan.digest
     for wrong in (replace(RUN, rows_per_person=None), replace(RUN, rows_per_person=4)):
@@ -70,7 +86,12 @@ def test_a_plan_is_about_the_schema_s_people(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"^person: "):
         make_plan(
             Proposal(
-                "people", replace(RUN, seed=None), members, 2, schema=plain, asks=Asks(evaluation=1.0, holdout=0.2)
+                "people",
+                replace(RUN, seed=None),
+                members,
+                2,
+                schema=plain,
+                asks=Asks(evaluation=1.0, holdout=0.2),
             )
         )
 
@@ -83,7 +104,9 @@ def test_a_site_with_rows_that_are_not_bounded_takes_no_part(tmp_path: Path) -> 
 
 
 def test_a_table_is_compared_with_rows_where_answers_read_it_alone(tmp_path: Path) -> None:
-    """Sites whose schema declares weights, classes or people were refused: their table holds the rows without them."""
+    """Sites whose schema declares weights, classes or people were refused: their table holds the
+    rows without them.
+    """
     sites: Consortium = consortium(tmp_path, method="prox_admm", delta=1e-5, rounds=2)
     rows = sites.rows.node(0)
     table = SiteTable(np.abs(rows.signed[0]), np.ones(len(rows.signed[0])))

@@ -1,4 +1,6 @@
-"""Files that pass between sites: what was written is read, and a refusal names the file and the key, and no value."""
+"""Files that pass between sites: what was written is read, and a refusal names the file and the
+key, and no value.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from sottovoce.deploy.members import Member
 from sottovoce.errors import InvalidInput
 
 KEY, OTHER = (base64.b64encode(bytes([byte]) * 32).decode() for byte in (1, 2))
-INVITATION = Invitation("north", "hub:8443", "ca", "crt", "key", 1.5, None, {"name": "s", "columns": {}})
+INVITATION = Invitation(
+    "north", "hub:8443", "ca", "crt", "key", 1.5, None, {"name": "s", "columns": {}}
+)
 ANSWER = Answer(Member("north", 120, KEY), "request", INVITATION.digest)
 AMENDMENT = Amendment("north", KEY, OTHER, {"trial": "abc"}, {"south": KEY})
 KNOWN = Known("trial", "abc", {"south": KEY}, {"trial": SharedRun("abc", ["south"])})
@@ -33,7 +37,9 @@ def written(one: Any, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("one", [INVITATION, ANSWER, AMENDMENT, KNOWN], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "one", [INVITATION, ANSWER, AMENDMENT, KNOWN], ids=lambda one: type(one).__name__
+)
 def test_what_was_written_is_read(one: Any, tmp_path: Path) -> None:
     assert type(one).read(written(one, tmp_path / "file")) == one
 
@@ -56,7 +62,9 @@ def test_what_was_written_is_read(one: Any, tmp_path: Path) -> None:
         (KNOWN, "run", None, "names no last run"),
     ],
 )
-def test_a_refusal_names_file_and_key(one: Any, key: str, value: Any, place: str, tmp_path: Path) -> None:
+def test_a_refusal_names_file_and_key(
+    one: Any, key: str, value: Any, place: str, tmp_path: Path
+) -> None:
     path = written(one, tmp_path / "file")
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
     with pytest.raises(InvalidInput) as refused:
@@ -65,11 +73,17 @@ def test_a_refusal_names_file_and_key(one: Any, key: str, value: Any, place: str
     assert place in said and "file" in said and SECRET not in said and "\n" not in said
 
 
-@pytest.mark.parametrize("one", [INVITATION, ANSWER, AMENDMENT, KNOWN], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "one", [INVITATION, ANSWER, AMENDMENT, KNOWN], ids=lambda one: type(one).__name__
+)
 def test_other_keys_are_refused(one: Any, tmp_path: Path) -> None:
     path = written(one, tmp_path / "file")
     plain = json.loads(path.read_text())
-    for changed in (plain | {SECRET: 1}, {key: value for key, value in plain.items() if key != next(iter(plain))}, []):
+    for changed in (
+        plain | {SECRET: 1},
+        {key: value for key, value in plain.items() if key != next(iter(plain))},
+        [],
+    ):
         path.write_text(json.dumps(changed))
         with pytest.raises(InvalidInput) as refused:
             type(one).read(path)
@@ -81,7 +95,11 @@ def test_what_a_plan_asks_comes_back(epsilon: float) -> None:
     asks = Asks(inference=True, evaluation=epsilon, holdout=0.2)
     plain = json.loads(json.dumps(asks.to_dict(), allow_nan=False))
     assert Asks.from_dict(plain) == asks
-    for change, place in (({"holdout": "0.2"}, "holdout"), ({"inference": 1}, "inference"), ({SECRET: 1}, "keys")):
+    for change, place in (
+        ({"holdout": "0.2"}, "holdout"),
+        ({"inference": 1}, "inference"),
+        ({SECRET: 1}, "keys"),
+    ):
         with pytest.raises(InvalidInput, match=place) as refused:
             Asks.from_dict(plain | change)
         assert SECRET not in str(refused.value)

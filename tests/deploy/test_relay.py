@@ -59,8 +59,12 @@ def strangers(folder: Path, other: Path) -> dict[str, Callable[[], grpc.ChannelC
     key, own = (other / "north.key").read_bytes(), (other / "north.crt").read_bytes()
     return {
         "no certificate": lambda: grpc.ssl_channel_credentials(authority),
-        "a certificate of another authority": lambda: grpc.ssl_channel_credentials(authority, key, own),
-        "a self-signed certificate": lambda: grpc.ssl_channel_credentials(authority, *self_signed("north")),
+        "a certificate of another authority": lambda: grpc.ssl_channel_credentials(
+            authority, key, own
+        ),
+        "a self-signed certificate": lambda: grpc.ssl_channel_credentials(
+            authority, *self_signed("north")
+        ),
         "no TLS": lambda: grpc.experimental.insecure_channel_credentials(),
     }
 
@@ -71,7 +75,9 @@ def self_signed(name: str) -> tuple[bytes, bytes]:
     return certificates.private_pem(key), certificates._pem(certificates._signed(builder, key))
 
 
-def test_strangers_get_no_answer(sites: Consortium, folder: Path, hub: tuple[str, HubLog], tmp_path: Path) -> None:
+def test_strangers_get_no_answer(
+    sites: Consortium, folder: Path, hub: tuple[str, HubLog], tmp_path: Path
+) -> None:
     body = json.dumps({"run": "trial"}).encode()
     for name, credentials_of in strangers(folder, tmp_path / "other").items():
         with grpc.secure_channel(f"ipv4:{hub[0]}", credentials_of()) as channel:
@@ -95,11 +101,16 @@ def test_a_stranger_is_told_after_its_patience(
         stranger.highest(sites.plan.digest)
 
 
-def test_a_site_cannot_stand_in_for_the_hub(sites: Consortium, folder: Path, tmp_path: Path) -> None:
+def test_a_site_cannot_stand_in_for_the_hub(
+    sites: Consortium, folder: Path, tmp_path: Path
+) -> None:
     with HubLog(tmp_path / "false.log") as log:
         server, port = serve(Hub(sites.plan, log), credentials(folder, "east"), "127.0.0.1:0")
         try:
-            with transport(sites, folder, f"127.0.0.1:{port}", "north", 0.2) as victim, pytest.raises(Unreachable):
+            with (
+                transport(sites, folder, f"127.0.0.1:{port}", "north", 0.2) as victim,
+                pytest.raises(Unreachable),
+            ):
                 victim.highest(sites.plan.digest)
         finally:
             server.stop(0).wait()
@@ -124,7 +135,9 @@ def test_a_certificate_of_no_site_of_the_plan_is_refused(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog], tmp_path: Path
 ) -> None:
     certify(tmp_path / "more", ("guest",), authority=folder)
-    guest = RelayTransport(hub[0], credentials(tmp_path / "more", "guest", authority=folder), sites.plan, 1.0)
+    guest = RelayTransport(
+        hub[0], credentials(tmp_path / "more", "guest", authority=folder), sites.plan, 1.0
+    )
     with guest, pytest.raises(Refused, match="no site of this plan"):
         guest.highest(sites.plan.digest)
 
@@ -143,12 +156,17 @@ def otherwise(data: bytes) -> list[bytes]:
     assert base64.b64decode(alike) == base64.b64decode(body["sig"]) and alike != body["sig"]
     turned = dict(reversed(body.items()))
     return [
-        json.dumps(body).encode(), json.dumps(turned, separators=(",", ":")).encode(), b"\xef\xbb\xbf" + data,
-        data[:-1] + b',"v":1}', canonical(body | {"sig": alike}).encode(),
-    ]  # fmt: skip
+        json.dumps(body).encode(),
+        json.dumps(turned, separators=(",", ":")).encode(),
+        b"\xef\xbb\xbf" + data,
+        data[:-1] + b',"v":1}',
+        canonical(body | {"sig": alike}).encode(),
+    ]
 
 
-def test_the_hub_keeps_only_what_belongs_there(sites: Consortium, folder: Path, hub: tuple[str, HubLog]) -> None:
+def test_the_hub_keeps_only_what_belongs_there(
+    sites: Consortium, folder: Path, hub: tuple[str, HubLog]
+) -> None:
     north = transport(sites, folder, hub[0], "north")
     for name in NAMES:
         hub[1].post("trial", 0, name, sites.sealed(name, 0))
@@ -165,7 +183,10 @@ def test_the_hub_keeps_only_what_belongs_there(sites: Consortium, folder: Path, 
             (sites.sealed("north", 1, np.zeros(0), "hello"), "does not belong there"),
             (b"\x80\x04K\x01.", "schema|version"),  # a pickle
             (b"[" * 900, "no message of this schema"),
-            *((other, "no message of this schema") for other in otherwise(sites.sealed("north", 1, one))),
+            *(
+                (other, "no message of this schema")
+                for other in otherwise(sites.sealed("north", 1, one))
+            ),
         ):
             with pytest.raises(Refused, match=match):
                 north.exchange(1, message.decode("latin-1").encode("ascii", "replace"))
@@ -183,7 +204,9 @@ def test_the_hub_keeps_only_what_belongs_there(sites: Consortium, folder: Path, 
 class Lying(LocalTransport):
     """A hub that changes what it hands on."""
 
-    def __init__(self, hub: Hub, name: str, change: Callable[[int, dict[str, bytes]], dict[str, bytes]]) -> None:
+    def __init__(
+        self, hub: Hub, name: str, change: Callable[[int, dict[str, bytes]], dict[str, bytes]]
+    ) -> None:
         super().__init__(hub, name)
         self._change = change
 
@@ -196,8 +219,14 @@ LIES: dict[str, tuple[Callable[[Consortium, dict[str, bytes]], dict[str, bytes]]
     "replayed": (lambda s, inbox: inbox | {"east": s.sealed("east", 1)}, "of another round"),
     "swapped": (lambda s, inbox: inbox | {"east": inbox["south"]}, "another sender"),
     "dropped": (lambda s, inbox: {"south": inbox["south"]}, "no message of the neighbour 'east'"),
-    "nan": (lambda s, inbox: inbox | {"east": s.sealed("east", 2, np.full(4, np.nan))}, "NaN or infinite"),
-    "huge": (lambda s, inbox: inbox | {"east": s.sealed("east", 2, np.full(4, 1e300))}, "plan's cap"),
+    "nan": (
+        lambda s, inbox: inbox | {"east": s.sealed("east", 2, np.full(4, np.nan))},
+        "NaN or infinite",
+    ),
+    "huge": (
+        lambda s, inbox: inbox | {"east": s.sealed("east", 2, np.full(4, 1e300))},
+        "plan's cap",
+    ),
 }
 
 
@@ -206,13 +235,16 @@ def test_a_site_believes_no_hub(sites: Consortium, tmp_path: Path, lie: str) -> 
     change, match = LIES[lie]
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(2) as pool:
         honest = Hub(sites.plan, log)
-        others = [pool.submit(sites.run_site, name, LocalTransport(honest, name)) for name in NAMES[1:]]
+        others = [
+            pool.submit(sites.run_site, name, LocalTransport(honest, name)) for name in NAMES[1:]
+        ]
         liar = Lying(honest, "north", lambda k, inbox: change(sites, inbox) if k == 2 else inbox)
         with pytest.raises(Refused, match=match):
             sites.run_site("north", liar)
         with sites.ledger("north") as ledger:
             assert len(ledger.rows) == 2  # nothing was released under that inbox
-        sites.run_site("north", LocalTransport(honest, "north"))  # and with the true one the run goes on
+        # and with the true one the run goes on
+        sites.run_site("north", LocalTransport(honest, "north"))
         assert [other.result().outcome.rounds for other in others] == [4, 4]
 
 
@@ -227,9 +259,13 @@ def test_a_site_that_leaves_ends_the_run_of_its_neighbours(
 
     with transport(sites, folder, hub[0], "east") as east, ThreadPoolExecutor(2) as pool:
         east.leave(farewell)
-        assert {name: heard["east"] for name, heard in zip(NAMES[::2], pool.map(greet, NAMES[::2]), strict=True)} == {
-            "north": farewell, "south": farewell,
-        }  # fmt: skip
+        assert {
+            name: heard["east"]
+            for name, heard in zip(NAMES[::2], pool.map(greet, NAMES[::2]), strict=True)
+        } == {
+            "north": farewell,
+            "south": farewell,
+        }
         with pytest.raises(TransportClosed, match="go on without 'east'"):
             east.exchange(0, sites.sealed("east", 0))
 
@@ -247,7 +283,9 @@ def test_sites_wait_for_a_hub_that_comes_back(sites: Consortium, folder: Path) -
     with ThreadPoolExecutor(3) as pool:
         with relay(sites, folder, port) as (address, _):
             jobs = [
-                pool.submit(sites.run_site, name, transport(sites, folder, address, name), observers=[watch])
+                pool.submit(
+                    sites.run_site, name, transport(sites, folder, address, name), observers=[watch]
+                )
                 for name in NAMES
             ]
             assert began.wait(30.0)
@@ -270,7 +308,11 @@ def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path
         pages = log.file.db.execute("PRAGMA page_count").fetchone()[0]
         log.file.db.execute(f"PRAGMA max_page_count = {pages}")
         server, port = serve(
-            Hub(sites.plan, log), credentials(folder, "hub"), "127.0.0.1:0", lambda *said: refused.append(said), failed
+            Hub(sites.plan, log),
+            credentials(folder, "hub"),
+            "127.0.0.1:0",
+            lambda *said: refused.append(said),
+            failed,
         )
         doors = {name: transport(sites, folder, f"127.0.0.1:{port}", name) for name in NAMES}
         jobs = [pool.submit(sites.run_site, name, doors[name]) for name in NAMES]
@@ -284,7 +326,10 @@ def test_sites_wait_for_a_hub_whose_disk_is_full(sites: Consortium, folder: Path
 
 
 def test_nobody_answers(sites: Consortium, folder: Path) -> None:
-    with transport(sites, folder, f"127.0.0.1:{free_port()}", "north", 0.2) as north, pytest.raises(Unreachable):
+    with (
+        transport(sites, folder, f"127.0.0.1:{free_port()}", "north", 0.2) as north,
+        pytest.raises(Unreachable),
+    ):
         north.highest(sites.plan.digest)
     with pytest.raises(InvalidInput, match="HOST:PORT"):
         transport(sites, folder, "nowhere", "north")
@@ -314,7 +359,9 @@ class Recorder:
                 far.connect(self._to)
                 for one, other in ((near, far), (far, near)):
                     self.streams.append(kept := bytearray())
-                    self._threads.append(threading.Thread(target=self._copy, args=(one, other, kept)))
+                    self._threads.append(
+                        threading.Thread(target=self._copy, args=(one, other, kept))
+                    )
                     self._threads[-1].start()
 
     @staticmethod
@@ -346,7 +393,13 @@ def test_the_wire_shows_nothing_but_tls_and_no_name_is_looked_up(
 
     recorder = Recorder(hub[0])
     try:
-        for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "getnameinfo", "gethostbyaddr"):
+        for name in (
+            "getaddrinfo",
+            "gethostbyname",
+            "gethostbyname_ex",
+            "getnameinfo",
+            "gethostbyaddr",
+        ):
             monkeypatch.setattr(socket, name, look_up)
         ends = sites.run(lambda name: transport(sites, folder, recorder.address, name))
         assert {end.outcome.rounds for end in ends.values()} == {4}
@@ -356,7 +409,11 @@ def test_the_wire_shows_nothing_but_tls_and_no_name_is_looked_up(
     for stream in recorder.streams:
         at = 0
         while at + 5 <= len(stream):
-            kind, version, size = stream[at], stream[at + 1], int.from_bytes(stream[at + 3 : at + 5], "big")
+            kind, version, size = (
+                stream[at],
+                stream[at + 1],
+                int.from_bytes(stream[at + 3 : at + 5], "big"),
+            )
             assert 0x14 <= kind <= 0x17 and version == 3 and size <= 2**14 + 256
             at += 5 + size
     everything = b"".join(recorder.streams)
@@ -383,10 +440,21 @@ def test_an_authority_signs_names_only(folder: Path, tmp_path: Path) -> None:
 
 
 def test_an_error_of_the_hubs_own_is_no_fault_of_a_site(
-    sites: Consortium, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sites: Consortium,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Of whatever class: the site is told that the hub cannot work, asks again, and goes on when the hub can."""
-    errors = [KeyError("north"), ValueError("x"), TypeError("x"), RuntimeError("x"), AssertionError()]
+    """Of whatever class: the site is told that the hub cannot work, asks again, and goes on when
+    the hub can.
+    """
+    errors = [
+        KeyError("north"),
+        ValueError("x"),
+        TypeError("x"),
+        RuntimeError("x"),
+        AssertionError(),
+    ]
     refused, failed, left = list[tuple[str, str]](), list[tuple[str, str]](), list(errors)
     exchange = Hub.exchange
 
@@ -398,15 +466,20 @@ def test_an_error_of_the_hubs_own_is_no_fault_of_a_site(
     monkeypatch.setattr(Hub, "exchange", broken)
     with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(3) as pool:
         server, port = serve(
-            Hub(sites.plan, log), credentials(folder, "hub"), "127.0.0.1:0", lambda *said: refused.append(said),
+            Hub(sites.plan, log),
+            credentials(folder, "hub"),
+            "127.0.0.1:0",
+            lambda *said: refused.append(said),
             lambda *said: failed.append(said),
-        )  # fmt: skip
+        )
         doors = {name: transport(sites, folder, f"127.0.0.1:{port}", name) for name in NAMES}
         jobs = [pool.submit(sites.run_site, name, doors[name]) for name in NAMES]
         assert [job.result().outcome.rounds for job in jobs] == [4, 4, 4]
         server.stop(0.2).wait()
     assert refused == [] and {site for site, _ in failed} == {"north"}
-    assert [why.partition(":")[0] for _, why in failed] == [type(error).__name__ for error in reversed(errors)]
+    assert [why.partition(":")[0] for _, why in failed] == [
+        type(error).__name__ for error in reversed(errors)
+    ]
     assert len(caplog.records) == len(errors) and all(record.exc_info for record in caplog.records)
 
 
@@ -418,31 +491,48 @@ def test_a_hub_that_stays_broken_is_not_reached(
 
     monkeypatch.setattr(Hub, "highest", broken)
     said = r"no answer for 0\.3 s: the hub cannot work; its operator sees why"
-    with transport(sites, folder, hub[0], "north", 0.3) as north, pytest.raises(Unreachable, match=said):
+    with (
+        transport(sites, folder, hub[0], "north", 0.3) as north,
+        pytest.raises(Unreachable, match=said),
+    ):
         north.highest(sites.plan.digest)
 
 
 @pytest.mark.parametrize(
     ("method", "asked"),
     [
-        ("highest", {}), ("highest", {"plan": 7}), ("highest", {"run": None}), ("exchange", {"round": "1"}),
-        ("exchange", {"round": True, "message": ""}), ("exchange", {"round": 1}),
-        ("exchange", {"round": 1, "message": "\u00fc"}), ("inquire", {"question": "", "enough": 1.0}),
-        ("answer", {"asker": []}), ("leave", {}), ("exchange", {"round": 2**63, "message": ""}),
+        ("highest", {}),
+        ("highest", {"plan": 7}),
+        ("highest", {"run": None}),
+        ("exchange", {"round": "1"}),
+        ("exchange", {"round": True, "message": ""}),
+        ("exchange", {"round": 1}),
+        ("exchange", {"round": 1, "message": "\u00fc"}),
+        ("inquire", {"question": "", "enough": 1.0}),
+        ("answer", {"asker": []}),
+        ("leave", {}),
+        ("exchange", {"round": 2**63, "message": ""}),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_request_is_the_sites_fault(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog], method: str, asked: dict[str, Any]
 ) -> None:
-    with transport(sites, folder, hub[0], "north") as north, pytest.raises(Refused, match="request: is none of this"):
+    with (
+        transport(sites, folder, hub[0], "north") as north,
+        pytest.raises(Refused, match="request: is none of this"),
+    ):
         north.ask(method, {"run": "trial"} | asked)
 
 
 def test_a_site_with_hundreds_of_open_requests_takes_nothing_from_the_others(
     sites: Consortium, folder: Path, hub: tuple[str, HubLog]
 ) -> None:
-    """North asks 120 times at once and waits; the others greet, and get answers as if it did not."""
-    body = json.dumps({"run": "trial", "round": 0, "message": sites.sealed("north", 0).decode()}).encode()
+    """North asks 120 times at once and waits; the others greet, and get answers as if it did
+    not.
+    """
+    body = json.dumps(
+        {"run": "trial", "round": 0, "message": sites.sealed("north", 0).decode()}
+    ).encode()
     names = ("ca.crt", "north.key", "north.crt")
     secure = grpc.ssl_channel_credentials(*((folder / name).read_bytes() for name in names))
     with grpc.secure_channel(hub[0], secure) as channel:

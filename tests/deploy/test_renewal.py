@@ -56,7 +56,10 @@ def running(sites: Consortium, folder: Path) -> Iterator[int]:
     credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
     with HubLog(folder / "hub.log") as log:
         server, port = serve(
-            Hub(sites.plan, log), credentials, "127.0.0.1:0", revoked=lambda pem: is_revoked(folder, pem)
+            Hub(sites.plan, log),
+            credentials,
+            "127.0.0.1:0",
+            revoked=lambda pem: is_revoked(folder, pem),
         )
         try:
             yield port
@@ -102,14 +105,23 @@ def test_a_certificate_never_outlives_its_authority(tmp_path: Path) -> None:
     over = made(now - timedelta(minutes=1))
     with pytest.raises(InvalidInput, match="hub renew --authority"):
         over.admit(request)
-    # one that was signed before it was held to this: good for itself for years, and of an authority that has ended
+    # one that was signed before it was held to this: good for itself for years, and of an authority
+    # that has ended
     builder = certificates._builder(
-        certificates._name("north"), over.certificate.subject,
+        certificates._name("north"),
+        over.certificate.subject,
         certificates.x509.load_pem_x509_csr(request).public_key(),
-    )  # fmt: skip
-    late = certificates._pem(over._leaf(builder, certificates.x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH))
+    )
+    late = certificates._pem(
+        over._leaf(builder, certificates.x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)
+    )
     with pytest.raises(InvalidInput, match="by an authority that ended on"):
-        check("north", certificates._pem(over.certificate), late, (tmp_path / "north.key").read_bytes())
+        check(
+            "north",
+            certificates._pem(over.certificate),
+            late,
+            (tmp_path / "north.key").read_bytes(),
+        )
     (tmp_path / "late.crt").write_bytes(late)
     (tmp_path / "ca.crt").write_bytes(certificates._pem(over.certificate))
     assert ends(tmp_path / "ca.crt", tmp_path / "late.crt") == over.certificate.not_valid_after_utc
@@ -126,7 +138,8 @@ def test_a_hub_that_runs_takes_its_new_certificate(
         assert "a hub that runs takes it by itself" in capsys.readouterr().out
         assert served(north, port) != before and highest(sites, north, port) == 0
         renewed = served(north, port)
-        (folder / "hub.crt").write_bytes(b"half writ")  # another process is writing it: what was good stays
+        # another process is writing it: what was good stays
+        (folder / "hub.crt").write_bytes(b"half writ")
         assert served(north, port) == renewed and highest(sites, north, port) == 0
     assert (folder / "hub.key").stat().st_mode & 0o077 == 0
 
@@ -153,7 +166,9 @@ def test_one_authority_follows_another_step_by_step(sites: Consortium, folder: P
     assert (folder / "ca.crt").read_bytes().count(b"BEGIN CERTIFICATE") == 1
 
 
-def test_a_site_that_did_not_take_the_new_authority_is_cut_off_and_not_fooled(sites: Consortium, folder: Path) -> None:
+def test_a_site_that_did_not_take_the_new_authority_is_cut_off_and_not_fooled(
+    sites: Consortium, folder: Path
+) -> None:
     old = join(folder, "north")
     call("hub", "renew", folder, "--authority")
     call("hub", "renew", folder)

@@ -1,4 +1,6 @@
-"""What a site keeps of its runs, and what is refused because of it: other keys, an older ledger, a second ledger."""
+"""What a site keeps of its runs, and what is refused because of it: other keys, an older ledger,
+a second ledger.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def sites(tmp_path: Path) -> Consortium:
 def planned(sites: Consortium, run: str, **keys: SigningKey) -> Consortium:
     """The same sites with another plan, which the first one has in its folder."""
     known = sites.keys | keys
-    members = tuple(Member(site.name, site.rows, known[site.name].public) for site in sites.plan.sites)
+    members = tuple(
+        Member(site.name, site.rows, known[site.name].public) for site in sites.plan.sites
+    )
     again = replace(sites, plan=replace(sites.plan, run=run, sites=members), keys=known)
     write_plan(again.plan, sites.folder / "plan.json")
     return again
@@ -74,7 +78,10 @@ def through(sites: Consortium, **options: Any) -> Finished:
     """The whole run; the first site takes part as `site run` does."""
     with HubLog(sites.folder.parent / "hub.log") as log, ThreadPoolExecutor(3) as pool:
         hub = Hub(sites.plan, log)
-        others = [pool.submit(sites.run_site, name, LocalTransport(hub, name)) for name in sites.plan.names[1:]]
+        others = [
+            pool.submit(sites.run_site, name, LocalTransport(hub, name))
+            for name in sites.plan.names[1:]
+        ]
         found = SiteSettings.read(sites.folder / "site.toml")
         ended = found.take_part(LocalTransport(hub, "north"), **options)
         assert all(job.result() for job in others)
@@ -91,13 +98,20 @@ class Unasked:
 # Known keys
 
 
-def test_a_known_site_with_another_key_is_refused_unless_it_is_said_to_have_one(sites: Consortium, say: Say) -> None:
+def test_a_known_site_with_another_key_is_refused_unless_it_is_said_to_have_one(
+    sites: Consortium, say: Say
+) -> None:
     settings = sites.folder / "site.toml"
     through(sites)
     again = planned(sites, "trial-2", east=SigningKey.make())
     for asked in (("check", settings), ("run", settings)):
         code, told = say("site", *asked)
-        assert code == 2 and "another signing key of east" in told and "--new-keys" in told and "south" not in told
+        assert (
+            code == 2
+            and "another signing key of east" in told
+            and "--new-keys" in told
+            and "south" not in told
+        )
     assert say("site", "check", settings, "--new-keys")[0] == 0
     found = SiteSettings.read(settings)
     with pytest.raises(InvalidInput, match="another signing key of east"):
@@ -110,18 +124,30 @@ def test_a_known_site_with_another_key_is_refused_unless_it_is_said_to_have_one(
     assert code == 2 and "another signing key of east" in told
 
 
-def test_a_known_site_is_known_under_its_name_in_other_capitals(sites: Consortium, say: Say) -> None:
+def test_a_known_site_is_known_under_its_name_in_other_capitals(
+    sites: Consortium, say: Say
+) -> None:
     """As in a plan, where no two names may differ in capitals only."""
     through(sites)
-    members = tuple(replace(s, name=s.name.capitalize()) if s.name == "east" else s for s in sites.plan.sites)
-    other = tuple(replace(s, key=SigningKey.make().public) if s.name == "East" else s for s in members)
+    members = tuple(
+        replace(s, name=s.name.capitalize()) if s.name == "east" else s for s in sites.plan.sites
+    )
+    other = tuple(
+        replace(s, key=SigningKey.make().public) if s.name == "East" else s for s in members
+    )
     for sites_of, code in ((members, 0), (other, 2)):
         write_plan(replace(sites.plan, run="trial-2", sites=sites_of), sites.folder / "plan.json")
         ended, told = say("site", "check", sites.folder / "site.toml")
-        assert ended == code and ("another signing key of East" in told) == (code == 2) and "not in any" not in told
+        assert (
+            ended == code
+            and ("another signing key of East" in told) == (code == 2)
+            and "not in any" not in told
+        )
 
 
-def test_a_run_that_had_begun_with_new_keys_goes_on_without_being_asked_again(sites: Consortium) -> None:
+def test_a_run_that_had_begun_with_new_keys_goes_on_without_being_asked_again(
+    sites: Consortium,
+) -> None:
     through(sites)
     again = planned(sites, "trial-2", south=SigningKey.make())
     found = SiteSettings.read(sites.folder / "site.toml")
@@ -141,8 +167,12 @@ def test_keys_of_a_run_that_ended_early_are_not_taken_for_known(sites: Consortiu
     assert known["run"] == "trial" and known["keys"] == {}
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"run": 3}', '{"keys": {"east": 1}}', '{"other": 1}'])
-def test_a_damaged_file_of_known_keys_is_not_taken_for_an_empty_one(sites: Consortium, say: Say, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"run": 3}', '{"keys": {"east": 1}}', '{"other": 1}']
+)
+def test_a_damaged_file_of_known_keys_is_not_taken_for_an_empty_one(
+    sites: Consortium, say: Say, content: str
+) -> None:
     through(sites)
     (sites.folder / "north.known").write_text(content)
     planned(sites, "trial-2")
@@ -182,10 +212,16 @@ def test_sums_need_the_digest_of_the_plan_that_was_agreed_on(tmp_path: Path, say
         SiteSettings.read(settings).take_part(Unasked())
 
 
-def test_other_plans_need_none_and_are_compared_with_it_all_the_same(sites: Consortium, say: Say) -> None:
+def test_other_plans_need_none_and_are_compared_with_it_all_the_same(
+    sites: Consortium, say: Say
+) -> None:
     settings, line = sites.folder / "site.toml", f'agreed = "{sites.plan.digest}"'
     code, told = say("site", "check", settings)
-    assert code == 0 and "once all have the same plan, write above [data] in site.toml:" in told and line in told
+    assert (
+        code == 0
+        and "once all have the same plan, write above [data] in site.toml:" in told
+        and line in told
+    )
     settings.write_text(f"{line}\n{settings.read_text()}")
     assert say("site", "check", settings)[0] == 0
     planned(sites, "trial-2")
@@ -211,13 +247,17 @@ def test_a_restored_ledger_is_refused_by_whatever_is_left_of_a_later_run(
     before = (home / "north.ledger").read_bytes()
     for asked in ("check", "run"):
         code, told = say("site", asked, home / "site.toml")
-        assert code == 2 and "lacks the run 'trial'" in told and left in told and "older copy" in told
+        assert (
+            code == 2 and "lacks the run 'trial'" in told and left in told and "older copy" in told
+        )
     with pytest.raises(LedgerCorrupt, match="lacks the run"):
         SiteSettings.read(home / "site.toml").take_part(Unasked())
     assert (home / "north.ledger").read_bytes() == before
 
 
-def test_a_ledger_that_knows_the_run_but_not_its_end_is_refused(sites: Consortium, say: Say) -> None:
+def test_a_ledger_that_knows_the_run_but_not_its_end_is_refused(
+    sites: Consortium, say: Say
+) -> None:
     home = sites.folder
     found = SiteSettings.read(home / "site.toml")
     with HubLog(home.parent / "hub.log") as log:
@@ -227,7 +267,11 @@ def test_a_ledger_that_knows_the_run_but_not_its_end_is_refused(sites: Consortiu
     shutil.copy(home / "north.ledger", home.parent / "backup")
     ended = through(sites)
     with DurableLedger.open(home / "north.ledger") as ledger:
-        assert ended.head == ledger.file.head() == json.loads((home / "north.json").read_text())["head"]
+        assert (
+            ended.head
+            == ledger.file.head()
+            == json.loads((home / "north.json").read_text())["head"]
+        )
     newest = (home / "north.ledger").read_bytes()
     assert say("site", "run", home / "site.toml")[0] == 0
     shutil.copy(home.parent / "backup", home / "north.ledger")
@@ -241,11 +285,15 @@ def test_a_ledger_that_knows_the_run_but_not_its_end_is_refused(sites: Consortiu
     assert code == 2 and "does not hold what it held after the run 'trial'" in told
 
 
-def test_the_key_of_a_run_of_sums_that_the_ledger_lacks_shows_that_it_is_older(tmp_path: Path, say: Say) -> None:
+def test_the_key_of_a_run_of_sums_that_the_ledger_lacks_shows_that_it_is_older(
+    tmp_path: Path, say: Say
+) -> None:
     sites = summed(tmp_path / "sites")
     home = settle(sites, tmp_path / "home")
     certify(home, ("north",))
-    (home / "site.toml").write_text(f'agreed = "{sites.plan.digest}"\n' + (home / "site.toml").read_text())
+    (home / "site.toml").write_text(
+        f'agreed = "{sites.plan.digest}"\n' + (home / "site.toml").read_text()
+    )
     assert say("site", "check", home / "site.toml")[0] == 0
     (home / "north.trial-1.masks").write_text("the private half of a key")
     for _ in range(2):  # the key is erased, and what shows that there was one stays
@@ -254,7 +302,9 @@ def test_the_key_of_a_run_of_sums_that_the_ledger_lacks_shows_that_it_is_older(t
         assert (home / "north.trial-1.masks").read_bytes() == b""
 
 
-def test_results_of_the_ledgers_own_runs_and_of_other_sites_are_no_reason(sites: Consortium, say: Say) -> None:
+def test_results_of_the_ledgers_own_runs_and_of_other_sites_are_no_reason(
+    sites: Consortium, say: Say
+) -> None:
     home = sites.folder
     through(sites)
     second = planned(sites, "trial-2")
@@ -268,7 +318,9 @@ def test_results_of_the_ledgers_own_runs_and_of_other_sites_are_no_reason(sites:
     assert say("site", "check", home / "site.toml")[0] == 0
 
 
-def test_where_nothing_is_left_the_hub_shows_that_the_ledger_lacks_the_run(sites: Consortium) -> None:
+def test_where_nothing_is_left_the_hub_shows_that_the_ledger_lacks_the_run(
+    sites: Consortium,
+) -> None:
     home = sites.folder
     shutil.copy(home / "north.ledger", home.parent / "backup")
     through(sites)
@@ -315,23 +367,31 @@ def test_a_second_ledger_of_the_same_rows_is_refused(tmp_path: Path, say: Say) -
     shutil.copy(home / "north.csv", tmp_path / "copy.csv")
     for data, folder in ((home / "north.csv", "again"), (tmp_path / "copy.csv", "north-2")):
         code, told = made(say, there / folder, data, home / "schema.toml")
-        assert code == 2 and f"has a ledger already, {ledger}" in told and "take part with that one" in told
+        assert (
+            code == 2
+            and f"has a ledger already, {ledger}" in told
+            and "take part with that one" in told
+        )
         assert not (there / folder).exists() and ledger.read_bytes() == before
     assert made(say, there / "east", home / "east.csv", home / "schema.toml")[0] == 0  # other rows
     away = tmp_path / "away" / "deep"
     away.mkdir(parents=True)
     shutil.copy(ledger, home / "book.ledger")
-    code, told = made(say, away / "north", home / "north.csv", home / "schema.toml")  # it is where the data are
+    # it is where the data are
+    code, told = made(say, away / "north", home / "north.csv", home / "schema.toml")
     assert code == 2 and "book.ledger" in told
     link = tmp_path / "links" / "rows.csv"
     link.parent.mkdir()
     link.symlink_to(home / "east.csv")
     (there / "east" / "north.ledger").rename(link.parent / "east.ledger")
-    code, told = made(say, away / "north", link, home / "schema.toml")  # it is where a link to the data is
+    # it is where a link to the data is
+    code, told = made(say, away / "north", link, home / "schema.toml")
     assert code == 2 and "east.ledger" in told
 
 
-def test_ledgers_of_nothing_or_of_a_demonstration_or_damaged_ones_are_in_nobodys_way(tmp_path: Path, say: Say) -> None:
+def test_ledgers_of_nothing_or_of_a_demonstration_or_damaged_ones_are_in_nobodys_way(
+    tmp_path: Path, say: Say
+) -> None:
     home = clinic(tmp_path / "rows", False).folder
     assert made(say, tmp_path / "north", home / "north.csv", home / "schema.toml")[0] == 0
     found = SiteSettings.read(tmp_path / "north" / "site.toml")
@@ -340,8 +400,12 @@ def test_ledgers_of_nothing_or_of_a_demonstration_or_damaged_ones_are_in_nobodys
     found.ledger.rename(home / "damaged.ledger")
     (home / "damaged.ledger").write_bytes((home / "damaged.ledger").read_bytes()[:5000])
     DurableLedger.create(home / "unused.ledger", epsilon=3.0).close()
-    digest = rows_digest(*load_rows(home / "north.csv", Schema.from_toml(home / "schema.toml")).arrays())
-    DurableLedger.create(home / "shown.ledger", epsilon=3.0, fingerprint=digest, demonstration=True).close()
+    digest = rows_digest(
+        *load_rows(home / "north.csv", Schema.from_toml(home / "schema.toml")).arrays()
+    )
+    DurableLedger.create(
+        home / "shown.ledger", epsilon=3.0, fingerprint=digest, demonstration=True
+    ).close()
     (home / "text.ledger").write_text("a ledger of another program")
     code, told = made(say, tmp_path / "again", home / "north.csv", home / "schema.toml")
     assert code == 0 and told.count("is not known: ledger=") == 2 and "damaged.ledger" in told
@@ -366,13 +430,25 @@ def test_the_last_line_holds_no_times_unless_they_are_asked_for(
 
         monkeypatch.setattr(command, "RelayTransport", near)
         runs = [
-            CliRunner().invoke(command.site, ["run", str(home / "site.toml"), *kind, *asked], catch_exceptions=False)
+            CliRunner().invoke(
+                command.site,
+                ["run", str(home / "site.toml"), *kind, *asked],
+                catch_exceptions=False,
+            )
             for kind in (["--json"], [])
         ]
         (home / "north.json").unlink()
-        runs.append(CliRunner().invoke(command.site, ["run", str(home / "site.toml"), *asked], catch_exceptions=False))
+        runs.append(
+            CliRunner().invoke(
+                command.site, ["run", str(home / "site.toml"), *asked], catch_exceptions=False
+            )
+        )
     last = json.loads(runs[0].stdout.splitlines()[-1])
-    assert ({"seconds", "waited"} <= last.keys()) == bool(asked) == bool({"seconds", "waited"} & last.keys())
+    assert (
+        ({"seconds", "waited"} <= last.keys())
+        == bool(asked)
+        == bool({"seconds", "waited"} & last.keys())
+    )
     assert (" s, " in runs[2].stdout) == bool(asked)
     with DurableLedger.open(home / "north.ledger") as ledger:
         assert last["head"] == ledger.file.head()
@@ -383,4 +459,8 @@ def test_the_others_know_nothing_of_it(sites: Consortium) -> None:
     ended = through(sites)
     with HubLog(sites.folder.parent / "hub.log") as log:
         sent = b"".join(log.messages(sites.plan.run).values())
-    assert ended.head.encode() not in sent and b"seconds" not in sent and set(sites.plan.names) == set(NAMES)
+    assert (
+        ended.head.encode() not in sent
+        and b"seconds" not in sent
+        and set(sites.plan.names) == set(NAMES)
+    )

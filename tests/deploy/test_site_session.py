@@ -1,4 +1,6 @@
-"""A site in a run: the same model as in one process, restarts that change nothing, and what is refused."""
+"""A site in a run: the same model as in one process, restarts that change nothing, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from sottovoce.deploy.messages import read
 from sottovoce.deploy.plan_file import read_plan, write_plan
 from sottovoce.deploy.proposal import Proposal, make_plan
 from sottovoce.deploy.session import Finished
-from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerMismatch, Refused, TransportClosed
+from sottovoce.errors import (
+    BudgetExceeded,
+    InvalidInput,
+    LedgerCorrupt,
+    LedgerMismatch,
+    Refused,
+    TransportClosed,
+)
 from sottovoce.ledger.journal import Journal
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.runs.simulate import simulate
@@ -43,7 +52,9 @@ def log(tmp_path: Path) -> HubLog:
     ],
     ids=lambda knobs: knobs["method"],
 )
-def test_separate_sites_arrive_where_one_process_does(tmp_path: Path, log: HubLog, knobs: dict[str, object]) -> None:
+def test_separate_sites_arrive_where_one_process_does(
+    tmp_path: Path, log: HubLog, knobs: dict[str, object]
+) -> None:
     sites = consortium(tmp_path / "sites", **knobs)
     finished = sites.run_locally(log)
     twin = run_sites(sites.plan.config, sites.rows)
@@ -53,7 +64,9 @@ def test_separate_sites_arrive_where_one_process_does(tmp_path: Path, log: HubLo
         np.testing.assert_array_equal(finished[name].model, algorithm.model(twin[i][0].state))
         np.testing.assert_array_equal(models[i], finished[name].model)
         assert finished[name].outcome.rounds == sites.plan.config.rounds
-        assert finished[name].privacy["epsilon"] <= np.broadcast_to(sites.plan.config.epsilon, (3,))[i]
+        assert (
+            finished[name].privacy["epsilon"] <= np.broadcast_to(sites.plan.config.epsilon, (3,))[i]
+        )
         assert not finished[name].privacy["release"]
 
 
@@ -80,7 +93,9 @@ def test_a_site_that_crashes_goes_on_with_the_same_bytes(
         ledger.file.verify()
         assert len(ledger.rows) == sites.plan.config.rounds
         journal = Journal(ledger, "trial")
-        assert [journal.sent(k) for k in range(6)] == [log.messages("trial")[k, "north"] for k in range(6)]
+        assert [journal.sent(k) for k in range(6)] == [
+            log.messages("trial")[k, "north"] for k in range(6)
+        ]
         again = sites.session("north", ledger).run(LocalTransport(hub, "north"))
         assert len(ledger.rows) == sites.plan.config.rounds
     np.testing.assert_array_equal(again.model, whole["north"])
@@ -122,7 +137,9 @@ def test_a_restored_journal_is_halted(sites: Consortium, log: HubLog) -> None:
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda name: until(name, 4), NAMES))
     shutil.copy(backup, sites.folder / "north.ledger")
-    with pytest.raises(LedgerCorrupt, match=r"hub holds round 3 .* ends at round 2.*nothing was drawn"):
+    with pytest.raises(
+        LedgerCorrupt, match=r"hub holds round 3 .* ends at round 2.*nothing was drawn"
+    ):
         sites.run_site("north", LocalTransport(hub, "north"))
     with sites.ledger("north") as ledger:
         assert len(ledger.rows) == 2
@@ -140,8 +157,11 @@ def test_a_site_over_budget_sends_nothing(sites: Consortium, log: HubLog) -> Non
         assert ledger.rows == () and not ledger.runs
 
 
-def test_a_run_that_stops_at_its_budget_says_so_and_gives_the_rest_back(tmp_path: Path, log: HubLog) -> None:
-    sites = consortium(tmp_path / "sites", noise=0.3, epsilon=1.0)  # a release costs 0.3, so three fit
+def test_a_run_that_stops_at_its_budget_says_so_and_gives_the_rest_back(
+    tmp_path: Path, log: HubLog
+) -> None:
+    # a release costs 0.3, so three fit
+    sites = consortium(tmp_path / "sites", noise=0.3, epsilon=1.0)
     ends = sites.run_locally(log)
     assert {end.outcome.stopped for end in ends.values()} == {"budget spent"}
     assert {end.outcome.rounds for end in ends.values()} == {3}
@@ -151,7 +171,9 @@ def test_a_run_that_stops_at_its_budget_says_so_and_gives_the_rest_back(tmp_path
 
 
 class Ending:
-    """A way to a hub that ends the run in a round of its choice; its neighbours said zero until then."""
+    """A way to a hub that ends the run in a round of its choice; its neighbours said zero until
+    then.
+    """
 
     def __init__(self, sites: Consortium, last: int) -> None:
         self._sites, self._last = sites, last
@@ -188,7 +210,9 @@ def test_another_plan_is_refused_by_hub_and_ledger(sites: Consortium, log: HubLo
             sites.session("north", ledger, plan=other).run(LocalTransport(hub, "north"))
         assert ledger.rows == () and not ledger.runs  # the name is free for the right one
         ledger.reserve("trial", other.digest, other.privacy.events("north"))
-        with pytest.raises(LedgerMismatch, match="go on with that one, or give this run another name"):
+        with pytest.raises(
+            LedgerMismatch, match="go on with that one, or give this run another name"
+        ):
             sites.session("north", ledger).run(LocalTransport(hub, "north"))
     assert log.messages("trial") == {}
 
@@ -225,11 +249,16 @@ def test_repeatable_noise_needs_a_marked_ledger(tmp_path: Path, log: HubLog) -> 
 
 
 def test_rows_of_another_number_are_refused(sites: Consortium) -> None:
-    with sites.ledger("north") as ledger, pytest.raises(InvalidInput, match="rows=45: the plan says 60"):
+    with (
+        sites.ledger("north") as ledger,
+        pytest.raises(InvalidInput, match="rows=45: the plan says 60"),
+    ):
         sites.session("north", ledger, rows=sites.rows.node(1)).check()
 
 
-def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consortium, tmp_path: Path) -> None:
+def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(
+    sites: Consortium, tmp_path: Path
+) -> None:
     path = tmp_path / "plan.json"
     write_plan(sites.plan, path)
     again = read_plan(path)
@@ -238,7 +267,11 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consorti
     path.write_text(text.replace('"rho": 0.02', '"rho": 0.03'))
     with pytest.raises(InvalidInput, match="was changed"):
         read_plan(path)
-    for version, rule in ((1, "before 0.3"), (2, "before 0.3"), (4, "later version: its format is 4")):
+    for version, rule in (
+        (1, "before 0.3"),
+        (2, "before 0.3"),
+        (4, "later version: its format is 4"),
+    ):
         path.write_text(text.replace('"version": 3', f'"version": {version}'))
         with pytest.raises(InvalidInput, match=rule):
             read_plan(path)
@@ -246,7 +279,9 @@ def test_the_plan_file_is_read_back_and_an_edited_one_is_refused(sites: Consorti
     with pytest.raises(InvalidInput, match="no plan file"):
         read_plan(path)
     with pytest.raises(InvalidInput, match="curator"):
-        make_plan(Proposal("trial", sites.plan.config.but(method="central", eta=0.1), sites.plan.sites, 4))
+        make_plan(
+            Proposal("trial", sites.plan.config.but(method="central", eta=0.1), sites.plan.sites, 4)
+        )
     with pytest.raises(InvalidInput, match="a name of its own"):
         replace(sites.plan, sites=(sites.plan.sites[0],) * 3)
 

@@ -35,10 +35,14 @@ def log(tmp_path: Path) -> HubLog:
 def started(sites: Consortium, start: Start = START) -> Consortium:
     """The same sites, under a plan that has a start."""
     config = replace(sites.plan.config, start=None)
-    return replace(sites, plan=make_plan(Proposal("trial", config, sites.plan.sites, 4, start=start)))
+    return replace(
+        sites, plan=make_plan(Proposal("trial", config, sites.plan.sites, 4, start=start))
+    )
 
 
-@pytest.mark.parametrize("knobs", [{"method": "mr_admm"}, {"method": "prox_admm", "delta": 1e-5}, {"method": "output"}])
+@pytest.mark.parametrize(
+    "knobs", [{"method": "mr_admm"}, {"method": "prox_admm", "delta": 1e-5}, {"method": "output"}]
+)
 def test_sites_arrive_where_the_simulation_does_also_after_a_crash(
     tmp_path: Path, log: HubLog, knobs: dict[str, object]
 ) -> None:
@@ -59,11 +63,15 @@ def test_sites_arrive_where_the_simulation_does_also_after_a_crash(
     for i, model in enumerate(models):
         np.testing.assert_array_equal(model, algorithm.at(i).model(twin[i][0].state) + START.vector)
     np.testing.assert_array_equal(models, hub.results.models())
-    np.testing.assert_allclose(models, simulate(config, sites.rows, start=START).models[0], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        models, simulate(config, sites.rows, start=START).models[0], rtol=1e-9, atol=1e-9
+    )
     saved = result(sites.plan, models, sites.plan.privacy.statement, FINISHED, config.rounds)
     saved.save(tmp_path / "hub.npz")
     assert Result.load(tmp_path / "hub.npz").start == START
-    assert "by its record epsilon = 0.500, delta = 1e-06" in str(sites.plan.privacy.statement.caveat)
+    assert "by its record epsilon = 0.500, delta = 1e-06" in str(
+        sites.plan.privacy.statement.caveat
+    )
 
 
 def test_a_plan_with_a_start_costs_the_same_and_has_another_digest(tmp_path: Path) -> None:
@@ -83,7 +91,12 @@ def test_the_plan_file_keeps_the_start_and_an_edited_one_is_refused(tmp_path: Pa
     again = read_plan(path)
     assert again == plan and again.start == START
     plain = json.loads(path.read_text())
-    for change in ({"vector": [2.0, -1.0, 0.5, 3.1]}, {"epsilon": 0.1}, {"vector": "1234"}, {"kind": "public"}):
+    for change in (
+        {"vector": [2.0, -1.0, 0.5, 3.1]},
+        {"epsilon": 0.1},
+        {"vector": "1234"},
+        {"kind": "public"},
+    ):
         path.write_text(json.dumps(plain | {"start": plain["start"] | change}))
         with pytest.raises(InvalidInput, match="was changed"):
             read_plan(path)
@@ -101,6 +114,17 @@ def test_what_no_plan_has(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInput, match=rule):
             replace(plan, **change)
-    for start, rule in ((Start(np.zeros(3)), "has 3 entries"), (Start(np.zeros(4), "run"), "protects nothing")):
+    for start, rule in (
+        (Start(np.zeros(3)), "has 3 entries"),
+        (Start(np.zeros(4), "run"), "protects nothing"),
+    ):
         with pytest.raises(InvalidInput, match=rule):
-            make_plan(Proposal("trial", RunConfig("prox_admm", 1.0, 1e-5, seed=None), plan.sites, 4, start=start))
+            make_plan(
+                Proposal(
+                    "trial",
+                    RunConfig("prox_admm", 1.0, 1e-5, seed=None),
+                    plan.sites,
+                    4,
+                    start=start,
+                )
+            )

@@ -55,16 +55,25 @@ def clinic(folder: Path, truth: bool) -> Consortium:
     members = [Member(n, size, keys[n].public) for n, size in zip(NAMES, SIZES, strict=True)]
     config = RunConfig(method="dvp", epsilon=2.0, rounds=3, seed=3, graph="ring", rho=0.02)
     return Consortium(
-        folder, make_plan(Proposal("trial", config, members, 2, schema=schema.to_dict())), keys, Rows.build(parts)
+        folder,
+        make_plan(Proposal("trial", config, members, 2, schema=schema.to_dict())),
+        keys,
+        Rows.build(parts),
     )
 
 
 @pytest.mark.parametrize("truth", [True, False])
-def test_an_encoding_that_was_computed_from_rows_is_said_everywhere(tmp_path: Path, truth: bool) -> None:
+def test_an_encoding_that_was_computed_from_rows_is_said_everywhere(
+    tmp_path: Path, truth: bool
+) -> None:
     sites = clinic(tmp_path / "sites", truth)
     plan = sites.plan
     write_plan(plan, tmp_path / "plan.json")
-    assert read_plan(tmp_path / "plan.json").privacy.caveat == plan.privacy.caveat == (FROM_ROWS if truth else None)
+    assert (
+        read_plan(tmp_path / "plan.json").privacy.caveat
+        == plan.privacy.caveat
+        == (FROM_ROWS if truth else None)
+    )
     with HubLog(tmp_path / "hub.log") as log:
         ends = sites.run_locally(log)
         write_hub(tmp_path, Hub(plan, log))
@@ -76,7 +85,10 @@ def test_an_encoding_that_was_computed_from_rows_is_said_everywhere(tmp_path: Pa
     for statement in statements:
         assert statement.get("caveat") == (FROM_ROWS if truth else None)
         assert (FROM_ROWS in statement["says"]) == truth
-    pages = [(tmp_path / "hub.html").read_text(), *(site_page(plan, name, end) for name, end in ends.items())]
+    pages = [
+        (tmp_path / "hub.html").read_text(),
+        *(site_page(plan, name, end) for name, end in ends.items()),
+    ]
     assert all((FROM_ROWS in page) == truth for page in pages)
 
 
@@ -93,13 +105,19 @@ def test_the_plan_and_a_sites_schema_say_the_same_of_that(tmp_path: Path) -> Non
     with sites.ledger("north") as ledger:
         found.session(ledger).check()
     (home / "schema.toml").write_text(SCHEMA.format(truth="false"))
-    with pytest.raises(InvalidInput, match="data_dependent=False: the plan's schema says True") as caught:
+    with pytest.raises(
+        InvalidInput, match="data_dependent=False: the plan's schema says True"
+    ) as caught:
         SiteSettings.read(settings).agreed  # noqa: B018
     assert caught.value.field == "data_dependent"
 
 
-def test_no_result_holds_how_long_anything_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A solve takes a time that depends on rows: two runs that differ in nothing else leave the same bytes."""
+def test_no_result_holds_how_long_anything_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A solve takes a time that depends on rows: two runs that differ in nothing else leave the
+    same bytes.
+    """
     knobs = {"graph": "complete", "seed": None, "method": "prox_admm", "delta": 1e-5}
     sites = consortium(tmp_path / "sites", names=("north",), sizes=(60,), **knobs)
     found = SiteSettings.read(settle(sites, tmp_path / "home") / "site.toml")

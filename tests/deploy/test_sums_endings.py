@@ -27,7 +27,14 @@ from sottovoce.deploy.session import Finished
 from sottovoce.deploy.settings import SiteSettings
 from sottovoce.deploy.site_net import SiteNet
 from sottovoce.deploy.sums.masks import RunKey, erase_old, give_up, keys_beside, secret_of
-from sottovoce.errors import LedgerCorrupt, LedgerError, Refused, SottovoceError, Unreachable, exit_code
+from sottovoce.errors import (
+    LedgerCorrupt,
+    LedgerError,
+    Refused,
+    SottovoceError,
+    Unreachable,
+    exit_code,
+)
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.privacy.events import GaussianMechanism
 from sottovoce.privacy.noise import KeyedNoise
@@ -67,12 +74,16 @@ class Disk:
 
     def left(self, site: str = "") -> list[str]:
         """Files that are named like a key, or hold one, raw or as text."""
-        texts = {form for key in self.keys for form in (key, key.hex().encode(), base64.b64encode(key))}
+        texts = {
+            form for key in self.keys for form in (key, key.hex().encode(), base64.b64encode(key))
+        }
         found = []
         for path in filter(Path.is_file, self.folder.rglob("*")):
             try:
                 data = path.read_bytes()
-            except FileNotFoundError:  # a journal of a site that is under way, gone since it was listed
+            except (
+                FileNotFoundError
+            ):  # a journal of a site that is under way, gone since it was listed
                 continue
             if ".masks" in path.name or any(text in data for text in texts):
                 found.append(path.name)
@@ -99,7 +110,9 @@ def settings(sites: Consortium) -> str:
     return str(path)
 
 
-def test_the_search_finds_a_key_under_any_name(sites: Consortium, disk: Disk, tmp_path: Path) -> None:
+def test_the_search_finds_a_key_under_any_name(
+    sites: Consortium, disk: Disk, tmp_path: Path
+) -> None:
     RunKey.make(tmp_path / "one.masks")
     (tmp_path / "one.masks").rename(tmp_path / "copy")
     (tmp_path / "text").write_text(f"key={next(iter(disk.keys)).hex()}")
@@ -107,7 +120,9 @@ def test_the_search_finds_a_key_under_any_name(sites: Consortium, disk: Disk, tm
     assert disk.left() == ["copy", "text", "x.masks.tmp"]
 
 
-def test_a_run_that_is_finished_leaves_no_key(sites: Consortium, disk: Disk, tmp_path: Path) -> None:
+def test_a_run_that_is_finished_leaves_no_key(
+    sites: Consortium, disk: Disk, tmp_path: Path
+) -> None:
     with hub_of(sites, tmp_path / "hub.log") as hub:
         assert all(isinstance(end, Finished) for end in run(sites, hub).values())
     assert len(disk.keys) == 5 and disk.left() == []
@@ -119,10 +134,13 @@ def test_a_lost_site_that_comes_back_is_told_and_leaves_no_key(
 ) -> None:
     with hub_of(sites, tmp_path / "hub.log", 0.3, greeting=0.3) as hub:
         ends = run(sites, hub, lambda name: Lost(hub, name, round) if name == "north" else None)
-        assert isinstance(ends["north"], Stop) and disk.left() == ["north.trial.masks"]  # it may go on
+        # it may go on
+        assert isinstance(ends["north"], Stop) and disk.left() == ["north.trial.masks"]
         assert hub.rounds.untold == ["north"]
         late = sites.run_site("north", LocalTransport(hub, "north", 5.0))
-        assert late.outcome.stopped == ("finished" if round == 6 else "the other sites go on without this one")
+        assert late.outcome.stopped == (
+            "finished" if round == 6 else "the other sites go on without this one"
+        )
         assert hub.rounds.untold == []
     assert disk.left() == []
 
@@ -138,7 +156,9 @@ def lost(sites: Consortium, tmp_path: Path, round: int = 3, after: bool = False)
 def test_a_site_that_is_ended_never_shares_again(
     sites: Consortium, settings: str, disk: Disk, tmp_path: Path, round: int, after: bool
 ) -> None:
-    """Before a share or after it: the key is erased, the budget has back what has no row, and no message leaves."""
+    """Before a share or after it: the key is erased, the budget has back what has no row, and no
+    message leaves.
+    """
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub, sites.ledger("north") as ledger:
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Stop):
@@ -146,7 +166,11 @@ def test_a_site_that_is_ended_never_shares_again(
         key = (sites.folder / "north.trial.masks").read_bytes()
         charged = len(ledger.rows)
         told = json.loads(Ran("site", "end", settings, "--json").out)
-        assert (told["state"], told["charged"], told["returned"]) == ("given up", charged, 4 - charged)
+        assert (told["state"], told["charged"], told["returned"]) == (
+            "given up",
+            charged,
+            4 - charged,
+        )
         assert told["key_erased"] and told["sent"] == 0 and told["spent"] == ledger.total()
         assert ledger.show()["committed"] == ledger.show()["spent"]
         again = Ran("site", "end", settings)
@@ -155,11 +179,16 @@ def test_a_site_that_is_ended_never_shares_again(
             if restored:
                 (sites.folder / "north.trial.masks").write_bytes(key)
             before, head = hub.log.last("trial", "north"), ledger.file.head()
-            with pytest.raises(LedgerError, match="ended for good, and nothing more of it is sent; agree on a plan"):
+            with pytest.raises(
+                LedgerError, match="ended for good, and nothing more of it is sent; agree on a plan"
+            ):
                 sites.run_site("north", LocalTransport(hub, "north", 1.0))
             assert hub.log.last("trial", "north") == before and ledger.file.head() == head
         ran = Ran("site", "run", settings)
-        assert ran.code == 2 and "erased the key of run trial, which is given up in the ledger" in ran.err
+        assert (
+            ran.code == 2
+            and "erased the key of run trial, which is given up in the ledger" in ran.err
+        )
         hub.log.decisions.end("trial")
         hub.rounds.tell()
         others.join()
@@ -186,7 +215,9 @@ def test_a_site_that_is_ended_on_a_full_disk_has_no_key(
         assert give_up(ledger, "trial") == (2, False) and ledger.runs["trial"].given_up
 
 
-def test_a_closed_run_leaves_no_key(sites: Consortium, settings: str, disk: Disk, tmp_path: Path) -> None:
+def test_a_closed_run_leaves_no_key(
+    sites: Consortium, settings: str, disk: Disk, tmp_path: Path
+) -> None:
     lost(sites, tmp_path)
     closed = Ran("ledger", "close", str(sites.folder / "north.ledger"), "trial")
     assert closed.code == 0 and closed.out == "closed trial; its name is taken; its key is erased\n"
@@ -197,7 +228,9 @@ def test_a_closed_run_leaves_no_key(sites: Consortium, settings: str, disk: Disk
     assert checked.code == 2 and "this site's part in it was ended for good" in checked.err
 
 
-def test_a_hub_that_ends_the_run_leaves_no_key(sites: Consortium, disk: Disk, tmp_path: Path) -> None:
+def test_a_hub_that_ends_the_run_leaves_no_key(
+    sites: Consortium, disk: Disk, tmp_path: Path
+) -> None:
     """Also at a site that was lost before, and starts again."""
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         others = Background(sites, hub, OTHERS)
@@ -207,7 +240,10 @@ def test_a_hub_that_ends_the_run_leaves_no_key(sites: Consortium, disk: Disk, tm
         hub.rounds.tell()
         assert {end.outcome.stopped for end in others.join().values()} == {"the hub ended the run"}
         assert disk.left() == ["north.trial.masks"]
-        assert sites.run_site("north", LocalTransport(hub, "north", 5.0)).outcome.stopped == "the hub ended the run"
+        assert (
+            sites.run_site("north", LocalTransport(hub, "north", 5.0)).outcome.stopped
+            == "the hub ended the run"
+        )
     assert disk.left() == []
 
 
@@ -230,13 +266,18 @@ def test_a_full_disk_leaves_no_key_after_the_next_start(
         others = Background(sites, hub, OTHERS)
         with sites.ledger("north") as ledger:
             session = sites.session(
-                "north", ledger, observers=[lambda k, _: full(ledger, monkeypatch) if k == 2 else None]
+                "north",
+                ledger,
+                observers=[lambda k, _: full(ledger, monkeypatch) if k == 2 else None],
             )
             with pytest.raises(SottovoceError, match=FULL) as failed:
                 session.run(LocalTransport(hub, "north", 30.0))
         assert exit_code(failed.value) == 2 and "north.trial.masks" in disk.left()
         if what == "there is space again":
-            assert sites.run_site("north", LocalTransport(hub, "north", 30.0)).outcome.stopped == "finished"
+            assert (
+                sites.run_site("north", LocalTransport(hub, "north", 30.0)).outcome.stopped
+                == "finished"
+            )
             others.join()
         else:
             others.join()
@@ -256,7 +297,9 @@ def test_a_sum_that_is_refused_leaves_no_key(
 ) -> None:
     """Exit 3, for everybody and for good."""
     honest = SiteNet.seal
-    monkeypatch.setattr(SiteNet, "seal", lambda net, x: honest(net, x) + (2**62 if net._name == "west" else 0))
+    monkeypatch.setattr(
+        SiteNet, "seal", lambda net, x: honest(net, x) + (2**62 if net._name == "west" else 0)
+    )
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
     assert {exit_code(end) for end in ends.values()} == {3} and disk.left() == []
@@ -267,21 +310,30 @@ class Liar(LocalTransport):
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         inbox = super().exchange(round, message)
-        return inbox if round != 3 else {name: data.replace(b'"v":1', b'"v":2') for name, data in inbox.items()}
+        return (
+            inbox
+            if round != 3
+            else {name: data.replace(b'"v":1', b'"v":2') for name, data in inbox.items()}
+        )
 
 
 @pytest.mark.parametrize("ends", ["it goes on", "site end"])
 def test_a_message_that_is_refused_leaves_no_key_when_a_person_has_looked(
     sites: Consortium, settings: str, disk: Disk, tmp_path: Path, ends: str
 ) -> None:
-    """Exit 3 for what a hub said: an honest one may go on with the run, so the key stays until that is decided."""
+    """Exit 3 for what a hub said: an honest one may go on with the run, so the key stays until
+    that is decided.
+    """
     with hub_of(sites, tmp_path / "hub.log", 600.0 if ends == "it goes on" else 0.3) as hub:
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Refused) as refused:
             sites.run_site("north", Liar(hub, "north", 30.0))
         assert exit_code(refused.value) == 3 and "north.trial.masks" in disk.left()
         if ends == "it goes on":
-            assert sites.run_site("north", LocalTransport(hub, "north", 30.0)).outcome.stopped == "finished"
+            assert (
+                sites.run_site("north", LocalTransport(hub, "north", 30.0)).outcome.stopped
+                == "finished"
+            )
         else:
             assert Ran("site", "end", settings).code == 0
         others.join()
@@ -301,7 +353,9 @@ RunKey.make(Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_kill_while_the_key_is_made_leaves_no_key(sites: Consortium, disk: Disk, tmp_path: Path, when: str) -> None:
+def test_a_kill_while_the_key_is_made_leaves_no_key(
+    sites: Consortium, disk: Disk, tmp_path: Path, when: str
+) -> None:
     """Before or after it has its name: what lies there under a temporary name goes with the key."""
     key = secret_of(sites.folder / "north.ledger", "trial")
     with sites.ledger("north") as ledger:
@@ -317,8 +371,12 @@ def test_a_kill_while_the_key_is_made_leaves_no_key(sites: Consortium, disk: Dis
     assert disk.left() == []
 
 
-def test_a_start_erases_keys_of_runs_that_cannot_go_on(sites: Consortium, settings: str, disk: Disk) -> None:
-    """Closed by themselves or given up; the key of an open run stays, and so does that of another site."""
+def test_a_start_erases_keys_of_runs_that_cannot_go_on(
+    sites: Consortium, settings: str, disk: Disk
+) -> None:
+    """Closed by themselves or given up; the key of an open run stays, and so does that of
+    another site.
+    """
     certify(sites.folder, ("north",))
     home = sites.folder
     with sites.ledger("north") as ledger:
@@ -326,7 +384,8 @@ def test_a_start_erases_keys_of_runs_that_cannot_go_on(sites: Consortium, settin
             ledger.reserve(name, "a plan", sites.plan.privacy.events("north")[:1])
         ledger.runs.records("over").close(reclaim=True, given_up=False)
         ledger.close_run("left", reclaim=True)
-    DurableLedger.create(home / "north.left.ledger", epsilon=1.0).close()  # of a site called north.left
+    # of a site called north.left
+    DurableLedger.create(home / "north.left.ledger", epsilon=1.0).close()
     for name in ("north.open", "north.over", "north.left", "north.left.other", "south.trial"):
         RunKey.make(home / f"{name}.masks")
     (home / ".north.over.masks.0123456789abcdef.tmp").write_bytes(bytes(32))
@@ -334,13 +393,18 @@ def test_a_start_erases_keys_of_runs_that_cannot_go_on(sites: Consortium, settin
     assert checked.code == 0, checked.err
     assert json.loads(checked.out)["erased"] == ["left", "over"]
     assert "north: erased the key of run over, which is closed in the ledger" in checked.err
-    assert "north: run open is open in the ledger: its key stays; if it will not go on, `sottovoce" in checked.err
+    assert (
+        "north: run open is open in the ledger: its key stays; if it will not go on, `sottovoce"
+        in checked.err
+    )
     assert disk.left() == ["north.left.other.masks", "north.open.masks", "south.trial.masks"]
     assert json.loads(Ran("site", "check", settings, "--json").out)["erased"] == []
 
 
 def test_a_key_that_may_be_of_another_ledger_is_not_taken_for_a_foreign_one(tmp_path: Path) -> None:
-    """Run "2024.a" of north.ledger, whose name is also that of run "a" of north.2024.ledger, is open and goes on."""
+    """Run "2024.a" of north.ledger, whose name is also that of run "a" of north.2024.ledger, is
+    open and goes on.
+    """
     budget: dict[str, Any] = {"epsilon": 9.0, "delta": 1e-5, "accountant": "zcdp"}
     one: Any = np.ones(1)
     event = GaussianMechanism("x", "replace-one", one, one, 1)
@@ -358,14 +422,20 @@ def test_a_key_that_may_be_of_another_ledger_is_not_taken_for_a_foreign_one(tmp_
     assert not list(tmp_path.glob("*.masks"))
 
 
-def test_a_key_of_a_run_that_the_ledger_lacks_shows_an_older_copy(sites: Consortium, settings: str, disk: Disk) -> None:
-    """It is erased, and every start is refused; the present run's key stays for the ledger that has it."""
+def test_a_key_of_a_run_that_the_ledger_lacks_shows_an_older_copy(
+    sites: Consortium, settings: str, disk: Disk
+) -> None:
+    """It is erased, and every start is refused; the present run's key stays for the ledger that
+    has it.
+    """
     home = sites.folder
     certify(home, ("north",))
     RunKey.make(home / "north.before.masks")
     for start in ("check", "run"):
         ran = Ran("site", start, settings)
-        assert ran.code == 2 and "beside it lies a key of the run 'before', which it lacks" in ran.err
+        assert (
+            ran.code == 2 and "beside it lies a key of the run 'before', which it lacks" in ran.err
+        )
         assert "the key is erased" in ran.err and disk.left() == ["north.before.masks"]
         assert (home / "north.before.masks").read_bytes() == b""
     (home / "north.before.masks").unlink()
@@ -397,7 +467,9 @@ def test_erasing_follows_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
 def once(
     sites: Consortium, tmp_path: Path, linger: float, back: Callable[[str, Path], None]
 ) -> tuple[list[dict[str, Any]], int]:
-    """``hub run --once`` over the relay, in a run that goes on without north; what it says, and its exit code."""
+    """``hub run --once`` over the relay, in a run that goes on without north; what it says, and
+    its exit code.
+    """
     folder, port, lost = tmp_path / "hub", free_port(), list[BaseException]()
     certify(folder, NAMES)
     write_plan(sites.plan, folder / "plan.json")
@@ -421,8 +493,19 @@ def once(
     threads = [threading.Thread(target=one, args=(name,)) for name in NAMES]
     for thread in threads:
         thread.start()
-    ran = Ran("hub", "run", str(folder), "--listen", address, "--once", "--patience", "0.5", "--json", "--linger",
-                  str(linger))  # fmt: skip
+    ran = Ran(
+        "hub",
+        "run",
+        str(folder),
+        "--listen",
+        address,
+        "--once",
+        "--patience",
+        "0.5",
+        "--json",
+        "--linger",
+        str(linger),
+    )
     for thread in threads:
         thread.join()
     assert [type(error) for error in lost] == [Stop], lost
@@ -435,7 +518,9 @@ def no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_signals")
-def test_a_hub_that_ends_by_itself_waits_for_lost_sites(sites: Consortium, disk: Disk, tmp_path: Path) -> None:
+def test_a_hub_that_ends_by_itself_waits_for_lost_sites(
+    sites: Consortium, disk: Disk, tmp_path: Path
+) -> None:
     def back(address: str, folder: Path) -> None:
         while not (folder / "hub.json").exists():  # the others have left
             time.sleep(0.02)
@@ -454,7 +539,8 @@ def test_a_hub_that_ends_by_itself_waits_no_longer_than_it_is_told(
 ) -> None:
     said, code = once(sites, tmp_path, 0.3, lambda *_: None)
     assert code == 5 and said[-1] == {"untold": ["north"], "seconds": 0.0}
-    assert disk.left() == ["north.trial.masks"]  # until `site end`, or the hub is started again and the site asks
+    # until `site end`, or the hub is started again and the site asks
+    assert disk.left() == ["north.trial.masks"]
 
 
 @pytest.mark.parametrize("seconds", ["-1", "inf", "nan"])

@@ -1,10 +1,12 @@
-"""What an active hub and a colluding site can compute: linear algebra over everything that they ever see.
+"""What an active hub and a colluding site can compute: linear algebra over everything that they
+ever see.
 
-An adversary runs the hub and one of five sites.  It delays, drops, forwards in part, shows different things to
-different sites, signs whatever it likes for its own site, and kills sites at random, on random schedules.  Every word
-that honest sites send is a share plus masks; the adversary knows the masks of pairs with its own site.  All linear
-combinations in which the unknown masks vanish are computed modulo a prime.  There must be one for every sum that was
-opened, at most one an attempt, each over enough honest sites, and no others.
+An adversary runs the hub and one of five sites.  It delays, drops, forwards in part, shows
+different things to different sites, signs whatever it likes for its own site, and kills sites at
+random, on random schedules.  Every word that honest sites send is a share plus masks; the adversary
+knows the masks of pairs with its own site.  All linear combinations in which the unknown masks
+vanish are computed modulo a prime.  There must be one for every sum that was opened, at most one an
+attempt, each over enough honest sites, and no others.
 
 The same is run with faults planted, and must find them.
 """
@@ -70,7 +72,9 @@ class MemoryJournal:
 
 @dataclass
 class Seen:
-    """What the adversary saw: for every sealed share its unknown masks, signs before them, and who drew it when."""
+    """What the adversary saw: for every sealed share its unknown masks, signs before them, and
+    who drew it when.
+    """
 
     rows: list[tuple[str, int, bytes, dict[bytes, int]]] = field(default_factory=list)
 
@@ -108,7 +112,9 @@ def reduced(matrix: list[list[int]]) -> list[list[int]]:
 
 
 class Wild:
-    """The adversary's hub: sites wait in it until it lets one go on, with an inbox of its choice."""
+    """The adversary's hub: sites wait in it until it lets one go on, with an inbox of its
+    choice.
+    """
 
     def __init__(self, sites: Consortium, folder: Path, seed: int) -> None:
         self.sites, self.plan, self.rng = sites, sites.plan, random.Random(seed)
@@ -121,7 +127,11 @@ class Wild:
         self.doors: dict[str, Door] = {}
         self.broken: list[Exception] = []  # what no site may raise
         self.seen, self.pending = Seen(), dict[bytes, tuple[str, int, bytes, dict[bytes, int]]]()
-        self.news, self.waiting, self.let = threading.Condition(), dict[str, int](), dict[str, Any]()
+        self.news, self.waiting, self.let = (
+            threading.Condition(),
+            dict[str, int](),
+            dict[str, Any](),
+        )
         self.live = set(HONEST)
         groups = self.rng.choice([1, 1, 1, 2])  # sites of different groups see little of each other
         self.group = {name: self.rng.randrange(groups) for name in HONEST}
@@ -165,7 +175,11 @@ class Wild:
     def _inbox(self, name: str, round: int) -> dict[str, bytes]:
         found = {}
         for other in self._others(name):
-            far = other in HONEST and self.group[other] != self.group[name] and self.rng.random() < 0.9
+            far = (
+                other in HONEST
+                and self.group[other] != self.group[name]
+                and self.rng.random() < 0.9
+            )
             if far or self.rng.random() < self.drops:
                 continue
             if other == COLLUDER:
@@ -183,7 +197,9 @@ class Wild:
         elif state.phase == "roster":
             what = state.next_roster
         else:
-            words = np.array([self.rng.getrandbits(64) for _ in range(self.plan.d)], dtype=np.uint64)
+            words = np.array(
+                [self.rng.getrandbits(64) for _ in range(self.plan.d)], dtype=np.uint64
+            )
             what = Share(state.roster, state.attempt, state.parent, words)
         return sign(self.plan, round, COLLUDER, what, self.sites.keys[COLLUDER])
 
@@ -205,9 +221,13 @@ class Wild:
 
     def inquire(self, name: str, question: bytes, enough: int) -> dict[str, bytes]:
         asked = read_question(self.plan, question, name)
-        lie = Attestation(COLLUDER, asked.round, asked.nonce, name, -1).seal(self.plan, self.sites.keys[COLLUDER])
+        lie = Attestation(COLLUDER, asked.round, asked.nonce, name, -1).seal(
+            self.plan, self.sites.keys[COLLUDER]
+        )
         others = [other for other in HONEST if other != name and other in self.doors]
-        return {other: self.doors[other].answers(name, question) for other in others} | {COLLUDER: lie}
+        return {other: self.doors[other].answers(name, question) for other in others} | {
+            COLLUDER: lie
+        }
 
     def _site(self, name: str) -> None:
         while True:
@@ -226,7 +246,9 @@ class Wild:
 
     def _live(self, name: str) -> None:
         door = Door(self, name)
-        own = SiteNet(self.plan, name, self.journals[name], door, self.sites.keys[name], self.secrets[name])
+        own = SiteNet(
+            self.plan, name, self.journals[name], door, self.sites.keys[name], self.secrets[name]
+        )
         self.nets[name], self.doors[name] = own, door
         own.greet()
         facts = self.plan.stages[0].prepared.facts.node(self.plan.index(name))
@@ -234,11 +256,17 @@ class Wild:
             own.among(facts)
             if (name, attempt) not in self.sealed:  # as the ledger keeps it
                 KEYS.found = {}
-                share = np.random.default_rng([attempt, self.plan.index(name)]).integers(-(2**50), 2**50, self.plan.d)
+                share = np.random.default_rng([attempt, self.plan.index(name)]).integers(
+                    -(2**50), 2**50, self.plan.d
+                )
                 self.sealed[name, attempt] = own.seal(share)
                 c = own.exchanges.state
-                what = Share(c.roster, c.attempt, c.parent, self.sealed[name, attempt].view(np.uint64))
-                message = sign(self.plan, own.exchanges.round + 1, name, what, self.sites.keys[name])
+                what = Share(
+                    c.roster, c.attempt, c.parent, self.sealed[name, attempt].view(np.uint64)
+                )
+                message = sign(
+                    self.plan, own.exchanges.round + 1, name, what, self.sites.keys[name]
+                )
                 self.pending[message] = name, attempt, c.roster, dict(KEYS.found)
             try:
                 own.total(self.sealed[name, attempt])
@@ -285,7 +313,9 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judge(seen: Seen, least: int) -> str | None:
-    """What the adversary can compute beyond one sum an attempt over at least `least` honest sites; None for nothing."""
+    """What the adversary can compute beyond one sum an attempt over at least `least` honest
+    sites; None for nothing.
+    """
     shares, basis = seen.visible()
     attempts = set()
     for combination in basis:
@@ -307,7 +337,9 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
     return summed(tmp_path_factory.mktemp("sites"), rounds=ATTEMPTS)
 
 
-def schedules(sites: Consortium, folder: Path, many: int, least: int = 3) -> tuple[list[str], int, int]:
+def schedules(
+    sites: Consortium, folder: Path, many: int, least: int = 3
+) -> tuple[list[str], int, int]:
     """What was found in so many runs, and how many sums were opened and shares seen in all."""
     found, opened, shares = [], 0, 0
     for seed in range(many):
@@ -332,11 +364,23 @@ def test_an_active_hub_and_a_site_see_sums_over_three_honest_sites_or_nothing(
 def repeated(monkeypatch: pytest.MonkeyPatch, without: str) -> None:
     """Keys that lack something."""
     derive = masks.mask_key
-    blank: dict[str, Any] = {"attempt": 0, "parent": b"", "roster": b"", "query": b"", "session": b"s"}
+    blank: dict[str, Any] = {
+        "attempt": 0,
+        "parent": b"",
+        "roster": b"",
+        "query": b"",
+        "session": b"s",
+    }
 
     def lacking(own: Any, names: Any, keys: Any, other: bytes, bound: Bound) -> bytes:
         given = {name: getattr(bound, name) for name in blank}
-        return derive(own, names, keys, other, Bound(**(given | {name: blank[name] for name in without.split()})))
+        return derive(
+            own,
+            names,
+            keys,
+            other,
+            Bound(**(given | {name: blank[name] for name in without.split()})),
+        )
 
     monkeypatch.setattr(masks, "mask_key", lacking)
 
@@ -347,7 +391,9 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unsigned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A roster counts although not all of its sites have signed it, and those sites are left out of the sum."""
+    """A roster counts although not all of its sites have signed it, and those sites are left out
+    of the sum.
+    """
     take = ProtocolState.take
 
     def lax(self: ProtocolState, present: Any, why: Any) -> None:
@@ -368,12 +414,13 @@ def minority(monkeypatch: pytest.MonkeyPatch) -> None:
 
 FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
     "keys without the attempt and what it changes": (
-        lambda m: repeated(m, "attempt query roster parent"), "several attempts",
+        lambda m: repeated(m, "attempt query roster parent"),
+        "several attempts",
     ),
     "rosters of any size": (few, "honest sites"),
     "rosters that not all have signed": (unsigned, "honest sites|several"),
     "a quorum of half": (minority, "honest sites|two sums"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -387,7 +434,9 @@ def test_planted_faults_are_found(
 
 
 def test_no_mask_is_ever_used_twice(sites: Consortium, tmp_path: Path) -> None:
-    """A key stands in exactly the two shares of its pair: one adds it and the other subtracts it."""
+    """A key stands in exactly the two shares of its pair: one adds it and the other subtracts
+    it.
+    """
     for seed in range(25):
         place = tmp_path / f"{seed}"
         place.mkdir()

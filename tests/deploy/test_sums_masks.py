@@ -1,4 +1,6 @@
-"""Keys and masks: what is refused as a key, what a mask depends on, and that masks vanish in sums and nowhere else."""
+"""Keys and masks: what is refused as a key, what a mask depends on, and that masks vanish in
+sums and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,13 @@ from sottovoce.errors import LedgerCorrupt, Refused
 pytest.importorskip("cryptography")
 
 P = 2**255 - 19
-LOW = [0, 1, P - 1, 325606250916557431795983626356110631294008115727848805560023387167927233504,
-       39382357235489614581723060781553021112529911719440698176882885853963445705823]  # fmt: skip
+LOW = [
+    0,
+    1,
+    P - 1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+]
 """All points of small order that have a canonical encoding (https://cr.yp.to/ecdh.html)."""
 BOUND = Bound(b"s" * 32, b"r" * 32, 3, b"q" * 32, b"p" * 32)
 
@@ -59,16 +66,22 @@ def test_an_exchange_that_gives_zero_is_refused_there_too(pair: tuple[RunKey, Ru
 def test_both_sites_derive_the_same_key(pair: tuple[RunKey, RunKey]) -> None:
     a, b = pair
     keys = (a.public, b.public)
-    assert mask_key(a, ("a", "b"), keys, b.public, BOUND) == mask_key(b, ("a", "b"), keys, a.public, BOUND)
+    assert mask_key(a, ("a", "b"), keys, b.public, BOUND) == mask_key(
+        b, ("a", "b"), keys, a.public, BOUND
+    )
 
 
 @pytest.mark.parametrize("name", [f.name for f in fields_of(Bound)])
 def test_a_key_is_bound_to_everything(pair: tuple[RunKey, RunKey], name: str) -> None:
-    """Session, roster, attempt, query and history: without one of them two numbers might get the same mask."""
+    """Session, roster, attempt, query and history: without one of them two numbers might get the
+    same mask.
+    """
     a, b = pair
     other = replace(BOUND, **{name: 4 if name == "attempt" else b"x" * 32})
     keys = (a.public, b.public)
-    assert mask_key(a, ("a", "b"), keys, b.public, BOUND) != mask_key(a, ("a", "b"), keys, b.public, other)
+    assert mask_key(a, ("a", "b"), keys, b.public, BOUND) != mask_key(
+        a, ("a", "b"), keys, b.public, other
+    )
 
 
 def test_a_key_is_bound_to_names_and_keys(pair: tuple[RunKey, RunKey], tmp_path: Path) -> None:
@@ -112,7 +125,9 @@ def test_sums_wrap_around_without_an_error(tmp_path: Path) -> None:
 
 
 def test_a_sealed_share_looks_uniform(pair: tuple[RunKey, RunKey]) -> None:
-    """Bits of masked zeros: 64,000 fair coins within five standard deviations; so are those of a difference."""
+    """Bits of masked zeros: 64,000 fair coins within five standard deviations; so are those of a
+    difference.
+    """
     a, b = pair
     keys = {"a": a.public, "b": b.public}
     one = seal(np.zeros(1000, dtype=np.int64), a, "a", ("a", "b"), keys, BOUND)
@@ -123,7 +138,9 @@ def test_a_sealed_share_looks_uniform(pair: tuple[RunKey, RunKey]) -> None:
 
 
 def test_a_stream_is_that_of_its_key() -> None:
-    """ChaCha20 with a zero key, counter and nonce: the first block of RFC 8439, appendix A.1, test vector 1."""
+    """ChaCha20 with a zero key, counter and nonce: the first block of RFC 8439, appendix A.1,
+    test vector 1.
+    """
     block = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
     np.testing.assert_array_equal(stream(bytes(32), 4), np.frombuffer(block, dtype="<u8"))
 
@@ -134,7 +151,14 @@ def test_a_roster_with_a_name_twice_or_without_this_site_masks_nothing(
 ) -> None:
     a, b = pair
     with pytest.raises(Refused, match="must hold every site once, and this one"):
-        seal(np.zeros(2, dtype=np.int64), a, "a", members, {"a": a.public, "b": b.public, "c": number(9)}, BOUND)
+        seal(
+            np.zeros(2, dtype=np.int64),
+            a,
+            "a",
+            members,
+            {"a": a.public, "b": b.public, "c": number(9)},
+            BOUND,
+        )
 
 
 def test_two_sites_with_one_key_are_refused(pair: tuple[RunKey, RunKey]) -> None:
@@ -143,7 +167,9 @@ def test_two_sites_with_one_key_are_refused(pair: tuple[RunKey, RunKey]) -> None
         with pytest.raises(Refused, match="one of its own"):
             seal(np.zeros(2, dtype=np.int64), a, "a", tuple(keys), keys, BOUND)
     with pytest.raises(Refused, match="one of its own"):  # not the key of this site's file
-        seal(np.zeros(2, dtype=np.int64), a, "a", ("a", "b"), {"a": number(9), "b": b.public}, BOUND)
+        seal(
+            np.zeros(2, dtype=np.int64), a, "a", ("a", "b"), {"a": number(9), "b": b.public}, BOUND
+        )
 
 
 def test_a_key_is_in_a_file_for_this_user_and_made_once(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ pytest.importorskip("cryptography")
 
 OTHERS = tuple(name for name in NAMES if name != "north")
 WRITES = 17
-"""Of a site in a run of two attempts: bind, reserve, four exchanges of two, two attempts of two more, close."""
+"""Of a site in a run of two attempts: bind, reserve, four exchanges of two, two attempts of two
+more, close.
+"""
 
 
 @pytest.fixture
@@ -63,11 +65,14 @@ def test_a_site_killed_before_any_write_goes_on(
         models = twin(sites, hub.rounds.attempts)
         with sites.ledger("north") as ledger:
             ledger.file.verify()
-            assert ledger.to_list() == [event.to_dict() for event in sites.plan.privacy.events("north")]
+            assert ledger.to_list() == [
+                event.to_dict() for event in sites.plan.privacy.events("north")
+            ]
             assert [Journal(ledger, "trial").sent(k) for k in range(5)] == [
                 hub.log.message("trial", k, "north") for k in range(5)
             ]
-    # The one that was killed was made again, with the bytes of the release if they were of its commit, and no other.
+    # The one that was killed was made again, with the bytes of the release if they were of its
+    # commit, and no other.
     assert WRITES + 1 <= count[0] <= WRITES + 2
     for name in NAMES:
         np.testing.assert_array_equal(ends[name].model, models[name])
@@ -77,7 +82,9 @@ def test_a_site_killed_before_any_write_goes_on(
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("last", [0, 1, 3, 4])
-def test_a_site_killed_around_a_message_goes_on(sites: Consortium, tmp_path: Path, last: int, after: bool) -> None:
+def test_a_site_killed_around_a_message_goes_on(
+    sites: Consortium, tmp_path: Path, last: int, after: bool
+) -> None:
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Stop):
@@ -88,7 +95,9 @@ def test_a_site_killed_around_a_message_goes_on(sites: Consortium, tmp_path: Pat
     assert all(np.array_equal(end.model, other.model) for other in ends.values())
 
 
-def test_a_site_killed_before_it_could_leave_leaves_later(sites: Consortium, tmp_path: Path) -> None:
+def test_a_site_killed_before_it_could_leave_leaves_later(
+    sites: Consortium, tmp_path: Path
+) -> None:
     class Silent(LocalTransport):
         def leave(self, farewell: bytes) -> None:
             raise Stop
@@ -108,7 +117,10 @@ def test_all_sites_killed_at_once_go_on(sites: Consortium, tmp_path: Path) -> No
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         from sums_in_tests import run
 
-        assert all(isinstance(end, Stop) for end in run(sites, hub, lambda name: Lost(hub, name, 2, True)).values())
+        assert all(
+            isinstance(end, Stop)
+            for end in run(sites, hub, lambda name: Lost(hub, name, 2, True)).values()
+        )
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         ends = run(sites, hub)
         models = twin(sites, hub.rounds.attempts)
@@ -117,7 +129,9 @@ def test_all_sites_killed_at_once_go_on(sites: Consortium, tmp_path: Path) -> No
 
 
 class Lying(LocalTransport):
-    """A hub that says it holds nothing of this site, and takes any message as the first; it keeps all that it saw."""
+    """A hub that says it holds nothing of this site, and takes any message as the first; it
+    keeps all that it saw.
+    """
 
     def __init__(self, hub: Hub, site: str, seen: dict[int, set[bytes]]) -> None:
         super().__init__(hub, site, 30.0)
@@ -134,8 +148,12 @@ class Lying(LocalTransport):
         return inbox
 
 
-def test_a_ledger_restored_from_any_write_opens_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although the hub hides what it holds: the other sites have seen this one further, and sign that."""
+def test_a_ledger_restored_from_any_write_opens_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the hub hides what it holds: the other sites have seen this one further, and sign
+    that.
+    """
     sites = summed(tmp_path / "sites", rounds=4)
     ledger, backups = sites.folder / "north.ledger", list[Path]()
 
@@ -159,7 +177,9 @@ def test_a_ledger_restored_from_any_write_opens_nothing_twice(tmp_path: Path, mo
             except (SottovoceError, Stop) as error:
                 halted.append(error)
         first = {k: hub.log.message("trial", k, "north") for k in range(5)}
-        assert len(made) == len(halted) == 17 and all(isinstance(error, LedgerCorrupt) for error in halted)
+        assert len(made) == len(halted) == 17 and all(
+            isinstance(error, LedgerCorrupt) for error in halted
+        )
         assert {k: messages for k, messages in seen.items() if messages != {first.get(k)}} == {}
         shutil.copy(newest, ledger)
         end = sites.run_site("north", LocalTransport(hub, "north", 30.0))
@@ -168,8 +188,12 @@ def test_a_ledger_restored_from_any_write_opens_nothing_twice(tmp_path: Path, mo
     np.testing.assert_array_equal(end.model, models["north"])
 
 
-def test_a_folder_restored_from_before_the_run_meets_nobody(sites: Consortium, tmp_path: Path) -> None:
-    """A second key for the same run: the greeting differs, and with it the session, so no roster is ever complete."""
+def test_a_folder_restored_from_before_the_run_meets_nobody(
+    sites: Consortium, tmp_path: Path
+) -> None:
+    """A second key for the same run: the greeting differs, and with it the session, so no roster
+    is ever complete.
+    """
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         sites.ledger("north").close()
         shutil.copy(sites.folder / "north.ledger", tmp_path / "backup")
@@ -205,7 +229,9 @@ class Answering(LocalTransport):
         asked = read_question(plan, question, "north")
 
         def word(name: str, nonce: str = asked.nonce, signer: str = "") -> bytes:
-            return Attestation(name, asked.round, nonce, "north", 1).seal(plan, keys[signer or name])
+            return Attestation(name, asked.round, nonce, "north", 1).seal(
+                plan, keys[signer or name]
+            )
 
         match self._how:
             case "too few":
@@ -218,7 +244,9 @@ class Answering(LocalTransport):
                 return {name: word(name, signer="east") for name in ("east", "south", "west")}
 
 
-@pytest.mark.parametrize("how", ["too few", "the site itself", "an old nonce", "one signer for all"])
+@pytest.mark.parametrize(
+    "how", ["too few", "the site itself", "an old nonce", "one signer for all"]
+)
 def test_answers_that_are_made_up_are_refused(sites: Consortium, tmp_path: Path, how: str) -> None:
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         others = Background(sites, hub, OTHERS)
@@ -252,7 +280,9 @@ def test_an_honest_hub_halts_an_older_copy_at_once(sites: Consortium, tmp_path: 
 
 
 def test_a_journal_signs_one_roster_an_epoch(sites: Consortium, tmp_path: Path) -> None:
-    """Whatever is asked again: the first message of an exchange stands, and nothing is sent in place of it."""
+    """Whatever is asked again: the first message of an exchange stands, and nothing is sent in
+    place of it.
+    """
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Stop):
@@ -291,7 +321,9 @@ def test_a_key_is_on_the_disk_before_the_greeting_leaves(
     assert made == [first]
 
 
-def test_a_lone_restarted_site_is_told_when_the_others_went_on(sites: Consortium, tmp_path: Path) -> None:
+def test_a_lone_restarted_site_is_told_when_the_others_went_on(
+    sites: Consortium, tmp_path: Path
+) -> None:
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         others = Background(sites, hub, OTHERS)
         with pytest.raises(Stop):

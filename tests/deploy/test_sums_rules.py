@@ -31,7 +31,7 @@ from sottovoce.deploy.sums.messages import (
     read_proof,
     read_question,
     sign,
-)  # fmt: skip
+)
 from sottovoce.deploy.sums.roster import LATE, LEFT, ProtocolState, check_quorum
 from sottovoce.deploy.waits import Waits
 from sottovoce.errors import InvalidInput, Refused, TransportClosed
@@ -49,7 +49,9 @@ def sites(tmp_path: Path) -> Consortium:
 
 
 class Table:
-    """All sites' messages of exchange after exchange, made with their keys and given to the protocol."""
+    """All sites' messages of exchange after exchange, made with their keys and given to the
+    protocol.
+    """
 
     def __init__(self, sites: Consortium, folder: Path) -> None:
         self.sites, self.state, self.round = sites, ProtocolState.of(sites.plan), 0
@@ -58,15 +60,18 @@ class Table:
     def said(self, name: str, what: Any = None) -> SignedMessage:
         if what is None:
             what = {
-                "key": lambda: Hello(self.keys[name].public), "roster": lambda: self.state.next_roster,
+                "key": lambda: Hello(self.keys[name].public),
+                "roster": lambda: self.state.next_roster,
                 "share": lambda: self.share(name),
-            }[self.state.phase]()  # fmt: skip
+            }[self.state.phase]()
         data = sign(self.sites.plan, self.round, name, what, self.sites.keys[name])
         return read(self.sites.plan, data, name, self.round)
 
     def share(self, name: str, **changes: Any) -> Share:
         words = np.full(self.sites.plan.d, 10 ** NAMES.index(name), dtype=np.uint64)
-        return replace(Share(self.state.roster, self.state.attempt, self.state.parent, words), **changes)
+        return replace(
+            Share(self.state.roster, self.state.attempt, self.state.parent, words), **changes
+        )
 
     def go(self, *absent: str, why: dict[str, str] | None = None) -> ProtocolState:
         self.state.take({n: self.said(n) for n in self.state.members if n not in absent}, why or {})
@@ -96,7 +101,11 @@ def test_a_lost_share_costs_its_attempt_and_nothing_else(table: Table) -> None:
     table.go(), table.go(), table.go()
     parent, roster = table.state.parent, table.state.roster
     table.go("east")
-    assert table.state.total is None and table.state.parent == parent and table.state.gone == {"east": LATE}
+    assert (
+        table.state.total is None
+        and table.state.parent == parent
+        and table.state.gone == {"east": LATE}
+    )
     assert table.state.next_roster.epoch == 1 and table.state.next_roster.first == 3
     table.go()
     assert table.state.roster != roster and table.state.phase == "share"
@@ -109,7 +118,9 @@ def test_a_missing_signature_costs_an_epoch_and_no_attempt(table: Table) -> None
     assert table.state.phase == "roster" and table.state.next_roster.epoch == 1
     assert table.state.attempts == [] and table.state.gone == {"west": LEFT}
     table.go()
-    assert table.state.phase == "share" and table.state.members == tuple(sorted(set(NAMES) - {"west"}))
+    assert table.state.phase == "share" and table.state.members == tuple(
+        sorted(set(NAMES) - {"west"})
+    )
 
 
 def test_too_few_sites_are_not_enough(table: Table) -> None:
@@ -136,17 +147,61 @@ def test_early_finisher_is_marked_left(table: Table) -> None:
 
 
 WRONG: dict[str, tuple[str, Callable[[Table], Any], str]] = {
-    "a second greeting": ("roster", lambda t: Hello(t.keys["north"].public), "do not have the same history"),
-    "a share before the roster": ("roster", lambda t: t.share("north", roster=bytes(32)), "do not have the same"),
-    "another epoch": ("roster", lambda t: replace(t.state.next_roster, epoch=1), "signs another roster 1"),
-    "another first attempt": ("roster", lambda t: replace(t.state.next_roster, first=2), "signs another roster"),
-    "fewer members": ("roster", lambda t: replace(t.state.next_roster, members=SORTED[1:]), "another roster"),
-    "another session": ("roster", lambda t: replace(t.state.next_roster, session=bytes(32)), "another roster"),
-    "another history": ("roster", lambda t: replace(t.state.next_roster, parent=bytes(32)), "another roster"),
-    "a roster among shares": ("share", lambda t: t.state.next_roster, "do not have the same history"),
-    "a share of another roster": ("share", lambda t: t.share("north", roster=bytes(32)), "another attempt"),
-    "a share of another attempt": ("share", lambda t: t.share("north", attempt=2), "another attempt"),
-    "a share of another history": ("share", lambda t: t.share("north", parent=bytes(32)), "another attempt"),
+    "a second greeting": (
+        "roster",
+        lambda t: Hello(t.keys["north"].public),
+        "do not have the same history",
+    ),
+    "a share before the roster": (
+        "roster",
+        lambda t: t.share("north", roster=bytes(32)),
+        "do not have the same",
+    ),
+    "another epoch": (
+        "roster",
+        lambda t: replace(t.state.next_roster, epoch=1),
+        "signs another roster 1",
+    ),
+    "another first attempt": (
+        "roster",
+        lambda t: replace(t.state.next_roster, first=2),
+        "signs another roster",
+    ),
+    "fewer members": (
+        "roster",
+        lambda t: replace(t.state.next_roster, members=SORTED[1:]),
+        "another roster",
+    ),
+    "another session": (
+        "roster",
+        lambda t: replace(t.state.next_roster, session=bytes(32)),
+        "another roster",
+    ),
+    "another history": (
+        "roster",
+        lambda t: replace(t.state.next_roster, parent=bytes(32)),
+        "another roster",
+    ),
+    "a roster among shares": (
+        "share",
+        lambda t: t.state.next_roster,
+        "do not have the same history",
+    ),
+    "a share of another roster": (
+        "share",
+        lambda t: t.share("north", roster=bytes(32)),
+        "another attempt",
+    ),
+    "a share of another attempt": (
+        "share",
+        lambda t: t.share("north", attempt=2),
+        "another attempt",
+    ),
+    "a share of another history": (
+        "share",
+        lambda t: t.share("north", parent=bytes(32)),
+        "another attempt",
+    ),
 }
 
 
@@ -173,22 +228,31 @@ def test_two_sites_with_one_key_are_refused(table: Table) -> None:
         table.go()
 
 
-@pytest.mark.parametrize("quorum", [(5, 4, 0), (5, 3, 2), (4, 2, 1), (6, 3, 1), (5, 6, 1), (7, 4, 1), (9, 5, 1)])
+@pytest.mark.parametrize(
+    "quorum", [(5, 4, 0), (5, 3, 2), (4, 2, 1), (6, 3, 1), (5, 6, 1), (7, 4, 1), (9, 5, 1)]
+)
 def test_numbers_without_a_proof_are_refused(quorum: tuple[int, int, int]) -> None:
     """t = 0; fewer than two honest sites; 2K <= N + t; more participants than sites."""
     with pytest.raises(Refused):
         check_quorum(*quorum)
 
 
-@pytest.mark.parametrize("quorum", [(3, 3, 1), (5, 4, 1), (5, 5, 2), (7, 5, 1), (100, 51, 1), (100, 70, 39)])
+@pytest.mark.parametrize(
+    "quorum", [(3, 3, 1), (5, 4, 1), (5, 5, 2), (7, 5, 1), (100, 51, 1), (100, 70, 39)]
+)
 def test_valid_quorum_is_accepted(quorum: tuple[int, int, int]) -> None:
     check_quorum(*quorum)
 
 
-def test_a_site_checks_the_numbers_itself(sites: Consortium, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_site_checks_the_numbers_itself(
+    sites: Consortium, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Also of a plan that another program made: nothing is sent for it."""
     stage = sites.plan.stages[0]
-    for changes, match in (({"colluders": 0}, "at least 1"), ({"participants": 3}, "more than half")):
+    for changes, match in (
+        ({"colluders": 0}, "at least 1"),
+        ({"participants": 3}, "more than half"),
+    ):
         planted = replace(stage.prepared, facts=replace(stage.facts, **changes))
         monkeypatch.setitem(sites.plan.__dict__, "stages", (replace(stage, prepared=planted),))
         with pytest.raises(Refused, match=match):
@@ -197,10 +261,14 @@ def test_a_site_checks_the_numbers_itself(sites: Consortium, monkeypatch: pytest
             ProtocolState.of(sites.plan)
 
 
-@pytest.mark.parametrize("changes", [{"colluders": 0}, {"participants": 3}, {"colluders": 4}, {"participants": 6}])
+@pytest.mark.parametrize(
+    "changes", [{"colluders": 0}, {"participants": 3}, {"colluders": 4}, {"participants": 6}]
+)
 def test_no_plan_has_such_numbers(sites: Consortium, changes: dict[str, int]) -> None:
     def make() -> None:
-        config = RunConfig.from_dict({"method": "sum_momentum", "delta": 1e-5, "rounds": 4, "seed": 3, **changes})
+        config = RunConfig.from_dict(
+            {"method": "sum_momentum", "delta": 1e-5, "rounds": 4, "seed": 3, **changes}
+        )
         make_plan(Proposal("trial", config, sites.plan.sites, 4))
 
     with pytest.raises(InvalidInput, match=r"colluders|participants"):
@@ -211,7 +279,9 @@ def test_no_plan_has_such_numbers(sites: Consortium, changes: dict[str, int]) ->
 
 
 def bodies(table: Table) -> dict[str, dict[str, Any]]:
-    """A greeting, a roster and a share of the site north, as plain data without their signatures."""
+    """A greeting, a roster and a share of the site north, as plain data without their
+    signatures.
+    """
     found = {}
     for kind in ("key", "roster", "share"):
         while table.state.phase != kind:
@@ -242,7 +312,11 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "too few words": ("share", {"words": "AAAAAAAAAAA=", "shape": [1]}, "words of 64 bits"),
     "a short digest": ("share", {"parent": "00"}, "no message of this schema"),
     "a low-order key": ("key", {"key": "A" * 43 + "="}, "its key is of low order"),
-    "an aliased key": ("key", {"key": "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAIA="}, "not the one encoding"),
+    "an aliased key": (
+        "key",
+        {"key": "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAIA="},
+        "not the one encoding",
+    ),
     "another kind": ("share", {"kind": "roster"}, "a kind that does not belong there"),
     "another run": ("share", {"run": "earlier"}, "is of another plan"),
     "another plan": ("share", {"plan": "0" * 64}, "is of another plan"),
@@ -253,7 +327,9 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_text_that_breaks_the_schema_is_refused(table: Table, broken: str) -> None:
-    """Signed well all the same; and a message of an earlier run, plan or round is refused with it."""
+    """Signed well all the same; and a message of an earlier run, plan or round is refused with
+    it.
+    """
     kind, changes, match = BROKEN[broken]
     body = bodies(table)[kind]
     round, key = int(body["round"]), table.sites.keys["north"]
@@ -281,21 +357,37 @@ def test_messages_of_other_runs_do_not_belong_here(sites: Consortium) -> None:
     for kind in ("release", "hello"):
         with pytest.raises(Refused):
             read(sites.plan, sites.sealed("north", 2, kind=kind), "north", 2)
-    assert isinstance(read(sites.plan, sites.sealed("north", 2, kind="stop"), "north", 2).content, Message)
+    assert isinstance(
+        read(sites.plan, sites.sealed("north", 2, kind="stop"), "north", 2).content, Message
+    )
 
 
 def test_a_proof_needs_two_messages_of_one_site_and_round(table: Table) -> None:
     plan = table.sites.plan
     table.go(), table.go()
-    first, other = table.said("west").data, table.said("west", table.share("west", words=np.zeros(4, np.uint64))).data
+    first, other = (
+        table.said("west").data,
+        table.said("west", table.share("west", words=np.zeros(4, np.uint64))).data,
+    )
     assert read_proof(plan, prove(first, other), "west", 10**5) == 2
     assert read_proof(plan, first, "west", 10**5) is None
     earlier = sign(plan, 1, "west", table.state.next_roster, table.sites.keys["west"])
     forged = sign(plan, 2, "west", table.share("west"), table.sites.keys["east"])
-    for pair in ((first, first), (first, earlier), (first, table.said("east").data), (first, forged), (first, b"{}")):
+    for pair in (
+        (first, first),
+        (first, earlier),
+        (first, table.said("east").data),
+        (first, forged),
+        (first, b"{}"),
+    ):
         with pytest.raises(Refused):
             read_proof(plan, prove(*pair), "west", 10**5)
-    for data in (b'{"first":1}', b'{"first":"x","second":', b'{"first":1,"second":2}', b'{"first":[],"second":{}}'):
+    for data in (
+        b'{"first":1}',
+        b'{"first":"x","second":',
+        b'{"first":1,"second":2}',
+        b'{"first":[],"second":{}}',
+    ):
         with pytest.raises(Refused):
             read_proof(plan, data, "west", 10**5)
 
@@ -308,8 +400,10 @@ def test_an_answer_is_to_one_question(sites: Consortium) -> None:
     data = answer.seal(plan, keys["east"])
     assert read_attestation(plan, data, "east", question) == answer
     for other in (
-        replace(question, nonce="cd" * 16), replace(question, round=4), replace(question, sender="west")
-    ):  # fmt: skip
+        replace(question, nonce="cd" * 16),
+        replace(question, round=4),
+        replace(question, sender="west"),
+    ):
         with pytest.raises(Refused, match="to another question"):
             read_attestation(plan, data, "east", other)
     with pytest.raises(Refused, match="names another sender"):
@@ -324,7 +418,9 @@ def test_an_answer_is_to_one_question(sites: Consortium) -> None:
 
 
 def test_a_message_of_an_earlier_run_masks_nothing_here(sites: Consortium, tmp_path: Path) -> None:
-    """The same sites and plan but for the run's name: other digests, sessions and keys, so other masks."""
+    """The same sites and plan but for the run's name: other digests, sessions and keys, so other
+    masks.
+    """
     again = summed(tmp_path / "again")
     object.__setattr__(again, "keys", sites.keys)
     with hub_of(sites, tmp_path / "hub.log") as hub:
@@ -371,7 +467,9 @@ def test_the_hub_gives_nothing_before_all_is_there(table: Table, tmp_path: Path)
         assert hub.rounds.inbox("centre", 1) is None
 
 
-def test_the_hub_waits_from_the_first_message_and_then_no_longer(table: Table, tmp_path: Path) -> None:
+def test_the_hub_waits_from_the_first_message_and_then_no_longer(
+    table: Table, tmp_path: Path
+) -> None:
     from sottovoce.deploy.hub import Hub
     from sottovoce.deploy.hublog import HubLog
 
@@ -388,7 +486,11 @@ def test_the_hub_waits_from_the_first_message_and_then_no_longer(table: Table, t
         now[0] = 1059.0
         assert hub.rounds.inbox("east", 1) is None and hub.rounds.missing == ["west"]
         now[0] = 1060.0
-        assert set(hub.rounds.inbox("east", 1)) == {"centre", "north", "south"} and hub.rounds.gone == {"west": LATE}
+        assert set(hub.rounds.inbox("east", 1)) == {
+            "centre",
+            "north",
+            "south",
+        } and hub.rounds.gone == {"west": LATE}
         with pytest.raises(TransportClosed) as late:
             hub.exchange("west", 1, table.said("west").data, 0.0)
         assert late.value.site == "west" and log.last("trial", "west") == 0
@@ -413,4 +515,8 @@ def test_a_clock_that_is_set_back_makes_nobody_wait_longer(table: Table, tmp_pat
         now[0] += 9.0
         assert hub.rounds.inbox("east", 1) is None and not hub.rounds.gone
         now[0] += 1.0
-        assert set(hub.rounds.inbox("east", 1)) == {"centre", "north", "south"} and hub.rounds.gone == {"west": LATE}
+        assert set(hub.rounds.inbox("east", 1)) == {
+            "centre",
+            "north",
+            "south",
+        } and hub.rounds.gone == {"west": LATE}

@@ -1,4 +1,6 @@
-"""Runs of sums between separate sites: the models of one process; sites that are lost, come late or lie."""
+"""Runs of sums between separate sites: the models of one process; sites that are lost, come late
+or lie.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from sottovoce.deploy.sums.masks import RunKey, secret_of
 from sottovoce.deploy.sums.messages import Share, read, sign
 from sottovoce.deploy.sums.roster import LATE, LEFT, TWICE
 from sottovoce.deploy.waits import Waits
-from sottovoce.errors import EndedEarly, FinishedWithout, LedgerCorrupt, LedgerError, Refused, TransportClosed
+from sottovoce.errors import (
+    EndedEarly,
+    FinishedWithout,
+    LedgerCorrupt,
+    LedgerError,
+    Refused,
+    TransportClosed,
+)
 from sottovoce.ledger.journal import Journal
 from sottovoce.queries.sum_attempt import Attempt
 
@@ -44,16 +53,25 @@ def check_spending(sites: Consortium, ends: dict[str, Any]) -> None:
     for name in finished(ends):
         with sites.ledger(name) as ledger:
             ledger.file.verify()
-            assert ledger.to_list() == [event.to_dict() for event in sites.plan.privacy.events(name)]
+            assert ledger.to_list() == [
+                event.to_dict() for event in sites.plan.privacy.events(name)
+            ]
 
 
 @pytest.mark.parametrize(
     "knobs",
-    [{}, {"method": "sum_prox"}, {"max_grad_norm": 0.5, "rounds": 6}, {"epsilon": float("inf")},
-     {"colluders": 2, "participants": 5}],
+    [
+        {},
+        {"method": "sum_prox"},
+        {"max_grad_norm": 0.5, "rounds": 6},
+        {"epsilon": float("inf")},
+        {"colluders": 2, "participants": 5},
+    ],
     ids=str,
-)  # fmt: skip
-def test_separate_sites_arrive_where_one_process_does(tmp_path: Path, knobs: dict[str, Any]) -> None:
+)
+def test_separate_sites_arrive_where_one_process_does(
+    tmp_path: Path, knobs: dict[str, Any]
+) -> None:
     sites = summed(tmp_path / "sites", **knobs)
     sites.budget = float("inf") if "epsilon" in knobs else sites.budget
     with hub_of(sites, tmp_path / "hub.log") as hub:
@@ -75,19 +93,27 @@ def test_operating_system_noise_works_too(tmp_path: Path) -> None:
         ends = run(sites, hub)
     models = [end.model for end in ends.values()]
     assert all(end.privacy["release"] for end in ends.values())
-    assert all(np.array_equal(model, models[0]) for model in models) and np.all(np.isfinite(models[0]))
+    assert all(np.array_equal(model, models[0]) for model in models) and np.all(
+        np.isfinite(models[0])
+    )
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("last", [1, 2, 4, 6])
-def test_a_run_ends_with_those_that_remain(sites: Consortium, tmp_path: Path, last: int, after: bool) -> None:
-    """One site is lost for good while the roster is signed (1), in attempts 1 and 3, or with the last model."""
+def test_a_run_ends_with_those_that_remain(
+    sites: Consortium, tmp_path: Path, last: int, after: bool
+) -> None:
+    """One site is lost for good while the roster is signed (1), in attempts 1 and 3, or with the
+    last model.
+    """
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
-        ends = run(sites, hub, lambda name: Lost(hub, name, last, after) if name == "south" else None)
-        attempts = hub.rounds.attempts
-        assert hub.gone() == ({"south": LATE} if (last, after) != (6, True) else {}) | dict.fromkeys(
-            set(NAMES) - {"south"}, "done"
+        ends = run(
+            sites, hub, lambda name: Lost(hub, name, last, after) if name == "south" else None
         )
+        attempts = hub.rounds.attempts
+        assert hub.gone() == (
+            {"south": LATE} if (last, after) != (6, True) else {}
+        ) | dict.fromkeys(set(NAMES) - {"south"}, "done")
         assert hub.over == ((last, after) != (6, True))  # its word that it leaves is still to come
         without = pytest.raises(FinishedWithout, match=r"'south' \(it sent nothing in time")
         with nullcontext() if (last, after) == (6, True) else without:
@@ -95,21 +121,35 @@ def test_a_run_ends_with_those_that_remain(sites: Consortium, tmp_path: Path, la
         assert hub.results.models().shape == (1, sites.plan.d)
     models = twin(sites, attempts)
     assert isinstance(ends["south"], Stop) and len(attempts) == sites.plan.config.rounds
-    first = {(1, True): 1, (2, False): 1, (2, True): 2, (4, False): 3, (4, True): 4}  # attempt that lacks its share
+    # attempt that lacks its share
+    first = {
+        (1, True): 1,
+        (2, False): 1,
+        (2, True): 2,
+        (4, False): 3,
+        (4, True): 4,
+    }
     lost = [k + 1 for k, one in enumerate(attempts) if not one.opened]
     assert lost == ([first[last, after]] if (last, after) in first else [])
     for name in set(NAMES) - {"south"}:
         np.testing.assert_array_equal(ends[name].model, models[name])
         assert ends[name].outcome.stopped == "finished"
         assert ends[name].lost == ({} if (last, after) == (6, True) else {"south": LATE})
-        assert ends[name].statement.epsilon == sites.plan.privacy.statement.epsilon  # the price that the plan had
+        # the price that the plan had
+        assert ends[name].statement.epsilon == sites.plan.privacy.statement.epsilon
     check_spending(sites, ends)
 
 
 def test_too_few_sites_end_the_run_with_what_was_opened(sites: Consortium, tmp_path: Path) -> None:
     """K = 4 of 5: after the second loss no roster is signed, and nothing more is drawn."""
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
-        ends = run(sites, hub, lambda name: Lost(hub, name, {"south": 3, "west": 5}[name]) if name[0] in "sw" else None)
+        ends = run(
+            sites,
+            hub,
+            lambda name: (
+                Lost(hub, name, {"south": 3, "west": 5}[name]) if name[0] in "sw" else None
+            ),
+        )
         attempts = hub.rounds.attempts
         assert hub.over and hub.results.models() is None
         with pytest.raises(EndedEarly, match="its sites left"):
@@ -117,7 +157,10 @@ def test_too_few_sites_end_the_run_with_what_was_opened(sites: Consortium, tmp_p
     assert [one.opened for one in attempts] == [True, False, False]
     models = twin(sites, attempts)
     for name in ("north", "east", "centre"):
-        assert ends[name].outcome.stopped == "too few sites are left" and ends[name].outcome.rounds == 3
+        assert (
+            ends[name].outcome.stopped == "too few sites are left"
+            and ends[name].outcome.rounds == 3
+        )
         np.testing.assert_array_equal(ends[name].model, models[name])
         with sites.ledger(name) as ledger:
             assert len(ledger.rows) == 3 and not ledger.show()["runs"][0]["held"]
@@ -139,7 +182,9 @@ def test_a_site_that_comes_late_is_told_and_ends(sites: Consortium, tmp_path: Pa
 
 
 class Doubled(LocalTransport):
-    """A site that sends two shares for one attempt: the second when the first is in, or before the others are."""
+    """A site that sends two shares for one attempt: the second when the first is in, or before
+    the others are.
+    """
 
     def __init__(self, hub: Hub, sites: Consortium, site: str, round: int, early: bool) -> None:
         super().__init__(hub, site, 30.0)
@@ -160,12 +205,20 @@ class Doubled(LocalTransport):
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_two_shares_of_one_site_are_proof_against_it(sites: Consortium, tmp_path: Path, early: bool) -> None:
-    """It is out without a wait, named with the proof in every journal, and its first share stands."""
+def test_two_shares_of_one_site_are_proof_against_it(
+    sites: Consortium, tmp_path: Path, early: bool
+) -> None:
+    """It is out without a wait, named with the proof in every journal, and its first share
+    stands.
+    """
     with hub_of(sites, tmp_path / "hub.log", 600.0) as hub:
-        ends = run(sites, hub, lambda name: Doubled(hub, sites, name, 3, early) if name == "west" else None)
+        ends = run(
+            sites, hub, lambda name: Doubled(hub, sites, name, 3, early) if name == "west" else None
+        )
         attempts = hub.rounds.attempts
-    assert isinstance(ends["west"], Refused) and "another message of this round" in str(ends["west"])
+    assert isinstance(ends["west"], Refused) and "another message of this round" in str(
+        ends["west"]
+    )
     assert [one.opened for one in attempts] == [True, True, False, True]
     models = twin(sites, attempts)
     for name in set(NAMES) - {"west"}:
@@ -179,22 +232,30 @@ def test_two_shares_of_one_site_are_proof_against_it(sites: Consortium, tmp_path
 def other_words(monkeypatch: pytest.MonkeyPatch, twist: Callable[[np.ndarray], np.ndarray]) -> None:
     """The site west sends other words than it should."""
     honest = SiteNet.seal
-    monkeypatch.setattr(SiteNet, "seal", lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x)))
+    monkeypatch.setattr(
+        SiteNet, "seal", lambda net, x: (twist if net._name == "west" else np.copy)(honest(net, x))
+    )
 
 
 @pytest.mark.parametrize("word", [0, 2**62, -(2**63)])
 def test_senseless_words_end_the_run_and_show_nothing(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: int
 ) -> None:
-    """Masks hide who sent them; the sum is out of what rows and noise can make, and is never used."""
-    other_words(monkeypatch, lambda words: np.full_like(words, word))  # without its masks nothing vanishes
+    """Masks hide who sent them; the sum is out of what rows and noise can make, and is never
+    used.
+    """
+    # without its masks nothing vanishes
+    other_words(monkeypatch, lambda words: np.full_like(words, word))
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
     for name in NAMES:
-        assert isinstance(ends[name], Refused) and "sum: is larger than rows and noise can make it" in str(ends[name])
+        assert isinstance(
+            ends[name], Refused
+        ) and "sum: is larger than rows and noise can make it" in str(ends[name])
         with sites.ledger(name) as ledger:
             assert len(ledger.rows) == 1  # charged, and nothing more was drawn
-        assert not secret_of(sites.folder / f"{name}.ledger", "trial").exists()  # the run is over for everybody
+        # the run is over for everybody
+        assert not secret_of(sites.folder / f"{name}.ledger", "trial").exists()
 
 
 @pytest.mark.parametrize("added", [2**62, -(2**62)])
@@ -204,7 +265,9 @@ def test_a_huge_addend_ends_the_run(
     other_words(monkeypatch, lambda words: words + added)
     with hub_of(sites, tmp_path / "hub.log") as hub:
         ends = run(sites, hub)
-    assert all("sum: is larger than rows and noise can make it" in str(end) for end in ends.values())
+    assert all(
+        "sum: is larger than rows and noise can make it" in str(end) for end in ends.values()
+    )
 
 
 def test_an_addend_of_an_honest_size_spoils_the_sum_and_no_more(
@@ -216,14 +279,18 @@ def test_an_addend_of_an_honest_size_spoils_the_sum_and_no_more(
         ends = run(sites, hub)
         honest = twin(sites, hub.rounds.attempts)
     for name in NAMES:
-        assert ends[name].outcome.stopped == "finished" and not np.array_equal(ends[name].model, honest[name])
+        assert ends[name].outcome.stopped == "finished" and not np.array_equal(
+            ends[name].model, honest[name]
+        )
     check_spending(sites, ends)
 
 
 def test_a_draw_that_fails_is_silence_and_never_drawn_again(
     sites: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception that depends on rows shows nothing of them but that a share is missing: its words are not sent."""
+    """An exception that depends on rows shows nothing of them but that a share is missing: its
+    words are not sent.
+    """
     share = Attempt.share
 
     def fail(self: Attempt, vault: Any, release: int) -> Any:
@@ -239,7 +306,10 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
         assert hub.gone()["south"] == "it cannot go on"
         monkeypatch.setattr(Attempt, "share", share)
         late = sites.run_site("south", LocalTransport(hub, "south", 5.0))
-        with sites.ledger("south") as ledger, pytest.raises(LedgerError, match="the draw of release 2 failed"):
+        with (
+            sites.ledger("south") as ledger,
+            pytest.raises(LedgerError, match="the draw of release 2 failed"),
+        ):
             ledger.runs.records("trial").payload(2)
         attempts = hub.rounds.attempts
     assert isinstance(ends["south"], ValueError) and late.outcome.rounds == 1
@@ -249,7 +319,9 @@ def test_a_draw_that_fails_is_silence_and_never_drawn_again(
         np.testing.assert_array_equal(ends[name].model, models[name])
 
 
-def test_a_site_whose_key_is_gone_halts_and_makes_no_second_one(sites: Consortium, tmp_path: Path) -> None:
+def test_a_site_whose_key_is_gone_halts_and_makes_no_second_one(
+    sites: Consortium, tmp_path: Path
+) -> None:
     with hub_of(sites, tmp_path / "hub.log", 4.0) as hub:
         others = Background(sites, hub, tuple(set(NAMES) - {"east"}))
         with pytest.raises(Stop):
@@ -294,14 +366,20 @@ def test_a_site_that_says_it_leaves_is_not_waited_for(sites: Consortium, tmp_pat
     assert ends["centre"].lost == {"north": LEFT} and ends["centre"].outcome.stopped == "finished"
 
 
-def test_a_hub_that_starts_again_goes_on_with_the_same_rounds(sites: Consortium, tmp_path: Path) -> None:
+def test_a_hub_that_starts_again_goes_on_with_the_same_rounds(
+    sites: Consortium, tmp_path: Path
+) -> None:
     """What was closed stays closed: a new process of the hub tells the same."""
     with hub_of(sites, tmp_path / "hub.log", 1.0) as hub:
         run(sites, hub, lambda name: Lost(hub, name, 3) if name == "south" else None)
         attempts, gone, inbox = hub.rounds.attempts, hub.gone(), hub.rounds.inbox("north", 3)
     with HubLog(tmp_path / "hub.log") as log:
         again = Hub(sites.plan, log, Waits(1.0, 1.0))
-        assert (again.rounds.attempts, again.gone(), again.rounds.inbox("north", 3)) == (attempts, gone, inbox)
+        assert (again.rounds.attempts, again.gone(), again.rounds.inbox("north", 3)) == (
+            attempts,
+            gone,
+            inbox,
+        )
         assert again.over and write_hub(tmp_path, again)
         again.check()
         assert [one["round"] for one in again.sites()] == [5, 5, 1, 5, 5]
@@ -317,7 +395,10 @@ def test_the_hub_ends_a_run_of_sums(sites: Consortium, tmp_path: Path) -> None:
         hub.log.decisions.end("trial")
         ends = others.join()
         assert set(hub.gone().values()) == {"the hub ended the run"}
-    assert all(end.outcome.stopped == "the hub ended the run" and end.outcome.rounds == 1 for end in ends.values())
+    assert all(
+        end.outcome.stopped == "the hub ended the run" and end.outcome.rounds == 1
+        for end in ends.values()
+    )
 
 
 def test_a_greeting_waits_for_all_unless_told_otherwise(sites: Consortium, tmp_path: Path) -> None:
@@ -345,7 +426,14 @@ def test_the_hub_refuses_the_key_of_another_site(sites: Consortium, tmp_path: Pa
 
     with hub_of(sites, tmp_path / "hub.log") as hub:
         key = RunKey.make(tmp_path / "one.masks").public
-        assert hub.exchange("north", 0, sign(sites.plan, 0, "north", Hello(key), sites.keys["north"]), 0.0) is None
+        assert (
+            hub.exchange(
+                "north", 0, sign(sites.plan, 0, "north", Hello(key), sites.keys["north"]), 0.0
+            )
+            is None
+        )
         with pytest.raises(Refused, match="has the key of 'north'"):
-            hub.exchange("east", 0, sign(sites.plan, 0, "east", Hello(key), sites.keys["east"]), 0.0)
+            hub.exchange(
+                "east", 0, sign(sites.plan, 0, "east", Hello(key), sites.keys["east"]), 0.0
+            )
         assert hub.rounds.missing == ["centre", "east", "south", "west"]

@@ -1,4 +1,6 @@
-"""Sums over every transport of the package: the models of one process, crashes, questions while sites wait, losses."""
+"""Sums over every transport of the package: the models of one process, crashes, questions while
+sites wait, losses.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_a_run_has_the_models_of_one_process(sites: Consortium, hub: Hub, door: 
     models = twin(sites, hub.rounds.attempts)
     for name in NAMES:
         np.testing.assert_array_equal(ends[name].model, models[name])
-    assert hub.gone() == dict.fromkeys(sorted(NAMES), "done") and all(one.opened for one in hub.rounds.attempts)
+    assert hub.gone() == dict.fromkeys(sorted(NAMES), "done") and all(
+        one.opened for one in hub.rounds.attempts
+    )
 
 
 @pytest.mark.parametrize("crash", [(1, False), (3, True)])
@@ -72,29 +76,44 @@ def test_a_site_that_crashes_asks_the_others_and_goes_on(
     with ThreadPoolExecutor(5) as pool:
         models = list(pool.map(twice, NAMES))
     assert len(asked) == 1 and len(asked[0]) >= 3 and "north" not in asked[0]
-    assert all(np.array_equal(model, models[0]) for model in models) and len(hub.rounds.attempts) == 4
+    assert (
+        all(np.array_equal(model, models[0]) for model in models) and len(hub.rounds.attempts) == 4
+    )
 
 
 def test_a_lost_site_costs_an_attempt(sites: Consortium, hub: Hub, door: Door) -> None:
-    ends = run(sites, hub, lambda name: Fragile(door(name), 3, False) if name == "west" else door(name))
+    ends = run(
+        sites, hub, lambda name: Fragile(door(name), 3, False) if name == "west" else door(name)
+    )
     models = twin(sites, hub.rounds.attempts)
     assert [one.opened for one in hub.rounds.attempts] == [True, False, True, True]
     for name in set(NAMES) - {"west"}:
         np.testing.assert_array_equal(ends[name].model, models[name])
         assert ends[name].lost == {"west": LATE}
     late = sites.run_site("west", door("west"))
-    assert late.outcome.stopped == "the other sites go on without this one" and late.outcome.rounds == 1
+    assert (
+        late.outcome.stopped == "the other sites go on without this one"
+        and late.outcome.rounds == 1
+    )
 
 
 def test_the_longest_messages_fit(sites: Consortium, hub: Hub, door: Door) -> None:
     """A proof holds two of the longest, each with its quotes escaped twice."""
-    share = b'{"x":"' + b"y" * (2048 + 12 * sites.plan.d - 300) + b'",' + b'"a":"b",' * 30 + b'"c":1}'
-    inbox = {name: share.decode() for name in NAMES[:2]} | {name: prove(share, share).decode() for name in NAMES[2:4]}
+    share = (
+        b'{"x":"' + b"y" * (2048 + 12 * sites.plan.d - 300) + b'",' + b'"a":"b",' * 30 + b'"c":1}'
+    )
+    inbox = {name: share.decode() for name in NAMES[:2]} | {
+        name: prove(share, share).decode() for name in NAMES[2:4]
+    }
     assert len(json.dumps({"inbox": inbox})) <= sizes(sites.plan)[1]
 
 
-def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tmp_path: Path) -> None:
-    """As long as the hub is patient it may come back; then it is out, and the job does not wait for it."""
+def test_a_job_goes_on_without_a_site_that_does_not_answer(
+    sites: Consortium, tmp_path: Path
+) -> None:
+    """As long as the hub is patient it may come back; then it is out, and the job does not wait
+    for it.
+    """
     over, computed, asked = threading.Event(), threading.Event(), list[str]()
 
     def carry(site: str, task: dict[str, Any]) -> dict[str, Any] | None:
@@ -116,11 +135,19 @@ def test_a_job_goes_on_without_a_site_that_does_not_answer(sites: Consortium, tm
         assert job.result(30.0) is None and over.is_set() and asked.count("west") == 1
 
 
-def test_a_later_job_tells_a_site_without_which_the_run_went_on(sites: Consortium, tmp_path: Path) -> None:
+def test_a_later_job_tells_a_site_without_which_the_run_went_on(
+    sites: Consortium, tmp_path: Path
+) -> None:
     """It erases its key; the others, whose part is over, are not waited for."""
     with HubLog(tmp_path / "hub.log") as log:
         hub = Hub(sites.plan, log, Waits(3.0, 3.0))
-        run(sites, hub, lambda name: Fragile(LocalTransport(hub, name, 30.0), 3, False) if name == "west" else None)
+        run(
+            sites,
+            hub,
+            lambda name: (
+                Fragile(LocalTransport(hub, name, 30.0), 3, False) if name == "west" else None
+            ),
+        )
         assert hub.over and hub.rounds.untold == ["west"]
         assert keys_beside(sites.folder / "west.ledger")
         post, over = tasks.Post(), threading.Event()
@@ -152,13 +179,19 @@ def test_a_job_ends_when_nobody_is_left_to_answer(sites: Consortium, tmp_path: P
         assert tasks.serve(hub, carry, threading.Event()) == "site 'west' does not answer"
 
 
-def test_a_question_of_a_dead_process_takes_nothing_from_the_next(sites: Consortium, tmp_path: Path) -> None:
-    """North was killed while it waited for answers, and asks again: only its new question is answered, and heard."""
+def test_a_question_of_a_dead_process_takes_nothing_from_the_next(
+    sites: Consortium, tmp_path: Path
+) -> None:
+    """North was killed while it waited for answers, and asks again: only its new question is
+    answered, and heard.
+    """
     plan, keys = sites.plan, sites.keys
     with HubLog(tmp_path / "hub.log") as log, ThreadPoolExecutor(3) as pool:
         hub = Hub(plan, log)
         old, new = (Question("north", 3, digit * 32) for digit in "01")
-        asking = lambda question: pool.submit(hub.inquire, "north", question.seal(plan, keys["north"]), 3, 30.0)  # noqa: E731
+
+        def asking(question: Question):
+            return pool.submit(hub.inquire, "north", question.seal(plan, keys["north"]), 3, 30.0)
 
         def wait(question: Question) -> None:
             while hub.asked("east").get("north") != question.seal(plan, keys["north"]):
@@ -166,14 +199,20 @@ def test_a_question_of_a_dead_process_takes_nothing_from_the_next(sites: Consort
 
         dead = asking(old)
         wait(old)
-        hub.answer("east", "north", Attestation("east", 3, old.nonce, "north", 2).seal(plan, keys["east"]))
+        hub.answer(
+            "east", "north", Attestation("east", 3, old.nonce, "north", 2).seal(plan, keys["east"])
+        )
         alive = asking(new)
         wait(new)
         assert dead.result() is None
         again = asking(new)  # a connection broke, and the same process asks once more
         for site in ("east", "south", "west"):
             for question in (old, new):  # what answers the old one is dropped
-                hub.answer(site, "north", Attestation(site, 3, question.nonce, "north", 2).seal(plan, keys[site]))
+                hub.answer(
+                    site,
+                    "north",
+                    Attestation(site, 3, question.nonce, "north", 2).seal(plan, keys[site]),
+                )
         for found in (alive.result(), again.result(), asking(new).result()):
             assert found == {
                 site: Attestation(site, 3, new.nonce, "north", 2).seal(plan, keys[site])
@@ -186,22 +225,35 @@ def test_questions_are_of_runs_of_sums_only(tmp_path: Path) -> None:
     from sites_in_tests import consortium
 
     other = consortium(tmp_path / "sites")
-    with HubLog(tmp_path / "hub.log") as log, pytest.raises(Refused, match="there are none in this run"):
+    with (
+        HubLog(tmp_path / "hub.log") as log,
+        pytest.raises(Refused, match="there are none in this run"),
+    ):
         Hub(other.plan, log).inquire("north", b"", 1, 0.0)
 
 
-def test_the_site_check_says_the_adversary_and_what_is_left(sites: Consortium, tmp_path: Path) -> None:
+def test_the_site_check_says_the_adversary_and_what_is_left(
+    sites: Consortium, tmp_path: Path
+) -> None:
     from sites_in_tests import settle
 
     home = settle(sites, tmp_path / "north")
     certify(home, ("north",))
-    (home / "site.toml").write_text(f'agreed = "{sites.plan.digest}"\n' + (home / "site.toml").read_text())
-    shown = CliRunner().invoke(cli, ["site", "check", str(home / "site.toml")], catch_exceptions=False).output
+    (home / "site.toml").write_text(
+        f'agreed = "{sites.plan.digest}"\n' + (home / "site.toml").read_text()
+    )
+    shown = (
+        CliRunner()
+        .invoke(cli, ["site", "check", str(home / "site.toml")], catch_exceptions=False)
+        .output
+    )
     text = " ".join(shown.replace("│", " ").split())
     assert "sums over at least 4 of 5 sites, 1 of which may collude" in text
     assert "If all other sites collude: epsilon =" in text
-    found = CliRunner().invoke(cli, ["site", "check", str(home / "site.toml"), "--json"], catch_exceptions=False)
+    found = CliRunner().invoke(
+        cli, ["site", "check", str(home / "site.toml"), "--json"], catch_exceptions=False
+    )
     plain: dict[str, Any] = json.loads(found.output)
-    assert (plain["participants"], plain["colluders"]) == (4, 1) and plain["privacy"]["alone"] > plain["privacy"][
-        "epsilon"
-    ]
+    assert (plain["participants"], plain["colluders"]) == (4, 1) and plain["privacy"][
+        "alone"
+    ] > plain["privacy"]["epsilon"]

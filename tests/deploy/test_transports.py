@@ -35,7 +35,10 @@ def sites(tmp_path: Path) -> Consortium:
 def send(door: Door, round: int, messages: dict[str, bytes]) -> dict[str, dict[str, bytes]]:
     """Every site's inbox of a round, when all send at once."""
     with ThreadPoolExecutor(len(messages)) as pool:
-        jobs = {name: pool.submit(door(name).exchange, round, message) for name, message in messages.items()}
+        jobs = {
+            name: pool.submit(door(name).exchange, round, message)
+            for name, message in messages.items()
+        }
         return {name: job.result() for name, job in jobs.items()}
 
 
@@ -52,7 +55,10 @@ def test_a_run_has_the_models_of_one_process(sites: Consortium, hub: Hub, door: 
     for i, name in enumerate(NAMES):
         np.testing.assert_array_equal(ends[name].model, twin[i][0].state.f)
         with sites.ledger(name) as ledger:
-            sent = {k: Journal(ledger, sites.plan.run).sent(k) for k in range(sites.plan.config.rounds + 2)}
+            sent = {
+                k: Journal(ledger, sites.plan.run).sent(k)
+                for k in range(sites.plan.config.rounds + 2)
+            }
         assert sent == {k: hub.log.message(sites.plan.run, k, name) for k in sent}
     assert len(hub.log.messages(sites.plan.run)) == 3 * (sites.plan.config.rounds + 2)
 
@@ -64,7 +70,9 @@ def test_all_leave_at_the_end(sites: Consortium, hub: Hub, door: Door) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("crash", [0, 2, 5])
-def test_a_site_that_crashes_goes_on(sites: Consortium, hub: Hub, door: Door, crash: int, after: bool) -> None:
+def test_a_site_that_crashes_goes_on(
+    sites: Consortium, hub: Hub, door: Door, crash: int, after: bool
+) -> None:
     def twice(name: str) -> np.ndarray:
         if name == "north":
             with pytest.raises(Stop):
@@ -83,7 +91,9 @@ def test_a_site_that_crashes_goes_on(sites: Consortium, hub: Hub, door: Door, cr
 def test_an_inbox_holds_the_bytes_of_the_neighbours(sites: Consortium, door: Door) -> None:
     hello = {name: sites.sealed(name, 0) for name in NAMES}
     inboxes = send(door, 0, hello)
-    assert inboxes == {name: {n: hello[n] for n in sites.plan.exchange_table.neighbours(name)} for name in NAMES}
+    assert inboxes == {
+        name: {n: hello[n] for n in sites.plan.exchange_table.neighbours(name)} for name in NAMES
+    }
     assert set(inboxes["north"]) == {"east"}  # and of nobody else
 
 
@@ -115,7 +125,8 @@ def test_highest_is_that_of_the_hub_now(sites: Consortium, hub: Hub, door: Door)
     assert door("north").highest(sites.plan.digest) == 0
     send(door, 1, {name: sites.sealed(name, 1) for name in NAMES})
     assert door("north").highest(sites.plan.digest) == 1
-    hub.log.post("trial", 2, "north", sites.sealed("north", 2))  # through another door, which then broke down
+    # through another door, which then broke down
+    hub.log.post("trial", 2, "north", sites.sealed("north", 2))
     assert door("north").highest(sites.plan.digest) == 2
     assert door("east").highest(sites.plan.digest) == 1
 
@@ -138,7 +149,9 @@ def test_what_is_no_message_is_refused(sites: Consortium, hub: Hub, door: Door) 
     assert hub.log.messages("trial") == {}
 
 
-def test_who_waits_for_a_site_that_left_gets_what_it_signed(sites: Consortium, hub: Hub, door: Door) -> None:
+def test_who_waits_for_a_site_that_left_gets_what_it_signed(
+    sites: Consortium, hub: Hub, door: Door
+) -> None:
     hello = greet(sites, door)
     east, farewell = door("east"), sites.farewell("east", 1)
     east.leave(farewell)
@@ -146,10 +159,13 @@ def test_who_waits_for_a_site_that_left_gets_what_it_signed(sites: Consortium, h
     assert heard == {"north": {"east": farewell}, "south": {"east": farewell}}
     read_farewell(sites.plan, farewell, "east", 1)
     assert hub.gone() == {"east": "too few sites are left"}
-    assert door("north").exchange(0, hello["north"]) == {"east": hello["east"]}  # what it sent before stays
+    # what it sent before stays
+    assert door("north").exchange(0, hello["north"]) == {"east": hello["east"]}
 
 
-def test_a_leave_that_a_site_did_not_sign_ends_nothing(sites: Consortium, hub: Hub, door: Door) -> None:
+def test_a_leave_that_a_site_did_not_sign_ends_nothing(
+    sites: Consortium, hub: Hub, door: Door
+) -> None:
     greet(sites, door)
     first = {name: sites.sealed(name, 1) for name in NAMES}
     stranger = Farewell("trial", sites.plan.digest, 1, "east", "done").seal(SigningKey.make())
@@ -202,13 +218,19 @@ class Faulty(LocalTransport):
             return {name: b"left" if b'"reason":' in data else data for name, data in found.items()}
         if self._fault == "everybody hears everything":
             return {name: data for (k, name), data in hub.log.messages(run).items() if k == round}
-        return {name: data + b" " for name, data in found.items()} if self._fault == "other bytes" else found
+        return (
+            {name: data + b" " for name, data in found.items()}
+            if self._fault == "other bytes"
+            else found
+        )
 
     def leave(self, farewell: bytes) -> None:
         if self._fault == "nobody hears that a site leaves":
             return
         if self._fault == "any word ends it":
-            self._hub.log.leave(self._hub.plan.run, self._site, self._hub.highest(self._site) + 1, farewell)
+            self._hub.log.leave(
+                self._hub.plan.run, self._site, self._hub.highest(self._site) + 1, farewell
+            )
         else:
             super().leave(farewell)
 

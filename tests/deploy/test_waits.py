@@ -1,4 +1,6 @@
-"""How long rounds wait: a part of every plan, with infinite patience for a run over a graph alone."""
+"""How long rounds wait: a part of every plan, with infinite patience for a run over a graph
+alone.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,20 @@ def test_a_run_of_sums_does_not_wait_for_ever(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "field"),
     [
-        ((None, 5.0), "deadline"), ((5.0, None), "patience"), ((0.0, 5.0), "deadline"), ((True, 5.0), "deadline"),
-        ((5.0, 4.0), "patience"), ((5.0, float("inf")), "patience"), ((float("nan"), 5.0), "deadline"),
-        (("5", 6.0), "deadline"), ((5.0, 1e9), "patience"),
+        ((None, 5.0), "deadline"),
+        ((5.0, None), "patience"),
+        ((0.0, 5.0), "deadline"),
+        ((True, 5.0), "deadline"),
+        ((5.0, 4.0), "patience"),
+        ((5.0, float("inf")), "patience"),
+        ((float("nan"), 5.0), "deadline"),
+        (("5", 6.0), "deadline"),
+        ((5.0, 1e9), "patience"),
     ],
-)  # fmt: skip
-def test_waits_are_numbers_of_seconds_or_both_without_end(given: tuple[Any, Any], field: str) -> None:
+)
+def test_waits_are_numbers_of_seconds_or_both_without_end(
+    given: tuple[Any, Any], field: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         Waits(*given)
     assert caught.value.field == field

@@ -1,4 +1,6 @@
-"""What a hub tells of a run while it goes on: times, who waits for whom, alarms, a page; looking writes nothing."""
+"""What a hub tells of a run while it goes on: times, who waits for whom, alarms, a page; looking
+writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def of(status: dict[str, Any], name: str) -> dict[str, Any]:
     return next(site for site in status["sites"] if site["site"] == name)
 
 
-def test_it_says_who_waits_for_whom_since_when(sites: Consortium, hub: Hub, seen: Watch, clock: Clock) -> None:
+def test_it_says_who_waits_for_whom_since_when(
+    sites: Consortium, hub: Hub, seen: Watch, clock: Clock
+) -> None:
     seen.look()
     assert not any(site["waits_for"] or site["last_heard"] for site in seen.status()["sites"])
     clock.now += 10.0
@@ -68,10 +72,16 @@ def test_it_says_who_waits_for_whom_since_when(sites: Consortium, hub: Hub, seen
     told = seen.status()
     assert of(told, "north")["waits_for"] == ["south"] == of(told, "east")["waits_for"]
     assert of(told, "south")["waits_for"] == [] and of(told, "north")["awaited_since"] is None
-    assert of(told, "south")["awaited_since"] == "2023-11-14T22:13:30+00:00" == of(told, "north")["last_message"]
+    assert (
+        of(told, "south")["awaited_since"]
+        == "2023-11-14T22:13:30+00:00"
+        == of(told, "north")["last_message"]
+    )
     assert of(told, "south")["last_heard"] is None and of(told, "north")["last_heard"] is not None
     assert told["round"] == -1 and told["seconds_a_round"] is None
-    assert waiting_lines(told, 20.0, clock.now) == ["north, east wait for south since 30 s, which was never heard"]
+    assert waiting_lines(told, 20.0, clock.now) == [
+        "north, east wait for south since 30 s, which was never heard"
+    ]
     assert waiting_lines(told, 31.0, clock.now) == []
     greet(sites, hub, "south")
     seen.look()
@@ -93,12 +103,18 @@ def test_seconds_a_round_and_times_outlive_a_restart(
     assert again.status()["sites"] == seen.status()["sites"] and again.status()["running"]
     clock.now += 60.0
     assert not again.status()["running"]
-    (tmp_path / SEEN).write_text("{")  # times decide nothing: a file that cannot be read is like none
+    # times decide nothing: a file that cannot be read is like none
+    (tmp_path / SEEN).write_text("{")
     assert Watch(hub, tmp_path, clock).status()["seconds_a_round"] is None
 
 
 def test_alarms_say_what_to_do(
-    sites: Consortium, hub: Hub, seen: Watch, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sites: Consortium,
+    hub: Hub,
+    seen: Watch,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def alarms() -> dict[str, str]:
         return {one["alarm"]: one["what"] + "; " + one["do"] for one in seen.status()["alarms"]}
@@ -110,14 +126,19 @@ def test_alarms_say_what_to_do(
     clock.now += 130.0
     seen.look()
     assert set(alarms()) == {"stalled"}
-    assert "wait for south since 2 min; it was never heard" in alarms()["stalled"] and "hub end" in alarms()["stalled"]
+    assert (
+        "wait for south since 2 min; it was never heard" in alarms()["stalled"]
+        and "hub end" in alarms()["stalled"]
+    )
     monkeypatch.setattr(watch.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
     assert "1 MiB free" in alarms()["disk"]
     monkeypatch.undo()
     Authority.make(tmp_path).serve(tmp_path, ["localhost"])
     assert "certificate" not in alarms()
     clock.now = certificates.expiry(tmp_path / "hub.crt").timestamp() - 5 * 86_400
-    assert "ends in 4 days" in alarms()["certificate"] or "ends in 5 days" in alarms()["certificate"]
+    assert (
+        "ends in 4 days" in alarms()["certificate"] or "ends in 5 days" in alarms()["certificate"]
+    )
     assert "sottovoce hub renew" in alarms()["certificate"]
     clock.now += 10 * 86_400
     assert "has ended" in alarms()["certificate"]
@@ -131,7 +152,9 @@ def test_where_another_carrier_serves_nobody_is_said_to_be_down(
     assert told["running"] is None and told["alarms"] == [] and "goes on" in page(told)
 
 
-def test_a_run_that_is_over_raises_no_alarm(sites: Consortium, tmp_path: Path, clock: Clock) -> None:
+def test_a_run_that_is_over_raises_no_alarm(
+    sites: Consortium, tmp_path: Path, clock: Clock
+) -> None:
     with HubLog(tmp_path / "hub.log") as log:
         sites.run_locally(log)
         told = Watch(Hub(sites.plan, log), tmp_path, clock).status()
@@ -157,7 +180,9 @@ def test_looking_needs_no_right_to_write(sites: Consortium, tmp_path: Path) -> N
     assert not (tmp_path / "absent.log").exists()
 
 
-def test_a_reader_beside_a_writer_sees_what_was_committed(sites: Consortium, hub: Hub, tmp_path: Path) -> None:
+def test_a_reader_beside_a_writer_sees_what_was_committed(
+    sites: Consortium, hub: Hub, tmp_path: Path
+) -> None:
     with HubLog(tmp_path / "hub.log", read_only=True) as looked:
         reader = Hub(sites.plan, looked)
         assert reader.highest("north") == 0 and looked.last("trial", "north") == -1
@@ -177,7 +202,9 @@ def served(status: Any) -> Iterator[str]:
         server.server_close()
 
 
-def test_the_page_shows_the_run_and_can_change_nothing(sites: Consortium, hub: Hub, seen: Watch, clock: Clock) -> None:
+def test_the_page_shows_the_run_and_can_change_nothing(
+    sites: Consortium, hub: Hub, seen: Watch, clock: Clock
+) -> None:
     greet(sites, hub, "north", "east")
     seen.look()
     clock.now += 500.0
@@ -186,16 +213,23 @@ def test_the_page_shows_the_run_and_can_change_nothing(sites: Consortium, hub: H
         with urllib.request.urlopen(address, timeout=10.0) as reply:
             text, headers = reply.read().decode(), reply.headers
         assert "Run trial" in text and "the others wait for south" in text and "hub end" in text
-        assert "http://" not in text and "https://" not in text and "<script" not in text  # nothing from elsewhere
-        assert headers["Content-Security-Policy"].startswith("default-src 'none'") and headers["Refresh"] == "5"
+        # nothing from elsewhere
+        assert "http://" not in text and "https://" not in text and "<script" not in text
+        assert (
+            headers["Content-Security-Policy"].startswith("default-src 'none'")
+            and headers["Refresh"] == "5"
+        )
         with urllib.request.urlopen(f"{address}status.json", timeout=10.0) as reply:
             told = json.load(reply)
         assert told["sites"] == seen.status()["sites"] and told["alarms"][0]["alarm"] == "stalled"
         host = urlsplit(address).netloc
         for method, path, name, code in (
-            ("GET", "/../hub.key", host, 404), ("POST", "/", host, 501), ("PUT", "/", host, 501),
-            ("GET", "/", "evil.example", 403), ("GET", "/", "localhost", 200),
-        ):  # fmt: skip
+            ("GET", "/../hub.key", host, 404),
+            ("POST", "/", host, 501),
+            ("PUT", "/", host, 501),
+            ("GET", "/", "evil.example", 403),
+            ("GET", "/", "localhost", 200),
+        ):
             connection = HTTPConnection(host, timeout=10.0)
             connection.putrequest(method, path, skip_host=True)
             connection.putheader("Host", name)
@@ -227,7 +261,9 @@ def test_addresses_of_the_page() -> None:
         assert urlsplit(elsewhere).netloc != taken and elsewhere.startswith("http://127.0.0.1:")
 
 
-def test_names_and_words_of_others_are_text_on_the_page(sites: Consortium, hub: Hub, seen: Watch) -> None:
+def test_names_and_words_of_others_are_text_on_the_page(
+    sites: Consortium, hub: Hub, seen: Watch
+) -> None:
     told = seen.status()
     told["sites"][0] |= {"left": "<script>alert(1)</script>", "last_message": None}
     told["alarms"] = [{"alarm": "x", "what": "<b>", "do": "&"}]
@@ -235,8 +271,14 @@ def test_names_and_words_of_others_are_text_on_the_page(sites: Consortium, hub: 
     assert "<script>" not in text and "&lt;script&gt;" in text and "&lt;b&gt;" in text
 
 
-def test_a_site_that_waits_says_so_again(sites: Consortium, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, said, polls = SimpleNamespace(now=0.0), list[str](), iter([["east"]] * 9 + [["south"]] + [None])
+def test_a_site_that_waits_says_so_again(
+    sites: Consortium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, said, polls = (
+        SimpleNamespace(now=0.0),
+        list[str](),
+        iter([["east"]] * 9 + [["south"]] + [None]),
+    )
     monkeypatch.setattr(requests.time, "monotonic", lambda: clock.now)
 
     class Poll(RequestTransport):
@@ -247,11 +289,15 @@ def test_a_site_that_waits_says_so_again(sites: Consortium, monkeypatch: pytest.
 
     Poll(sites.plan, said.append).exchange(3, b"")
     assert said == [
-        "waits for east in round 3", "waits for east in round 3 since 70 s", "waits for south in round 3 since 100 s",
-    ]  # fmt: skip
+        "waits for east in round 3",
+        "waits for east in round 3 since 70 s",
+        "waits for south in round 3 since 100 s",
+    ]
 
 
-def test_in_a_run_of_sums_those_who_have_sent_wait_for_those_who_have_not(tmp_path: Path, clock: Clock) -> None:
+def test_in_a_run_of_sums_those_who_have_sent_wait_for_those_who_have_not(
+    tmp_path: Path, clock: Clock
+) -> None:
     from sums_in_tests import hub_of, summed
 
     sums = summed(tmp_path / "sums")
@@ -265,7 +311,9 @@ def test_in_a_run_of_sums_those_who_have_sent_wait_for_those_who_have_not(tmp_pa
         seen.look()
         told = seen.status()
     assert of(told, names[0])["waits_for"] == sorted(names[1:])
-    assert all(of(told, name)["waits_for"] == [] and of(told, name)["awaited_since"] for name in names[1:])
+    assert all(
+        of(told, name)["waits_for"] == [] and of(told, name)["awaited_since"] for name in names[1:]
+    )
 
 
 def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path: Path) -> None:
@@ -278,9 +326,14 @@ def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path:
 
     folder = tmp_path / "hub"
     folder.mkdir()
-    plans = [make_plan(Proposal(f"trial-{k}", sites.plan.config, sites.plan.sites, sites.plan.d)) for k in range(3)]
+    plans = [
+        make_plan(Proposal(f"trial-{k}", sites.plan.config, sites.plan.sites, sites.plan.d))
+        for k in range(3)
+    ]
     with HubLog(folder / "hub.log") as log:
-        for plan in plans[:2]:  # the second one's results are those at hand, the first one's were put aside
+        for plan in plans[
+            :2
+        ]:  # the second one's results are those at hand, the first one's were put aside
             replace(sites, plan=plan).run_locally(log)
             assert write_hub(folder, Hub(plan, log))
         log.post("unknown", 0, "north", b"x")  # not known to be over
@@ -294,9 +347,13 @@ def test_what_was_sent_in_runs_that_are_over_can_go(sites: Consortium, tmp_path:
     write_plan(plans[2], folder / "plan.json")
     main(["hub", "prune", str(folder)])
     with HubLog(folder / "hub.log") as log:
-        assert log.last("trial-0", "north") == log.last("trial-1", "east") == 0 and log.last("unknown", "north") == 1
+        assert (
+            log.last("trial-0", "north") == log.last("trial-1", "east") == 0
+            and log.last("unknown", "north") == 1
+        )
         assert {run: log.earlier("another", "north") for run in ("", "trial-0")} == kept
-        replace(sites, plan=plans[2]).run_locally(log)  # the next run goes on as if nothing had happened
+        # the next run goes on as if nothing had happened
+        replace(sites, plan=plans[2]).run_locally(log)
         assert Hub(plans[2], log).status()["finished"]
         total = sum(len(message) for message in log.messages("trial-0").values())
     assert size > 0 and 0 < total < 3_000

@@ -1,4 +1,6 @@
-"""The recording of a run's packets, in little: it needs a Linux that lets anybody make a network of their own."""
+"""The recording of a run's packets, in little: it needs a Linux that lets anybody make a network
+of their own.
+"""
 
 from __future__ import annotations
 
@@ -53,15 +55,30 @@ DATA = b"\x17\x03\x03\x00\x03abc"
     ("packets", "fault"),
     [
         ([packet(2, 9), packet(16, 10, HELLO), packet(16, 19, DATA)], ""),
-        ([packet(2, 9), packet(16, 19, DATA), packet(16, 10, HELLO), packet(16, 10, HELLO)], ""),  # out of order, twice
-        ([packet(2, 2**32 - 4), packet(16, 2**32 - 3, HELLO), packet(16, 6, DATA)], ""),  # numbers start again at 0
-        ([packet(2, 9), packet(16, 10, HELLO), packet(16, 19, DATA[:6]), packet(4, 25)], ""),  # cut by a reset
+        (
+            [packet(2, 9), packet(16, 19, DATA), packet(16, 10, HELLO), packet(16, 10, HELLO)],
+            "",
+        ),  # out of order, twice
+        (
+            [packet(2, 2**32 - 4), packet(16, 2**32 - 3, HELLO), packet(16, 6, DATA)],
+            "",
+        ),  # numbers start again at 0
+        (
+            [packet(2, 9), packet(16, 10, HELLO), packet(16, 19, DATA[:6]), packet(4, 25)],
+            "",
+        ),  # cut by a reset
         ([packet(2, 9), packet(16, 10, HELLO), packet(16, 19, DATA[:6])], "last record is cut"),
         ([packet(2, 9), packet(16, 10, HELLO), packet(16, 20, DATA)], "bytes are missing"),
-        ([packet(2, 9), packet(16, 10, HELLO), packet(16, 19, b"clear")], "byte 9 begins no TLS record"),
+        (
+            [packet(2, 9), packet(16, 10, HELLO), packet(16, 19, b"clear")],
+            "byte 9 begins no TLS record",
+        ),
         ([packet(2, 9), packet(16, 10, DATA)], "byte 0 begins no TLS record"),
         ([packet(2, 9, b"early"), packet(16, 10, HELLO)], "data before the connection"),
-        ([packet(2, 9), packet(16, 10, b"clear"), packet(2, 99), packet(16, 100, HELLO)], "begins no TLS record"),
+        (
+            [packet(2, 9), packet(16, 10, b"clear"), packet(2, 99), packet(16, 100, HELLO)],
+            "begins no TLS record",
+        ),
         ([packet(16, 10, HELLO)], "data without a beginning"),
         ([packet(2, 9, to="192.0.2.7")], "to 192.0.2.7"),
         ([packet(2, 9), packet(4, 10)], "nothing at all"),

@@ -1,4 +1,6 @@
-"""Every transport of the package, between sites and a hub in this process: a line in `DOORS` tests it."""
+"""Every transport of the package, between sites and a hub in this process: a line in `DOORS`
+tests it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def by_tasks(sites: Consortium, hub: Hub, folder: Path) -> Iterator[Door]:
     from sottovoce.deploy.nvflare import tasks
 
     with pytest.MonkeyPatch.context() as patch, carried(sites, hub) as door:
-        patch.setattr(tasks, "PATIENCE", 0.2)  # or a thread that waits in vain would end after five seconds
+        # or a thread that waits in vain would end after five seconds
+        patch.setattr(tasks, "PATIENCE", 0.2)
         yield door
 
 

@@ -1,4 +1,6 @@
-"""Names of columns: each is of one column, whatever table brings them, and a message names the one that is not."""
+"""Names of columns: each is of one column, whatever table brings them, and a message names the
+one that is not.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from sottovoce.data.frames import read_frame
 from sottovoce.errors import InvalidInput
 
 SCHEMA = {
-    "columns": {"age": {"kind": "number", "lo": 0, "hi": 90}, "bp": {"kind": "number", "lo": 0, "hi": 200}},
+    "columns": {
+        "age": {"kind": "number", "lo": 0, "hi": 90},
+        "bp": {"kind": "number", "lo": 0, "hi": 200},
+    },
     "intercept": True,
 }
 RNG = np.random.default_rng(0)
@@ -26,10 +31,13 @@ FRAME = pd.DataFrame({"age": AGE, "bp": BP})
 
 def models() -> list[Any]:
     return [
-        ConsensusClassifier(schema=SCHEMA, random_state=0), ConsensusClassifier(data_norm=250.0, random_state=0),
-        ConsensusRegressor((0, 1), data_norm=250.0, random_state=0), ConsensusPCA(data_norm=250.0, random_state=0),
-        ConsensusPCA(schema=SCHEMA, random_state=0), SchemaTransformer(SCHEMA),
-    ]  # fmt: skip
+        ConsensusClassifier(schema=SCHEMA, random_state=0),
+        ConsensusClassifier(data_norm=250.0, random_state=0),
+        ConsensusRegressor((0, 1), data_norm=250.0, random_state=0),
+        ConsensusPCA(data_norm=250.0, random_state=0),
+        ConsensusPCA(schema=SCHEMA, random_state=0),
+        SchemaTransformer(SCHEMA),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,12 +46,16 @@ def models() -> list[Any]:
         pd.concat([FRAME, FRAME[["age"]]], axis=1),
         pd.concat([FRAME, FRAME["age"].rename("age")], axis=1),
         pa.table([AGE, BP, AGE], names=["age", "bp", "age"]),
-        FRAME.merge(FRAME[["bp"]], left_index=True, right_index=True).set_axis(["age", "bp", "age"], axis=1),
+        FRAME.merge(FRAME[["bp"]], left_index=True, right_index=True).set_axis(
+            ["age", "bp", "age"], axis=1
+        ),
     ],
 )
 def test_a_name_of_two_columns_is_refused_and_named(twice: Any) -> None:
     for model in models():
-        with pytest.raises(InvalidInput, match=r"once, and 'age' is the name of several columns") as caught:
+        with pytest.raises(
+            InvalidInput, match=r"once, and 'age' is the name of several columns"
+        ) as caught:
             model.fit(twice, Y)
         assert "\n" not in str(caught.value) and caught.value.field == "X"
 

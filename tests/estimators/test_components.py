@@ -19,7 +19,11 @@ def rows(n: int = 20_000, seed: int = 0) -> np.ndarray:
     """Two directions that matter, around a mean, in five columns."""
     rng = np.random.default_rng(seed)
     directions = np.array([[0.6, 0.3, 0, 0, 0], [0, 0, 0.3, -0.2, 0]])
-    return rng.uniform(-1, 1, (n, 2)) @ directions + 0.05 * rng.normal(size=(n, 5)) + [0.2, 0, 0, 0, -0.4]
+    return (
+        rng.uniform(-1, 1, (n, 2)) @ directions
+        + 0.05 * rng.normal(size=(n, 5))
+        + [0.2, 0, 0, 0, -0.4]
+    )
 
 
 def test_scikit_learns_contract() -> None:
@@ -32,34 +36,55 @@ def test_scikit_learns_contract() -> None:
 
 def test_without_noise_they_are_scikit_learns() -> None:
     X = rows(3000)
-    found, plain = ConsensusPCA(3, epsilon=np.inf, data_norm=2.0, random_state=0).fit(X), PCA(3).fit(X)
-    np.testing.assert_allclose(found.explained_variance_, plain.explained_variance_ * 2999 / 3000, rtol=1e-8)
-    np.testing.assert_allclose(found.explained_variance_ratio_, plain.explained_variance_ratio_, rtol=1e-8)
+    found, plain = (
+        ConsensusPCA(3, epsilon=np.inf, data_norm=2.0, random_state=0).fit(X),
+        PCA(3).fit(X),
+    )
+    np.testing.assert_allclose(
+        found.explained_variance_, plain.explained_variance_ * 2999 / 3000, rtol=1e-8
+    )
+    np.testing.assert_allclose(
+        found.explained_variance_ratio_, plain.explained_variance_ratio_, rtol=1e-8
+    )
     np.testing.assert_allclose(found.mean_, plain.mean_, rtol=1e-8, atol=1e-10)
     turned = np.sign(np.sum(found.components_ * plain.components_, axis=1))
     np.testing.assert_allclose(found.transform(X), plain.transform(X) * turned, atol=1e-6)
-    assert found.noise_ == 0.0 and found.clear_.tolist() == [True, True, False]  # the third of three alike
+    # the third of three alike
+    assert found.noise_ == 0.0 and found.clear_.tolist() == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_what_the_drawing_of_rows_may_have_turned_is_not_clear() -> None:
-    """Without noise too: of two population eigenvalues that are equal no direction is clear, however many rows."""
+    """Without noise too: of two population eigenvalues that are equal no direction is clear,
+    however many rows.
+    """
     spreads, clear, turned = np.sqrt([2.0, 1.0, 1.0, 0.4]), [], []
     for seed in range(30):
         X = np.random.default_rng(seed).normal(size=(2000, 4)) * spreads
-        model = ConsensusPCA(3, data_norm=4.5, trust="curator", epsilon=np.inf, random_state=seed).fit(X)
+        model = ConsensusPCA(
+            3, data_norm=4.5, trust="curator", epsilon=np.inf, random_state=seed
+        ).fit(X)
         clear.append(model.clear_)
         turned.append(np.abs(np.diag(model.components_[:, :3])))
     assert np.mean(clear, axis=0).tolist() == [1.0, 0.0, 0.0]
     assert np.all(np.array(turned)[:, 0] > np.cos(np.radians(30.0)))
-    assert np.mean(np.array(turned)[:, 1] < np.cos(np.radians(30.0))) > 0.3  # as noise-free numbers alone would hide
+    # as noise-free numbers alone would hide
+    assert np.mean(np.array(turned)[:, 1] < np.cos(np.radians(30.0))) > 0.3
 
 
 def test_the_stated_sampling_error_is_that_of_repeated_draws() -> None:
-    """Of the entries beside the diagonal: no less than draws show, and at most five times: few rows reach the bound."""
+    """Of the entries beside the diagonal: no less than draws show, and at most five times: few
+    rows reach the bound.
+    """
     entries, told = [], []
     for seed in range(40):
         X = np.random.default_rng(seed).normal(size=(500, 3)) * [1.0, 0.7, 0.5]
-        model = ConsensusPCA(1, data_norm=3.0, trust="curator", epsilon=np.inf, random_state=seed).fit(X)
+        model = ConsensusPCA(
+            1, data_norm=3.0, trust="curator", epsilon=np.inf, random_state=seed
+        ).fit(X)
         entries.append(np.linalg.norm(np.cov(X.T)[0, 1:]))
         told.append(model.sampling_[0])
     found = float(np.sqrt(np.mean(np.square(entries))))
@@ -74,22 +99,27 @@ def test_clear_directions_are_right_and_others_are_marked(trust: str) -> None:
     assert model.clear_.tolist() == [True, True, False, False]
     turns = np.abs(np.sum(model.components_[:2] * plain.components_[:2], axis=1))
     assert np.all(turns > 0.98)
-    assert np.all(np.abs(model.explained_variance_ - plain.explained_variance_) <= model.noise_ * 1.5)
+    assert np.all(
+        np.abs(model.explained_variance_ - plain.explained_variance_) <= model.noise_ * 1.5
+    )
     said = model.privacy_spent_
     assert said["epsilon"] <= 2.0 and "replace-one" in said["says"]
 
 
 @pytest.mark.filterwarnings("ignore:no row has half")
 def test_the_noise_has_the_stated_scale() -> None:
-    """Of the mean of one column of zeros, whose moment with the constant is an entry beside the diagonal.
+    """Of the mean of one column of zeros, whose moment with the constant is an entry beside the
+    diagonal.
 
-    A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves of it fail.
+    A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves of it
+    fail.
     """
     X, means, noise = np.zeros((4000, 1)), [], 0.0
     for seed in range(80):
         model = ConsensusPCA(1, trust="curator", random_state=seed).fit(X)
         means.append(float(model.mean_[0]))
-        noise = model.noise_  # sqrt 2 s / scale^2; the mean has noise s / sqrt 2 / (scale value), scale = sqrt 3 value
+        # sqrt 2 s / scale^2; the mean has noise s / sqrt 2 / (scale value), scale = sqrt 3 value
+        noise = model.noise_
     squares = float(np.sum(np.square(means) / (noise * np.sqrt(3.0) / 2.0) ** 2))
     accept = [float(stats.chi2.sf(squares * k**2, 80)) for k in (1.0, 1.5, 2 / 3)]
     assert 1e-4 < accept[0] < 1 - 1e-4 and accept[1] < 1e-4 and accept[2] > 1 - 1e-4
@@ -105,10 +135,13 @@ def test_long_rows_do_not_turn_directions() -> None:
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"n_components": 6}, "number of columns, 5"), ({"n_components": 0}, "n_components"),
-        ({"delta": None}, "no pure price"), ({"data_norm": 0.0}, "data_norm"), ({"trust": "all"}, "trust"),
+        ({"n_components": 6}, "number of columns, 5"),
+        ({"n_components": 0}, "n_components"),
+        ({"delta": None}, "no pure price"),
+        ({"data_norm": 0.0}, "data_norm"),
+        ({"trust": "all"}, "trust"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused(parameters: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         ConsensusPCA(**({"random_state": 0} | parameters)).fit(rows(100))

@@ -21,11 +21,15 @@ KNOBS = {"n_sites": 2, "rounds": 2, "classes": [0, 1]}
 def problem() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(80, 3))
-    return X / np.linalg.norm(X, axis=1, keepdims=True) * rng.uniform(1, 2, size=(80, 1)), np.arange(80) % 2
+    return X / np.linalg.norm(X, axis=1, keepdims=True) * rng.uniform(
+        1, 2, size=(80, 1)
+    ), np.arange(80) % 2
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize(("data_norm", "says"), [(0.99, "^data_norm is smaller"), (4.01, "^no row has half")])
+@pytest.mark.parametrize(
+    ("data_norm", "says"), [(0.99, "^data_norm is smaller"), (4.01, "^no row has half")]
+)
 def test_the_holder_is_told_in_a_simulation(data_norm: float, says: str, sparse: bool) -> None:
     X, y = problem()
     rows = csr_array(X) if sparse else X
@@ -43,7 +47,8 @@ def test_the_holder_is_told_in_a_simulation(data_norm: float, says: str, sparse:
 def test_a_release_says_nothing(data_norm: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "the model gives one class", PublicNote)  # of made-up rows, as noise has it
+        # of made-up rows, as noise has it
+        warnings.filterwarnings("ignore", "the model gives one class", PublicNote)
         ConsensusClassifier(data_norm=data_norm, **KNOBS).fit(*problem())
 
 
@@ -52,7 +57,9 @@ def test_a_bound_that_suits_few_rows_is_told_with_their_number(kind: Any) -> Non
     X, y = problem()
     beyond = int(np.sum(np.linalg.norm(X, axis=1) > 1.05))
     done = "count for less" if kind is ConsensusPCA else "were shortened"
-    with pytest.warns(HolderNote, match=f"^{beyond} of 80 rows are longer than data_norm and {done}"):
+    with pytest.warns(
+        HolderNote, match=f"^{beyond} of 80 rows are longer than data_norm and {done}"
+    ):
         kind(data_norm=1.05, random_state=0, epsilon=8.0, n_sites=2).fit(X, y)
 
 

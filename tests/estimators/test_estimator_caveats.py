@@ -19,9 +19,21 @@ from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    StandardScaler,
+)
 
-from sottovoce import ConsensusClassifier, ConsensusPCA, ConsensusRegressor, ConsensusSurvival, SchemaTransformer
+from sottovoce import (
+    ConsensusClassifier,
+    ConsensusPCA,
+    ConsensusRegressor,
+    ConsensusSurvival,
+    SchemaTransformer,
+)
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
 from sottovoce.estimators import learning_steps
 from sottovoce.estimators.caveats import ADD_UP, ASSUMED, ASSUMED_OF_TABLES, learned, learners
@@ -47,18 +59,26 @@ def table(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
     ],
 )
 @pytest.mark.filterwarnings("ignore:the model gives", "ignore:no row has half")
-def test_every_estimator_without_a_schema_says_on_what_it_rests_and_tells_the_holder(kind: Any) -> None:
+def test_every_estimator_without_a_schema_says_on_what_it_rests_and_tells_the_holder(
+    kind: Any,
+) -> None:
     X, y = table()
     with pytest.warns(HolderNote, match="StandardScaler"):
         model = make_pipeline(StandardScaler(), kind()).fit(X, y)[-1]
-    assert ASSUMED in model.privacy_spent_["caveats"] and f"Rests on: {ASSUMED}" in model.privacy_spent_["says"]
+    assert (
+        ASSUMED in model.privacy_spent_["caveats"]
+        and f"Rests on: {ASSUMED}" in model.privacy_spent_["says"]
+    )
 
 
 def test_under_a_schema_the_statement_rests_on_no_step_before_it_that_learned() -> None:
     X, y = table()
     schema = {
         "label": {"column": "y", "positive": "1", "negative": "0"},
-        "columns": {"a": {"kind": "number", "lo": -4, "hi": 4}, "b": {"kind": "number", "lo": -4, "hi": 4}},
+        "columns": {
+            "a": {"kind": "number", "lo": -4, "hi": 4},
+            "b": {"kind": "number", "lo": -4, "hi": 4},
+        },
     }
     terms = {key: value for key, value in CLASSIFIER.items() if key != "data_norm"}
     model = ConsensusClassifier(schema=schema, **terms).fit({"a": X[:, 0], "b": X[:, 1], "y": y})
@@ -66,7 +86,11 @@ def test_under_a_schema_the_statement_rests_on_no_step_before_it_that_learned() 
 
 
 def test_steps_of_a_pipeline_that_learn_are_named_without_fitting_it() -> None:
-    steps = [("impute", SimpleImputer()), ("scale", StandardScaler()), ("fit", ConsensusClassifier())]
+    steps = [
+        ("impute", SimpleImputer()),
+        ("scale", StandardScaler()),
+        ("fit", ConsensusClassifier()),
+    ]
     assert learning_steps(Pipeline(steps)) == ["impute (SimpleImputer)", "scale (StandardScaler)"]
     assert learning_steps(make_pipeline(Normalizer(), ConsensusClassifier())) == []
     nested = make_pipeline(make_pipeline(PCA(), MinMaxScaler()), ConsensusClassifier())
@@ -84,12 +108,19 @@ def test_survival_rests_on_how_rows_were_made() -> None:
 
 def test_steps_of_public_constants_are_not_spoken_of() -> None:
     X, y = table()
-    steps = (FunctionTransformer(), Normalizer(), SimpleImputer(strategy="constant", fill_value=0.0), "passthrough")
+    steps = (
+        FunctionTransformer(),
+        Normalizer(),
+        SimpleImputer(strategy="constant", fill_value=0.0),
+        "passthrough",
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = make_pipeline(*steps, ConsensusClassifier(**CLASSIFIER | UNIT)).fit(X, y)
     assert model[-1].privacy_spent_["caveats"] == [model[-1].privacy_spent_["caveat"], ASSUMED]
-    known = make_pipeline(*steps, ConsensusClassifier(classes=[0, 1], **CLASSIFIER | UNIT)).fit(X, y)
+    known = make_pipeline(*steps, ConsensusClassifier(classes=[0, 1], **CLASSIFIER | UNIT)).fit(
+        X, y
+    )
     assert known[-1].privacy_spent_["caveats"] == [ASSUMED]
 
 
@@ -101,13 +132,19 @@ class Odd(TransformerMixin, BaseEstimator):
 
 
 def test_which_steps_learn() -> None:
-    columns = ColumnTransformer([("a", StandardScaler(), [0]), ("b", OneHotEncoder(categories=[["x"]]), [1])])
+    columns = ColumnTransformer(
+        [("a", StandardScaler(), [0]), ("b", OneHotEncoder(categories=[["x"]]), [1])]
+    )
     counted = OneHotEncoder(categories=[["x", "y"]], min_frequency=2)
     both = FeatureUnion([("c", columns), ("d", PCA()), ("e", "drop")])
     assert list(learners(both)) == ["a (StandardScaler)", "d (PCA)"]
-    assert list(learners(counted)) == ["OneHotEncoder"] and list(learners(OneHotEncoder())) == ["OneHotEncoder"]
+    assert list(learners(counted)) == ["OneHotEncoder"] and list(learners(OneHotEncoder())) == [
+        "OneHotEncoder"
+    ]
     assert list(learners(make_pipeline(MinMaxScaler(), SchemaTransformer({})))) == ["MinMaxScaler"]
-    assert list(learners(Odd())) == ["Odd"] and list(learners(SimpleImputer(strategy="constant"))) == ["SimpleImputer"]
+    assert list(learners(Odd())) == ["Odd"] and list(
+        learners(SimpleImputer(strategy="constant"))
+    ) == ["SimpleImputer"]
 
 
 def told(run: Callable[[], object], category: type[Warning] = Warning) -> list[str]:
@@ -118,7 +155,11 @@ def told(run: Callable[[], object], category: type[Warning] = Warning) -> list[s
     return [str(one.message) for one in seen if issubclass(one.category, category)]
 
 
-SEARCHED = CLASSIFIER | {"epsilon": 0.5, "data_norm": 0.1}  # short of rows, and a bound that suits none
+# short of rows, and a bound that suits none
+SEARCHED = CLASSIFIER | {
+    "epsilon": 0.5,
+    "data_norm": 0.1,
+}
 
 
 @pytest.mark.parametrize(
@@ -137,12 +178,19 @@ def test_each_notice_is_told_once_a_search(search: Any) -> None:
     machine = search(ConsensusClassifier(**SEARCHED))
     for _ in range(2):  # the next search tells it again
         said = [one.partition(":")[0] for one in told(lambda: machine.fit(X, y))]
-        assert len(said) == len(set(said)) and sum(one.startswith("this model is a clone") for one in said) == 1
+        assert (
+            len(said) == len(set(said))
+            and sum(one.startswith("this model is a clone") for one in said) == 1
+        )
 
 
 def test_the_folds_of_a_cross_validation_tell_each_notice_once() -> None:
     X, y = table()
-    for model in (ConsensusClassifier(**SEARCHED), ConsensusRegressor((0.5, 1.0), **TERMS), ConsensusPCA(1, **TERMS)):
+    for model in (
+        ConsensusClassifier(**SEARCHED),
+        ConsensusRegressor((0.5, 1.0), **TERMS),
+        ConsensusPCA(1, **TERMS),
+    ):
         said = told(lambda: cross_validate(model, X, y, cv=4, scoring=lambda *_: 0.0))  # noqa: B023
         kinds = [re.sub(r"\d+", "", one) for one in said]
         assert len(kinds) == len(set(kinds)) >= 1 and sum("clone" in one for one in said) == 1
@@ -151,7 +199,9 @@ def test_the_folds_of_a_cross_validation_tell_each_notice_once() -> None:
 def test_a_process_of_a_pool_tells_each_notice_once() -> None:
     X, y = table()
     model = ConsensusClassifier(**SEARCHED)
-    assert joblib.hash(clone(model)) == joblib.hash(clone(model)) == joblib.hash(clone(clone(model)))
+    assert (
+        joblib.hash(clone(model)) == joblib.hash(clone(model)) == joblib.hash(clone(clone(model)))
+    )
     copies = [pickle.loads(pickle.dumps(clone(model))) for _ in range(3)]
     first = [len(told(lambda: one.fit(X, y))) for one in copies]  # noqa: B023
     assert first[1:] == [0, 0] or first[1:] == [1, 0]  # that fits add up is told at the second
@@ -164,7 +214,9 @@ def test_who_fits_an_estimator_again_is_told_again() -> None:
     assert first == second and len(first) == 1
     twin = clone(model)
     assert told(lambda: twin.fit(X, y)) == first  # one clone is no search
-    assert ADD_UP in twin.privacy_spent_["caveats"] and ADD_UP not in model.privacy_spent_["caveats"]
+    assert (
+        ADD_UP in twin.privacy_spent_["caveats"] and ADD_UP not in model.privacy_spent_["caveats"]
+    )
 
 
 def test_a_search_adds_up() -> None:
@@ -181,6 +233,7 @@ def test_numbers_that_give_it_away_are_told_to_the_holder_only() -> None:
     for scaler, why in ((StandardScaler(), "StandardScaler"), (MinMaxScaler(), "MinMaxScaler")):
         with pytest.warns(HolderNote, match=f"as after a {why}.*for the data's holder only"):
             model = ConsensusClassifier(classes=[0, 1], **terms).fit(scaler.fit_transform(X), y)
-        assert "Scaler" not in str(model.privacy_spent_)  # what the rows show is no part of what is released
+        # what the rows show is no part of what is released
+        assert "Scaler" not in str(model.privacy_spent_)
     for chance in (X, X[:2], np.ones((50, 2)), csr_array(X), np.arange(100.0).reshape(-1, 2) % 2):
         assert learned(chance) is None

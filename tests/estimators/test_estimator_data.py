@@ -1,4 +1,6 @@
-"""What fit and predict say of X, y and groups that they cannot take: one line, no data value, no bad advice."""
+"""What fit and predict say of X, y and groups that they cannot take: one line, no data value, no
+bad advice.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +70,12 @@ BAD_TABLES: dict[str, tuple[Any, str]] = {
 }
 
 
-def refusal(action: Callable[[], object], secret: tuple[str, ...] = (SECRET, "Alice", "31337")) -> InvalidInput:
-    """The error of `action`, which has no other behind it and shows no data value, not in its traceback either."""
+def refusal(
+    action: Callable[[], object], secret: tuple[str, ...] = (SECRET, "Alice", "31337")
+) -> InvalidInput:
+    """The error of `action`, which has no other behind it and shows no data value, not in its
+    traceback either.
+    """
     with pytest.raises(InvalidInput) as caught:
         action()
     error = caught.value
@@ -100,7 +106,11 @@ def fitted() -> ConsensusClassifier:
 @pytest.mark.parametrize("release", [True, False])
 def test_fit_on_a_bad_table(unspent: None, kind: str, release: bool) -> None:
     table, words = BAD_TABLES[kind]
-    model = ConsensusClassifier(classes=["no", "yes"]) if release else ConsensusClassifier(random_state=0)
+    model = (
+        ConsensusClassifier(classes=["no", "yes"])
+        if release
+        else ConsensusClassifier(random_state=0)
+    )
     error = refusal(lambda: model.fit(table, Y))
     assert "\n" not in str(error) and str(error).startswith("X: ")
     assert pytest.raises(InvalidInput, match=words).matches(error)
@@ -108,7 +118,9 @@ def test_fit_on_a_bad_table(unspent: None, kind: str, release: bool) -> None:
         assert "replace them by a public constant, or drop those rows" in str(error)
 
 
-@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_proba", "predict_log_proba"])
+@pytest.mark.parametrize(
+    "method", ["predict", "decision_function", "predict_proba", "predict_log_proba"]
+)
 @pytest.mark.parametrize("kind", BAD_TABLES)
 def test_predict_on_a_bad_table(fitted: ConsensusClassifier, kind: str, method: str) -> None:
     table, words = BAD_TABLES[kind]
@@ -124,7 +136,9 @@ def test_a_kind_that_scikit_learn_calls_a_type_error_is_one_too(unspent: None) -
 
 def test_other_columns_than_in_fit(fitted: ConsensusClassifier) -> None:
     error = refusal(lambda: fitted.predict(X[:, :2]))
-    assert "X has 2 features, but ConsensusClassifier is expecting 3 features as input" in str(error)
+    assert "X has 2 features, but ConsensusClassifier is expecting 3 features as input" in str(
+        error
+    )
 
 
 BAD_LABELS: dict[str, tuple[Any, str]] = {
@@ -168,7 +182,10 @@ def test_a_release_refuses_the_shape_of_labels_only(unspent: None, kind: str) ->
 
 
 def test_a_column_of_labels_is_taken(unspent: None) -> None:
-    with pytest.warns(DataConversionWarning), pytest.raises(AssertionError, match="a query was answered"):
+    with (
+        pytest.warns(DataConversionWarning),
+        pytest.raises(AssertionError, match="a query was answered"),
+    ):
         ConsensusClassifier(random_state=0).fit(X, Y[:, None])
     with pytest.raises(AssertionError, match="a query was answered"):
         ConsensusClassifier(classes=["no", "yes"]).fit(X, Y[:, None])
@@ -211,9 +228,15 @@ def test_names_of_columns_cannot_reach_a_terminal_as_commands() -> None:
         model = ConsensusClassifier(classes=["no", "yes"], n_sites=2, rounds=1, random_state=0)
         model.fit(frame(["age", "weight", escape]), Y)
         assert model.predict(frame(["age", "weight", escape])).shape == (30,)
-    for names in (["age", "weight", "dose"], ["age", escape, "weight"], ["age", "weight", f"other{escape}"]):
+    for names in (
+        ["age", "weight", "dose"],
+        ["age", escape, "weight"],
+        ["age", "weight", f"other{escape}"],
+    ):
         error = refusal(lambda names=names: model.predict(frame(names)))  # type: ignore[misc]
-        assert str(error).startswith("X: has other columns than fit was given; The feature names should match")
+        assert str(error).startswith(
+            "X: has other columns than fit was given; The feature names should match"
+        )
         assert all(c.isprintable() or c == "\n" for c in str(error))
     assert r"\x1b[2J\x07dose" in str(error)
 

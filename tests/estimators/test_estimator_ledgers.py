@@ -1,4 +1,6 @@
-"""Estimators that share a ledger: clones, cross-validation and searches charge it, or are refused in one sentence."""
+"""Estimators that share a ledger: clones, cross-validation and searches charge it, or are
+refused in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,12 @@ def test_clones_share_the_ledger(kind: str, on_disk: DurableLedger) -> None:
     ledger = Ledger() if kind == "memory" else on_disk
     estimator = one_site(ledger)
     assert estimator.ledger is ledger
-    for twin in (clone(estimator), clone(clone(estimator)), copy.deepcopy(estimator), copy.copy(estimator)):
+    for twin in (
+        clone(estimator),
+        clone(clone(estimator)),
+        copy.deepcopy(estimator),
+        copy.copy(estimator),
+    ):
         assert twin.ledger is ledger
 
 
@@ -88,7 +95,10 @@ def test_a_pool_of_processes_is_refused(kind: str, on_disk: DurableLedger) -> No
     if kind == "disk":
         one_site(on_disk).fit(X, y)
     before = ledger.rows
-    said = "a ledger stays in its process, and this estimator came to another one or from a file; use n_jobs=1 or"
+    said = (
+        "a ledger stays in its process, and this estimator came to another one or from a "
+        "file; use n_jobs=1 or"
+    )
     with joblib.parallel_config("loky", n_jobs=2):
         with pytest.raises(InvalidInput, match=f"^ledger='[A-Za-z]*Ledger': {said}") as caught:
             cross_val_score(one_site(ledger), X, y, cv=2, error_score="raise")
@@ -112,16 +122,24 @@ def test_a_model_that_was_fitted_on_a_ledger_can_be_saved() -> None:
 
 
 @pytest.mark.parametrize("error_score", ["raise", math.nan])
-def test_parts_of_a_table_are_not_bound_to_a_ledger_on_disk(on_disk: DurableLedger, error_score: Any) -> None:
+def test_parts_of_a_table_are_not_bound_to_a_ledger_on_disk(
+    on_disk: DurableLedger, error_score: Any
+) -> None:
     X, y = problem()
     for run in (
         lambda: cross_val_score(one_site(on_disk), X, y, cv=3, error_score=error_score),
-        lambda: GridSearchCV(one_site(on_disk), {"knobs__rho": [0.01]}, cv=3, error_score=error_score).fit(X, y),
+        lambda: GridSearchCV(
+            one_site(on_disk), {"knobs__rho": [0.01]}, cv=3, error_score=error_score
+        ).fit(X, y),
     ):
         with pytest.raises(ValueError) as caught:
             run()
-        said = "belongs to one whole table, and cannot be used in cross-validation; fit the estimator"
-        assert said in str(caught.value) and "a Ledger in memory, which counts every fit" in str(caught.value)
+        said = (
+            "belongs to one whole table, and cannot be used in cross-validation; fit the estimator"
+        )
+        assert said in str(caught.value) and "a Ledger in memory, which counts every fit" in str(
+            caught.value
+        )
         if error_score == "raise":
             assert isinstance(caught.value, InvalidInput)
             one_line(caught.value)
@@ -129,13 +147,18 @@ def test_parts_of_a_table_are_not_bound_to_a_ledger_on_disk(on_disk: DurableLedg
 
 
 @pytest.mark.parametrize("error_score", ["raise", math.nan])
-def test_folds_are_other_rows_to_a_ledger_that_is_bound(on_disk: DurableLedger, error_score: Any) -> None:
+def test_folds_are_other_rows_to_a_ledger_that_is_bound(
+    on_disk: DurableLedger, error_score: Any
+) -> None:
     X, y = problem()
     model = one_site(on_disk).fit(X, y)
     spent = on_disk.total()
     with pytest.raises(LedgerMismatch if error_score == "raise" else ValueError) as caught:
         cross_val_score(model, X, y, cv=3, error_score=error_score)
-    said = "belongs to other rows; open the ledger of these, or give those unchanged; cross-validation fits parts"
+    said = (
+        "belongs to other rows; open the ledger of these, or give those unchanged; "
+        "cross-validation fits parts"
+    )
     assert said in str(caught.value)
     if error_score == "raise":
         one_line(caught.value)
@@ -171,7 +194,13 @@ def test_a_deal_is_named_by_its_rows_and_who_holds_them(deals: list[bytes | None
     order = np.r_[1, 0, 2:60]
 
     def deal(X: Any = X, y: Any = y, groups: Any = half, **knobs: Any) -> bytes | None:
-        settings = {"ledger": Ledger(), "classes": LABELS, "epsilon": math.inf, "n_sites": 2, "rounds": 1}
+        settings = {
+            "ledger": Ledger(),
+            "classes": LABELS,
+            "epsilon": math.inf,
+            "n_sites": 2,
+            "rounds": 1,
+        }
         ConsensusClassifier(**(settings | knobs)).fit(X, y, groups)
         return deals[-1]
 
@@ -181,11 +210,17 @@ def test_a_deal_is_named_by_its_rows_and_who_holds_them(deals: list[bytes | None
     moved = X.copy()
     moved[3, 1] += 1.0
     other = [
-        deal(X=moved), deal(y=np.where(np.arange(60) == 3, np.where(y == "no", "yes", "no"), y)), deal(groups=third),
-        deal(X=X[order], y=y[order], groups=half), deal(X=csr_array(X)), *(deal(groups=None) for _ in range(2)),
-    ]  # fmt: skip
+        deal(X=moved),
+        deal(y=np.where(np.arange(60) == 3, np.where(y == "no", "yes", "no"), y)),
+        deal(groups=third),
+        deal(X=X[order], y=y[order], groups=half),
+        deal(X=csr_array(X)),
+        *(deal(groups=None) for _ in range(2)),
+    ]
     assert len({same, *other}) == 1 + len(other)
-    assert deal(groups=None, random_state=3) == deal(groups=None, random_state=3, knobs={"rho": 0.1})
+    assert deal(groups=None, random_state=3) == deal(
+        groups=None, random_state=3, knobs={"rho": 0.1}
+    )
     assert deal(X=csr_array(X)) == other[4]
     assert deal(ledger=None) is None
 

@@ -1,4 +1,6 @@
-"""Estimators under sums and at a curator: the same model as the run that `trust` describes, and its statement."""
+"""Estimators under sums and at a curator: the same model as the run that `trust` describes, and
+its statement.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def test_a_curator_holds_the_rows_of_all_sites() -> None:
 def test_with_small_sites_sums_are_more_accurate_than_local_trust() -> None:
     def score(trust: str) -> float:
         some = [
-            ConsensusClassifier(data_norm=3.0, random_state=k, trust=trust, epsilon=0.3, rounds=4) for k in range(5)
+            ConsensusClassifier(data_norm=3.0, random_state=k, trust=trust, epsilon=0.3, rounds=4)
+            for k in range(5)
         ]
         return float(np.mean([one.fit(X, Y, SITES).score(X, Y) for one in some]))
 
@@ -44,7 +47,8 @@ def test_with_small_sites_sums_are_more_accurate_than_local_trust() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "field"), [({"trust": "all"}, "trust"), ({"trust": "sum", "knobs": {"colluders": 5}}, "colluders")]
+    ("given", "field"),
+    [({"trust": "all"}, "trust"), ({"trust": "sum", "knobs": {"colluders": 5}}, "colluders")],
 )
 def test_what_cannot_be_trusted_is_refused(given: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{field}="):

@@ -1,4 +1,6 @@
-"""ConsensusClassifier: scikit-learn's own checks, the map into the unit ball and back, budgets, sites."""
+"""ConsensusClassifier: scikit-learn's own checks, the map into the unit ball and back, budgets,
+sites.
+"""
 
 from __future__ import annotations
 
@@ -33,19 +35,34 @@ from sottovoce.runs.auto_search import Choice
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.runs.simulate import RunConfig
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* rows are longer than data_norm")  # rows of any norm
-NAMED: dict[str, Any] = {"method": "mr_admm", "delta": None}  # where a test is not about the choice of a method
-NOISE_FREE = {"epsilon": math.inf, "method": "admm", "n_sites": 2, "rounds": 60, "knobs": {"eta": 0.01, "rho": 1e-4}}
+# rows of any norm
+pytestmark = pytest.mark.filterwarnings("ignore:.* rows are longer than data_norm")
+# where a test is not about the choice of a method
+NAMED: dict[str, Any] = {
+    "method": "mr_admm",
+    "delta": None,
+}
+NOISE_FREE = {
+    "epsilon": math.inf,
+    "method": "admm",
+    "n_sites": 2,
+    "rounds": 60,
+    "knobs": {"eta": 0.01, "rho": 1e-4},
+}
 LABELS = ["no", "yes"]
 
 COUNTED = {
-    f"check_sample_weight_equivalence_on_{kind}_data": "a row of weight 2 counts twice, but is one row of the number "
+    f"check_sample_weight_equivalence_on_{kind}_data": "a row of weight 2 counts twice, but is "
+    "one row of the number "
     "that losses are averaged over, which is public"
     for kind in ("dense", "sparse")
 }
-NOISY = COUNTED | {"check_class_weight_classifiers": "looks at weights of 1000 and .0001 on 30 rows, through noise"}
+NOISY = COUNTED | {
+    "check_class_weight_classifiers": "looks at weights of 1000 and .0001 on 30 rows, through noise"
+}
 EXPECTED_FAILURES = NOISY | {
-    "check_classifiers_train": "asks for 83% accuracy on 300 rows: at five sites of 60 rows and an epsilon of 1 for "
+    "check_classifiers_train": "asks for 83% accuracy on 300 rows: at five sites of 60 rows and "
+    "an epsilon of 1 for "
     "three runs the noise that is proved to protect a row drowns them",
 }
 
@@ -59,7 +76,10 @@ def problem(n: int = 400, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.nda
 @pytest.mark.parametrize(
     ("estimator", "expected"),
     [
-        (ConsensusClassifier(data_norm=10.0, random_state=0, **(NOISE_FREE | {"rounds": 20})), COUNTED),
+        (
+            ConsensusClassifier(data_norm=10.0, random_state=0, **(NOISE_FREE | {"rounds": 20})),
+            COUNTED,
+        ),
         (ConsensusClassifier(random_state=0, **NAMED), EXPECTED_FAILURES),
         (ConsensusClassifier(random_state=0), NOISY),
     ],
@@ -68,12 +88,19 @@ def problem(n: int = 400, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.nda
 def test_scikit_learns_checks(
     estimator: ConsensusClassifier, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default is chosen once here: the checks have 20 shapes, and a search for each takes a minute."""
+    """The default is chosen once here: the checks have 20 shapes, and a search for each takes a
+    minute.
+    """
     chosen = {"method": "momentum", "rounds": 100, "rho": 1e-5, "max_grad_norm": 0.1}
-    monkeypatch.setattr(classifier_steps, "choose", lambda config, *_, **__: Choice(config.but(**chosen, auto=False)))
+    monkeypatch.setattr(
+        classifier_steps,
+        "choose",
+        lambda config, *_, **__: Choice(config.but(**chosen, auto=False)),
+    )
     monkeypatch.setattr(classifier_steps, "forecast", lambda *_, **__: None)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # skipped checks warn; what is skipped is listed in the results
+        # skipped checks warn; what is skipped is listed in the results
+        warnings.simplefilter("ignore")
         results = check_estimator(estimator, expected_failed_checks=expected, on_fail=None)
     failed = [(r["check_name"], r["exception"]) for r in results if r["status"] == "failed"]
     assert not failed
@@ -82,13 +109,31 @@ def test_scikit_learns_checks(
 
 
 def test_defaults_are_those_of_a_run_but_for_method_budget_and_certificate() -> None:
-    known, ours = RunConfig.defaults(), ConsensusClassifier().get_params() | ConsensusClassifier()._knobs()
+    known, ours = (
+        RunConfig.defaults(),
+        ConsensusClassifier().get_params() | ConsensusClassifier()._knobs(),
+    )
     shared = ours.keys() & known.keys()
-    own = {"classes", "n_sites", "data_norm", "fit_intercept", "random_state", "inference", "class_weight"}
+    own = {
+        "classes",
+        "n_sites",
+        "data_norm",
+        "fit_intercept",
+        "random_state",
+        "inference",
+        "class_weight",
+    }
     own |= {"schema", "columns", "verbose", "site_constants"}
     assert shared == ours.keys() - own - {"accounting", "ledger", "knobs", "max_weight"}
     assert ours["centre"] is True  # where it pays; a run's is a digest
-    for name in shared - {"method", "delta", "tol", "trust", "loss", "centre"}:  # no trust: nobody's, or the method's
+    for name in shared - {
+        "method",
+        "delta",
+        "tol",
+        "trust",
+        "loss",
+        "centre",
+    }:  # no trust: nobody's, or the method's
         assert ours[name] == known[name], name
     for estimator in (ConsensusClassifier(), PrivateClassifier()):
         assert (estimator.method, estimator.epsilon, estimator.delta) == ("auto", 1.0, 1e-5)
@@ -96,7 +141,9 @@ def test_defaults_are_those_of_a_run_but_for_method_budget_and_certificate() -> 
 
 
 @pytest.mark.parametrize("kind", [ConsensusClassifier, PrivateClassifier])
-def test_the_default_chooses_a_method_and_spends_epsilon_1_at_a_small_delta(kind: type[ConsensusClassifier]) -> None:
+def test_the_default_chooses_a_method_and_spends_epsilon_1_at_a_small_delta(
+    kind: type[ConsensusClassifier],
+) -> None:
     X, y = problem(600)
     model = kind(data_norm=12.0, classes=LABELS, random_state=0).fit(X, y)
     assert model.choice_ is not None and model.choice_.table
@@ -119,14 +166,20 @@ def test_coefficients_are_in_the_units_of_x() -> None:
     """Rows within data_norm: the linear form in X equals the model's margin on the encoded row."""
     X, y = problem()
     for intercept in (True, False):
-        model = ConsensusClassifier(data_norm=100.0, fit_intercept=intercept, random_state=0, **NAMED)
+        model = ConsensusClassifier(
+            data_norm=100.0, fit_intercept=intercept, random_state=0, **NAMED
+        )
         with pytest.warns(HolderNote, match="^no row"):
             model.fit(X, y)
         norm = math.sqrt(2.0) if intercept else 1.0
         encoded = np.hstack([X / 100.0, np.ones((len(X), 1))]) / norm if intercept else X / 100.0
         assert np.linalg.norm(encoded, axis=1).max() <= 1
         np.testing.assert_allclose(encoded, NormEncoding(100.0, intercept).rows(X), rtol=1e-9)
-        w = np.append(model.coef_[0] * 100.0, model.intercept_[0]) * norm if intercept else model.coef_[0] * 100.0
+        w = (
+            np.append(model.coef_[0] * 100.0, model.intercept_[0]) * norm
+            if intercept
+            else model.coef_[0] * 100.0
+        )
         np.testing.assert_allclose(model.decision_function(X), encoded @ w, rtol=1e-9)
         assert model.site_coef_.shape == (5, 3)
         np.testing.assert_allclose(model.site_coef_.mean(axis=0), model.coef_[0], rtol=1e-9)
@@ -142,7 +195,9 @@ def test_rows_beyond_the_declared_norm_are_shortened() -> None:
 @pytest.mark.parametrize("data_norm", [1e-300, 1.0, 1e150])
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e200, 1e307])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_no_row_is_too_large_to_be_shortened(data_norm: float, size: float, intercept: bool) -> None:
+def test_no_row_is_too_large_to_be_shortened(
+    data_norm: float, size: float, intercept: bool
+) -> None:
     """Nothing overflows, directions are kept, and no norm passes one."""
     X = size * problem(50)[0] / 5.0
     encoded = NormEncoding(data_norm, intercept).rows(X)
@@ -156,7 +211,9 @@ def test_no_row_is_too_large_to_be_shortened(data_norm: float, size: float, inte
 def test_prediction_is_linear_beyond_the_declared_norm() -> None:
     X, y = problem()
     model = ConsensusClassifier(data_norm=1.0, random_state=0, **NAMED).fit(X, y)
-    np.testing.assert_allclose(model.decision_function(9 * X), 9 * X @ model.coef_[0] + model.intercept_[0])
+    np.testing.assert_allclose(
+        model.decision_function(9 * X), 9 * X @ model.coef_[0] + model.intercept_[0]
+    )
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -165,28 +222,43 @@ def test_without_noise_it_is_logistic_regression_at_the_mapped_weights(intercept
     X, y = problem()
     site = np.repeat(np.arange(4), [40, 80, 120, 160])
     model = ConsensusClassifier(
-        method="admm", epsilon=math.inf, rounds=400, data_norm=30.0, knobs={"rho": 0.1, "eta": 0.02, "tol": 1e-10},
-        fit_intercept=intercept, classes=LABELS,
-    ).fit(X, y, groups=site)  # fmt: skip
+        method="admm",
+        epsilon=math.inf,
+        rounds=400,
+        data_norm=30.0,
+        knobs={"rho": 0.1, "eta": 0.02, "tol": 1e-10},
+        fit_intercept=intercept,
+        classes=LABELS,
+    ).fit(X, y, groups=site)
     n = np.bincount(site)[:, None].astype(float)
-    weights = Facts(make_loss("logistic"), n, 3 + intercept, C=1.0, rho=0.1, n_nodes=4).sklearn_weights()[site, 0]
+    weights = Facts(
+        make_loss("logistic"), n, 3 + intercept, C=1.0, rho=0.1, n_nodes=4
+    ).sklearn_weights()[site, 0]
     reference = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, solver="newton-cholesky")
     reference.fit(NormEncoding(30.0, intercept).rows(X), y, sample_weight=weights)
-    w = np.append(model.coef_[0] * 30.0, model.intercept_[0]) * math.sqrt(2.0) if intercept else model.coef_[0] * 30.0
+    w = (
+        np.append(model.coef_[0] * 30.0, model.intercept_[0]) * math.sqrt(2.0)
+        if intercept
+        else model.coef_[0] * 30.0
+    )
     np.testing.assert_allclose(w, reference.coef_[0], atol=1e-5)
-    np.testing.assert_allclose(model.site_coef_, np.tile(model.coef_, (4, 1)), atol=1e-5)  # every site agrees
+    # every site agrees
+    np.testing.assert_allclose(model.site_coef_, np.tile(model.coef_, (4, 1)), atol=1e-5)
     assert math.isinf(model.privacy_spent_["epsilon"])
 
 
 def test_groups_are_the_sites() -> None:
     X, y = problem()
     groups = np.array(["north", "south", "west"])[np.arange(400) % 20 // 7]
-    model = ConsensusClassifier(epsilon=3.0, data_norm=20.0, random_state=1, **NAMED).fit(X, y, groups=groups)
+    model = ConsensusClassifier(epsilon=3.0, data_norm=20.0, random_state=1, **NAMED).fit(
+        X, y, groups=groups
+    )
     assert model.sites_.tolist() == ["north", "south", "west"]
     spent = model.privacy_spent_["per_node"]
     assert len(spent) == 3
     assert max(spent) == model.privacy_spent_["epsilon"]
-    assert all(2.999 < each <= 3.0 for each in spent)  # every site has its own noise for its own size
+    # every site has its own noise for its own size
+    assert all(2.999 < each <= 3.0 for each in spent)
     with pytest.raises(InvalidInput, match=r"^groups: must name a site"):
         ConsensusClassifier(classes=LABELS).fit(X, y, groups=groups[:-1])
     for missing in ([None] * 200 + ["north"] * 200, [math.nan] * 200 + [1.0] * 200):
@@ -198,7 +270,9 @@ def test_groups_are_the_sites() -> None:
 def test_spends_what_was_asked(method: str) -> None:
     X, y = problem()
     for epsilon in (0.5, 4.0):
-        model = ConsensusClassifier(method=method, epsilon=epsilon, delta=None, random_state=0).fit(X, y)
+        model = ConsensusClassifier(method=method, epsilon=epsilon, delta=None, random_state=0).fit(
+            X, y
+        )
         assert epsilon * 0.999 <= model.privacy_spent_["epsilon"] <= epsilon
         assert model.n_iter_ == 10
         assert model.stopped_ == "finished"
@@ -255,7 +329,9 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"rounds": 0}, "^rounds=0"),
     ],
 )
-def test_bad_parameters_are_one_line(unspent: None, parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_one_line(
+    unspent: None, parameters: dict[str, Any], message: str
+) -> None:
     X, y = problem(60)
     model = ConsensusClassifier(classes=LABELS, **parameters)
     with pytest.raises(InvalidInput, match=message) as refusal:
@@ -270,7 +346,9 @@ def test_plays_with_the_rest_of_scikit_learn() -> None:
     model = ConsensusClassifier(data_norm=20.0, classes=LABELS, **NOISE_FREE)
     assert cross_val_score(model, X, y, cv=3).min() > 0.8
     search = GridSearchCV(
-        make_pipeline(FunctionTransformer(), model), {"consensusclassifier__knobs__rho": [1e-4, 1e-2]}, cv=2
+        make_pipeline(FunctionTransformer(), model),
+        {"consensusclassifier__knobs__rho": [1e-4, 1e-2]},
+        cv=2,
     )
     assert search.fit(X, y).best_score_ > 0.8
     fitted = pickle.loads(pickle.dumps(clone(model).fit(X, y)))
@@ -305,7 +383,13 @@ def test_public_names() -> None:
 
 def fit_with(accountant: Any, **knobs: Any) -> ConsensusClassifier:
     X, y = problem()
-    settings = {"n_sites": 2, "rounds": 4, "epsilon": 1.0, "data_norm": 10.0, "random_state": 0} | knobs
+    settings = {
+        "n_sites": 2,
+        "rounds": 4,
+        "epsilon": 1.0,
+        "data_norm": 10.0,
+        "random_state": 0,
+    } | knobs
     groups = np.arange(len(y)) % 2 if isinstance(accountant, DurableLedger) else None
     name = "accounting" if isinstance(accountant, str | None) else "ledger"
     return ConsensusClassifier(**{name: accountant}, **settings).fit(X, y, groups)
@@ -332,7 +416,8 @@ def test_fits_on_one_ledger_share_its_budget() -> None:
             break
     rows = len(ledger.rows)
     assert rows == before
-    assert rows % 2 == 0 and 2 < rows < 100  # whole fits only: the last was refused before its first round
+    # whole fits only: the last was refused before its first round
+    assert rows % 2 == 0 and 2 < rows < 100
     assert first < ledger.total() <= 2.0
 
 
@@ -388,14 +473,18 @@ def test_classes_do_not_share_noise() -> None:
 
 def test_three_classes_and_a_ledger_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"^ledger"):
-        ConsensusClassifier(loss="logistic", ledger=Ledger(), n_sites=2, random_state=0).fit(*three(60))
+        ConsensusClassifier(loss="logistic", ledger=Ledger(), n_sites=2, random_state=0).fit(
+            *three(60)
+        )
 
 
 @pytest.mark.parametrize("method", ["objective", "output", "generalised"])
 @pytest.mark.parametrize("delta", [None, 1e-5])
 def test_private_classifier_spends_what_was_asked(method: str, delta: float | None) -> None:
     X, y = problem(4000)
-    model = PrivateClassifier(method, epsilon=2.0, delta=delta, data_norm=12.0, random_state=0).fit(X, y)
+    model = PrivateClassifier(method, epsilon=2.0, delta=delta, data_norm=12.0, random_state=0).fit(
+        X, y
+    )
     assert 2.0 * 0.999 <= model.privacy_spent_["epsilon"] <= 2.0
     assert model.privacy_spent_["releases"] == (1 if delta is None else 2)  # with a delta, a mean
     exact = PrivateClassifier(method, classes=LABELS, epsilon=math.inf, data_norm=12.0).fit(X, y)
@@ -405,7 +494,11 @@ def test_private_classifier_spends_what_was_asked(method: str, delta: float | No
 
 def test_private_classifier_is_a_scikit_learn_estimator() -> None:
     estimator = PrivateClassifier(
-        "objective", epsilon=math.inf, random_state=0, data_norm=10.0, knobs={"rho": 1e-4, "eta": 1e-4}
+        "objective",
+        epsilon=math.inf,
+        random_state=0,
+        data_norm=10.0,
+        knobs={"rho": 1e-4, "eta": 1e-4},
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -432,7 +525,9 @@ def test_sparse_rows_give_what_dense_rows_give(intercept: bool) -> None:
         dense = ConsensusClassifier(method, **knobs).fit(X, y)
         sparse = ConsensusClassifier(method, **knobs).fit(csr_array(X), y)
         np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=1e-8)
-        np.testing.assert_allclose(sparse.decision_function(csr_array(X)), dense.decision_function(X), atol=1e-6)
+        np.testing.assert_allclose(
+            sparse.decision_function(csr_array(X)), dense.decision_function(X), atol=1e-6
+        )
         assert sparse.privacy_spent_["epsilon"] == dense.privacy_spent_["epsilon"]
 
 
@@ -443,10 +538,17 @@ def test_sparse_rows_are_never_made_dense() -> None:
     columns = rng.integers(d, size=(n, each))
     y = rng.integers(2, size=n)
     columns[:, 0] = y  # one telling column for each class
-    X = csr_array((np.full(n * each, 0.3), (np.repeat(np.arange(n), each), columns.ravel())), shape=(n, d))
+    X = csr_array(
+        (np.full(n * each, 0.3), (np.repeat(np.arange(n), each), columns.ravel())), shape=(n, d)
+    )
     tracemalloc.start()
     model = ConsensusClassifier(
-        "admm", epsilon=math.inf, n_sites=2, rounds=3, knobs={"rho": 0.01, "eta": 0.01}, random_state=0
+        "admm",
+        epsilon=math.inf,
+        n_sites=2,
+        rounds=3,
+        knobs={"rho": 0.01, "eta": 0.01},
+        random_state=0,
     )
     score = model.fit(X, y).score(X, y)
     peak = tracemalloc.get_traced_memory()[1]

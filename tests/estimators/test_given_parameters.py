@@ -1,4 +1,6 @@
-"""What an adversary found in parameters: NumPy's numbers, a parameter given twice, a saved run of answers."""
+"""What an adversary found in parameters: NumPy's numbers, a parameter given twice, a saved run
+of answers.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,26 @@ from sottovoce.runs.simulate import simulate
 @pytest.mark.filterwarnings("ignore:the model gives")
 def test_numbers_of_numpy_are_numbers() -> None:
     """As a search over an array of values gives them: a run's key is JSON."""
-    numbers = {"epsilon": np.float32(1.0), "sites_per_row": np.int64(2), "rounds": np.int32(3), "seed": np.uint8(1)}
+    numbers = {
+        "epsilon": np.float32(1.0),
+        "sites_per_row": np.int64(2),
+        "rounds": np.int32(3),
+        "seed": np.uint8(1),
+    }
     config = RunConfig.from_dict({**numbers, "delta": 1e-5})  # type: ignore[arg-type]
     assert config == RunConfig(epsilon=1.0, sites_per_row=2, rounds=3, seed=1, delta=1e-5)
     assert RunConfig(epsilon=(np.float32(1.0), np.float64(2.0))).to_dict()["epsilon"] == (1.0, 2.0)
-    assert {type(value) for value in config.to_dict().values()} <= {float, int, str, bool, type(None)}
+    assert {type(value) for value in config.to_dict().values()} <= {
+        float,
+        int,
+        str,
+        bool,
+        type(None),
+    }
     X = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 2))
-    model = ConsensusRegressor((-1, 1), random_state=0, n_sites=3, knobs={"sites_per_row": np.int64(2)})
+    model = ConsensusRegressor(
+        (-1, 1), random_state=0, n_sites=3, knobs={"sites_per_row": np.int64(2)}
+    )
     assert model.fit(X, X[:, 0]).privacy_spent_["unit"] == "one row at each of 2 sites"
 
 
@@ -41,10 +56,14 @@ def test_a_parameter_that_is_given_twice_is_refused() -> None:
 
 def test_a_saved_run_of_answers_has_no_model_of_a_site(tmp_path: Path) -> None:
     X, naming = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 2)), of_columns(["a", "b"], 1.0)
-    rows = naming.rows([(X[:30], np.ones(30)), (X[30:], np.ones(30))]).with_offset([X[:30, 0], X[30:, 0]])
+    rows = naming.rows([(X[:30], np.ones(30)), (X[30:], np.ones(30))]).with_offset(
+        [X[:30, 0], X[30:, 0]]
+    )
     method = LeastSquares(constant=naming.constant, free=np.ones(naming.d))
     config = RunConfig("auto", epsilon=1.0, delta=1e-5)
-    simulate(config, rows, method=method, loss=Weighted(HuberResidual(1.0))).save(tmp_path / "run.npz")
+    simulate(config, rows, method=method, loss=Weighted(HuberResidual(1.0))).save(
+        tmp_path / "run.npz"
+    )
     for site in (None, 0):
         with pytest.raises(InvalidInput, match="trained no model"):
             SavedModel.load(tmp_path / "run.npz", site=site)

@@ -28,14 +28,18 @@ def table(n: int = 300, d: int = 4) -> tuple[np.ndarray, np.ndarray]:
     return X, (X[:, 0] > 0).astype(int)
 
 
-def test_a_hopeless_run_says_so_and_what_would_help_before_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hopeless_run_says_so_and_what_would_help_before_it_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("a query was answered")
 
     monkeypatch.setattr(RowGuard, "_charged", asked)
     X, y = table(60)
     model = ConsensusClassifier("momentum", rounds=50, epsilon=0.05, data_norm=1.0, classes=[0, 1])
-    told = pytest.warns(PublicNote, match=r"^expected to be near guessing: .* with epsilon=5, .*100 times the rows")
+    told = pytest.warns(
+        PublicNote, match=r"^expected to be near guessing: .* with epsilon=5, .*100 times the rows"
+    )
     with told, pytest.raises(AssertionError, match="a query was answered"):
         model.fit(X, y)
     assert model.forecast_ is not None and model.forecast_.guessing
@@ -45,19 +49,29 @@ def test_a_good_run_says_nothing() -> None:
     X, y = table(4000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = ConsensusClassifier("momentum", rounds=50, epsilon=4.0, data_norm=1.0, classes=[0, 1]).fit(X, y)
-    assert model.forecast_ is not None and not model.forecast_.guessing and model.forecast_.says == ""
+        model = ConsensusClassifier(
+            "momentum", rounds=50, epsilon=4.0, data_norm=1.0, classes=[0, 1]
+        ).fit(X, y)
+    assert (
+        model.forecast_ is not None and not model.forecast_.guessing and model.forecast_.says == ""
+    )
     assert model.score(X, y) > 0.9
 
 
 def test_forecasts_know_the_errors_of_runs() -> None:
-    """On rows as they are made up: within what 16 runs of noise leave open, 3 standard errors and a tenth."""
+    """On rows as they are made up: within what 16 runs of noise leave open, 3 standard errors
+    and a tenth.
+    """
     config = RunConfig.from_dict({"method": "momentum", "epsilon": 1.0, "rounds": 50, **DELTA})
     few, many = forecast(config, [40] * 5, 6), forecast(config, [4000] * 5, 6)
     assert few is not None and many is not None
     assert few.error > many.error and few.best == many.best < few.guess
     assert many.gained > 0.9 > few.gained and many.helps == ()
-    more = forecast(RunConfig.from_dict({"method": "momentum", "epsilon": 1e-3, "rounds": 50, **DELTA}), [40] * 5, 6)
+    more = forecast(
+        RunConfig.from_dict({"method": "momentum", "epsilon": 1e-3, "rounds": 50, **DELTA}),
+        [40] * 5,
+        6,
+    )
     assert more is not None and more.gained < LEAST and abs(more.error - 0.5) < 0.1
 
 
@@ -73,7 +87,9 @@ def test_what_is_proposed_would_help() -> None:
     "config",
     [
         RunConfig("admm", epsilon=math.inf),
-        RunConfig.from_dict({"method": "momentum", "epsilon": 1.0, "loss": "huber-residual:0.25", **DELTA}),
+        RunConfig.from_dict(
+            {"method": "momentum", "epsilon": 1.0, "loss": "huber-residual:0.25", **DELTA}
+        ),
         RunConfig("r_admm", epsilon=1.0, noise=1.0),
     ],
 )
@@ -82,7 +98,9 @@ def test_what_cannot_be_rehearsed_has_no_forecast(config: RunConfig) -> None:
 
 
 def test_several_classes_have_a_forecast() -> None:
-    config = RunConfig.from_dict({"method": "prox_admm", "epsilon": 0.1, "rounds": 5, "loss": "softmax:4", **DELTA})
+    config = RunConfig.from_dict(
+        {"method": "prox_admm", "epsilon": 0.1, "rounds": 5, "loss": "softmax:4", **DELTA}
+    )
     found = forecast(config, [30] * 5, 20)
     assert isinstance(found, Forecast) and found.guessing and found.guess > 0.5
 
@@ -90,18 +108,24 @@ def test_several_classes_have_a_forecast() -> None:
 def test_a_simulation_says_that_all_rows_are_one_class() -> None:
     X, _ = table()
     with pytest.warns(HolderNote, match=r"^the model gives one class for every row \(a simulation"):
-        ConsensusClassifier("momentum", rounds=10, data_norm=1.0, epsilon=8.0, classes=[0, 1], random_state=0).fit(
-            X, np.zeros(300, dtype=int)
-        )
+        ConsensusClassifier(
+            "momentum", rounds=10, data_norm=1.0, epsilon=8.0, classes=[0, 1], random_state=0
+        ).fit(X, np.zeros(300, dtype=int))
     with pytest.warns(HolderNote, match=r"^the model gives about one number for every row"):
-        ConsensusRegressor((0.0, 1.0), data_norm=1.0, epsilon=1e-3, random_state=0).fit(X, X[:, 0] * 0.5 + 0.5)
+        ConsensusRegressor((0.0, 1.0), data_norm=1.0, epsilon=1e-3, random_state=0).fit(
+            X, X[:, 0] * 0.5 + 0.5
+        )
 
 
 def test_a_release_tests_its_model_on_made_up_rows() -> None:
-    """Rows of a commoner class alone, at much epsilon: the model is public, and so are made-up rows."""
+    """Rows of a commoner class alone, at much epsilon: the model is public, and so are made-up
+    rows.
+    """
     X, _ = table(2000)
     terms: dict[str, Any] = {"method": "momentum", "rounds": 30, "epsilon": 50.0, "classes": [0, 1]}
-    with pytest.warns(PublicNote, match=r"^the model gives one class for every made-up row up to data_norm"):
+    with pytest.warns(
+        PublicNote, match=r"^the model gives one class for every made-up row up to data_norm"
+    ):
         ConsensusClassifier(data_norm=1.0, **terms).fit(X, np.zeros(2000, dtype=int))
     schema = {"intercept": True, "columns": {"a": {"kind": "number", "lo": -1, "hi": 1}}}
     with pytest.warns(PublicNote, match=r"^the model gives one class for every made-up row,"):
@@ -120,7 +144,10 @@ def test_a_release_without_a_norm_is_warned() -> None:
         ConsensusRegressor((0, 1), epsilon=8.0).fit(X, y)
     with pytest.warns(PublicNote, match=told):
         ConsensusPCA(1, epsilon=8.0).fit(X)
-    same = [ConsensusClassifier("momentum", rounds=5, data_norm=norm, random_state=0).fit(X, y) for norm in (None, 1.0)]
+    same = [
+        ConsensusClassifier("momentum", rounds=5, data_norm=norm, random_state=0).fit(X, y)
+        for norm in (None, 1.0)
+    ]
     assert np.array_equal(same[0].coef_, same[1].coef_)
 
 
@@ -130,10 +157,17 @@ def test_three_classes_are_softmax_unless_the_method_has_none() -> None:
     terms: dict[str, Any] = {"data_norm": 1.0, "epsilon": 8.0, "rounds": 5, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = [ConsensusClassifier(method, **terms).fit(X, y) for method in ("prox_admm", "mr_admm")]
+        fitted = [
+            ConsensusClassifier(method, **terms).fit(X, y) for method in ("prox_admm", "mr_admm")
+        ]
         rest = ConsensusClassifier("prox_admm", loss="logistic", **terms).fit(X, y)
         two = ConsensusClassifier("prox_admm", **terms).fit(X, y > 0)
-    assert [model.loss_ for model in (*fitted, rest, two)] == ["softmax", "logistic", "logistic", "logistic"]
+    assert [model.loss_ for model in (*fitted, rest, two)] == [
+        "softmax",
+        "logistic",
+        "logistic",
+        "logistic",
+    ]
     assert 3 * fitted[0].privacy_spent_["releases"] == rest.privacy_spent_["releases"] >= 15
     assert fitted[0].predict_proba(X).shape == (300, 3)
 
@@ -141,7 +175,9 @@ def test_three_classes_are_softmax_unless_the_method_has_none() -> None:
 def test_the_whole_run_is_as_it_was_without_a_forecast() -> None:
     """No forecast draws from the run's own streams."""
     X, y = table(100)
-    model = ConsensusClassifier("momentum", rounds=5, data_norm=1.0, epsilon=8.0, random_state=0).fit(X, y)
+    model = ConsensusClassifier(
+        "momentum", rounds=5, data_norm=1.0, epsilon=8.0, random_state=0
+    ).fit(X, y)
     result = model._result
     assert result is not None and result.config.seed == 0
     rounds = simulate(result.config, _rows(model, X, y), centre=result.centring)

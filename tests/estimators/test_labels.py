@@ -1,4 +1,6 @@
-"""Labels are private: a release has declared classes, and no other label changes anything that can be seen."""
+"""Labels are private: a release has declared classes, and no other label changes anything that
+can be seen.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ from sottovoce.problem.losses import Softmax, make_loss
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers.local import Solver
 
-SMALL: dict[str, Any] = {"method": "mr_admm", "delta": None, "n_sites": 2, "rounds": 3, "data_norm": 3.0}
+SMALL: dict[str, Any] = {
+    "method": "mr_admm",
+    "delta": None,
+    "n_sites": 2,
+    "rounds": 3,
+    "data_norm": 3.0,
+}
 
 
 def table(n: int = 120, classes: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -42,9 +50,13 @@ def unspent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RowGuard, "_charged", asked)
 
 
-@pytest.mark.parametrize("estimator", [ConsensusClassifier(), PrivateClassifier()], ids=["consensus", "private"])
+@pytest.mark.parametrize(
+    "estimator", [ConsensusClassifier(), PrivateClassifier()], ids=["consensus", "private"]
+)
 def test_a_release_needs_declared_classes(unspent: None, estimator: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"^classes: a release needs its labels declared[^\n]*classes=\[") as refusal:
+    with pytest.raises(
+        InvalidInput, match=r"^classes: a release needs its labels declared[^\n]*classes=\["
+    ) as refusal:
         estimator.fit(*table())
     assert "\n" not in str(refusal.value)
 
@@ -67,7 +79,9 @@ def test_a_release_needs_declared_classes(unspent: None, estimator: Any) -> None
     ],
 )
 @pytest.mark.parametrize("random_state", [None, 0])
-def test_classes_that_are_none_are_refused(unspent: None, classes: Any, rule: str, random_state: int | None) -> None:
+def test_classes_that_are_none_are_refused(
+    unspent: None, classes: Any, rule: str, random_state: int | None
+) -> None:
     with pytest.raises(InvalidInput, match=rf"^classes=.*{rule}") as refusal:
         ConsensusClassifier(classes=classes, random_state=random_state).fit(*table())
     assert "\n" not in str(refusal.value)
@@ -87,14 +101,19 @@ def test_classes_are_a_parameter_and_come_out_sorted() -> None:
         assert np.array_equal(model.predict(X) == "b", positive)
     assert clone(models[0]).get_params()["classes"] == ["b", "a"]
     for dtype in (int, bool, float):
-        model = ConsensusClassifier(classes=[1, 0], random_state=0, **SMALL).fit(X, (y == "b").astype(dtype))
+        model = ConsensusClassifier(classes=[1, 0], random_state=0, **SMALL).fit(
+            X, (y == "b").astype(dtype)
+        )
         assert np.array_equal(model.coef_, models[0].coef_) and model.classes_.tolist() == [0, 1]
 
 
 RARE = {
     "two": ({"classes": ["a", "b"]}, 2),
     "each": ({"classes": ["a", "b", "c"]}, 3),
-    "softmax": ({"classes": ["a", "b", "c"], "loss": "softmax", "method": "prox_admm", "delta": 1e-5}, 3),
+    "softmax": (
+        {"classes": ["a", "b", "c"], "loss": "softmax", "method": "prox_admm", "delta": 1e-5},
+        3,
+    ),
     "absent": ({"classes": ["a", "b", "c", "d"], "loss": "softmax", "method": "output"}, 2),
 }
 
@@ -104,7 +123,9 @@ RARE = {
 def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
     kind: str, rare: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of all that the fit leaves, only what noise is drawn on differs from that of a neighbour without such a row."""
+    """Of all that the fit leaves, only what noise is drawn on differs from that of a neighbour
+    without such a row.
+    """
     knobs, K = RARE[kind]
     X, y = table(classes=K)
     column = y.astype(object)
@@ -120,7 +141,10 @@ def test_a_rare_label_is_a_row_of_zeros_and_nothing_else(
     one, other = (ConsensusClassifier(random_state=0, **(SMALL | knobs)) for _ in range(2))
     one.fit(X, y)
     half = len(seen)
-    with pytest.warns(HolderNote, match=r"^1 of 120 rows have a label that is none of the declared classes.*holder"):
+    with pytest.warns(
+        HolderNote,
+        match=r"^1 of 120 rows have a label that is none of the declared classes.*holder",
+    ):
         other.fit(X, column)
     for before, after in zip(seen[:half], seen[half:], strict=True):
         signed = [rows.signed for rows in (before, after)]
@@ -140,9 +164,16 @@ def test_a_list_with_a_rare_label_changes_no_other_row() -> None:
     X, _ = table()
     y = [k % 2 for k in range(120)]
     models = []
-    for labels in ([*y[:-1], 5], [*y[:-1], "five"], np.array([*y[:-1], "five"]), [*map(float, y[:-1]), math.nan]):
+    for labels in (
+        [*y[:-1], 5],
+        [*y[:-1], "five"],
+        np.array([*y[:-1], "five"]),
+        [*map(float, y[:-1]), math.nan],
+    ):
         with pytest.warns(HolderNote, match="^1 of 120 rows"):
-            models.append(ConsensusClassifier(classes=[0, 1], random_state=0, **SMALL).fit(X, labels))
+            models.append(
+                ConsensusClassifier(classes=[0, 1], random_state=0, **SMALL).fit(X, labels)
+            )
     assert all(np.array_equal(model.coef_, models[0].coef_) for model in models)
 
 
@@ -182,26 +213,38 @@ def test_rows_of_zeros_add_nothing() -> None:
     kept, signs = np.arange(40) % 4 > 0, np.where(y == "a", -1.0, 1.0)
     w = np.array([[0.3, -0.2, 0.9]])
     for rows in (X, csr_array(X)):
-        part = [Rows.build([(rows, np.where(kept, signs, 0.0))]), Rows.build([(rows[kept], signs[kept])])]
+        part = [
+            Rows.build([(rows, np.where(kept, signs, 0.0))]),
+            Rows.build([(rows[kept], signs[kept])]),
+        ]
         gradients = [Solver(one, make_loss("logistic"), 1.0).gradient(w) for one in part]
         np.testing.assert_allclose(gradients[0], gradients[1] * 30 / 40)
     V = np.random.default_rng(0).normal(size=(1, 9))
     label = np.arange(40) % 3
-    classes = [Rows.of_classes([(X, np.where(kept, label, -1))], 3), Rows.of_classes([(X[kept], label[kept])], 3)]
+    classes = [
+        Rows.of_classes([(X, np.where(kept, label, -1))], 3),
+        Rows.of_classes([(X[kept], label[kept])], 3),
+    ]
     gradients = [Solver(one, Softmax(3), 1.0).gradient(V) for one in classes]
     np.testing.assert_allclose(gradients[0], gradients[1] * 30 / 40)
     with pytest.raises(InvalidInput, match="or 0 for a row of zeros"):
         Rows.build([(X, np.full(40, 2.0))])
 
 
-@pytest.mark.parametrize("labels", [["sick", "well"], ["sick", "moribund"], ["well", ""], ["moribund", "?"]])
+@pytest.mark.parametrize(
+    "labels", [["sick", "well"], ["sick", "moribund"], ["well", ""], ["moribund", "?"]]
+)
 def test_a_site_reads_whatever_labels_there_are(tmp_path: Path, labels: list[str]) -> None:
     """A site's own table: no refusal of a run depends on them."""
     path = tmp_path / "rows.csv"
     lines = [f"{k % 9},{labels[k % len(labels)]}" for k in range(20)]
     path.write_text("\n".join(["age,outcome", *lines]) + "\n")
     label = {"column": "outcome", "positive": "sick", "negative": "well"}
-    schema = {"label": label, "columns": {"age": {"kind": "number", "lo": 0, "hi": 9}}, "intercept": True}
+    schema = {
+        "label": label,
+        "columns": {"age": {"kind": "number", "lo": 0, "hi": 9}},
+        "intercept": True,
+    }
     rows = load_rows(path, Schema.from_dict(schema))
     assert rows.n.tolist() == [[20.0]]
     known = np.isin(labels, ["sick", "well"])

@@ -1,4 +1,5 @@
-"""Every public object survives pickle, joblib, copy, deepcopy and clone, and answers as before, in other processes too.
+"""Every public object survives pickle, joblib, copy, deepcopy and clone, and answers as before, in
+other processes too.
 
 Objects are found from the public names: a new one without a line in ``MAKERS`` fails a test.
 """
@@ -46,9 +47,13 @@ from sottovoce.errors import InvalidInput, LedgerError, SottovoceError
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 RNG = np.random.default_rng(0)
 N = 150
-FRAME = pd.DataFrame({
-    "age": RNG.uniform(20, 90, N), "ward": RNG.choice(["icu", "er"], N), "who": RNG.integers(0, 100, N).astype(str),
-})  # fmt: skip
+FRAME = pd.DataFrame(
+    {
+        "age": RNG.uniform(20, 90, N),
+        "ward": RNG.choice(["icu", "er"], N),
+        "who": RNG.integers(0, 100, N).astype(str),
+    }
+)
 X, Y = RNG.normal(size=(N, 2)), RNG.integers(0, 2, N)
 FRAME["outcome"] = np.where(FRAME["age"] > 55, "yes", "no")
 DECLARED: dict[str, Any] = {
@@ -58,7 +63,7 @@ DECLARED: dict[str, Any] = {
         "age": {"kind": "number", "lo": 0, "hi": 120},
         "ward": {"kind": "category", "values": ["icu", "er"]},
     },
-}  # fmt: skip
+}
 PEOPLE = DECLARED | {"person": {"column": "who", "rows": 3}}
 TRUSTS = ("nobody", "sum", "curator")
 QUICK: dict[str, Any] = {"random_state": 0, "n_sites": 3}
@@ -72,17 +77,29 @@ def classifiers() -> dict[str, Callable[[], Any]]:
     for trust in TRUSTS:
         for inference in (False, True):
             terms = (BOUNDED if inference else STEPS) | {"trust": trust, "inference": inference}
-            found[f"{trust} {inference}"] = lambda terms=terms: ConsensusClassifier(**terms).fit(X, Y)
+            found[f"{trust} {inference}"] = lambda terms=terms: ConsensusClassifier(**terms).fit(
+                X, Y
+            )
         named = NAMED | {"trust": trust}
         for what, schema in (("schema", DECLARED), ("people", PEOPLE)):
             found[f"{trust} {what}"] = lambda named=named, schema=schema: ConsensusClassifier(
                 schema=schema, **named
             ).fit(FRAME)
-    found["inference under a schema"] = lambda: ConsensusClassifier(schema=DECLARED, inference=True, **QUICK).fit(FRAME)
-    found["three classes"] = lambda: ConsensusClassifier("prox_admm", rounds=2, **BOUNDED).fit(X, np.arange(N) % 3)
-    found["one against the rest"] = lambda: ConsensusClassifier(loss="logistic", **STEPS).fit(X, np.arange(N) % 3)
-    found["a release"] = lambda: ConsensusClassifier(data_norm=3.0, classes=[0, 1], n_sites=3).fit(X, Y)
-    found["a ledger"] = lambda: ConsensusClassifier(ledger=Ledger("zcdp", delta=1e-5), **STEPS).fit(X, Y)
+    found["inference under a schema"] = lambda: ConsensusClassifier(
+        schema=DECLARED, inference=True, **QUICK
+    ).fit(FRAME)
+    found["three classes"] = lambda: ConsensusClassifier("prox_admm", rounds=2, **BOUNDED).fit(
+        X, np.arange(N) % 3
+    )
+    found["one against the rest"] = lambda: ConsensusClassifier(loss="logistic", **STEPS).fit(
+        X, np.arange(N) % 3
+    )
+    found["a release"] = lambda: ConsensusClassifier(data_norm=3.0, classes=[0, 1], n_sites=3).fit(
+        X, Y
+    )
+    found["a ledger"] = lambda: ConsensusClassifier(ledger=Ledger("zcdp", delta=1e-5), **STEPS).fit(
+        X, Y
+    )
     for name in REGISTRY:
         terms = BOUNDED | {"method": name}
         terms |= {} if name == "ipp_admm" else {"epsilon": math.inf}
@@ -95,10 +112,14 @@ def regressors() -> dict[str, Callable[[], Any]]:
     for trust in TRUSTS:
         for more in ({}, {"inference": True}, {"loss": "log-cosh:1", "rounds": 3}):
             terms: dict[str, Any] = BOUNDED | {"trust": trust} | more
-            found[f"{trust} {more}"] = lambda terms=terms: ConsensusRegressor((0, 1), **terms).fit(X, Y)
+            found[f"{trust} {more}"] = lambda terms=terms: ConsensusRegressor((0, 1), **terms).fit(
+                X, Y
+            )
     number = DECLARED | {"label": {"column": "age", "lo": 0, "hi": 120}}
     number["columns"] = {"ward": DECLARED["columns"]["ward"]}
-    found["schema"] = lambda: ConsensusRegressor(schema=number, **QUICK).fit(FRAME.drop(columns="outcome"))
+    found["schema"] = lambda: ConsensusRegressor(schema=number, **QUICK).fit(
+        FRAME.drop(columns="outcome")
+    )
     return found
 
 
@@ -130,13 +151,18 @@ MAKERS: dict[str, dict[str, Callable[[], Any]]] = {
         "one site": lambda: PrivateClassifier("objective", data_norm=3.0, random_state=0).fit(X, Y),
         "people": lambda: PrivateClassifier("output", schema=PEOPLE, random_state=0).fit(FRAME),
     },
-    "PrivateRegressor": {"one site": lambda: PrivateRegressor((0, 1), data_norm=3.0, random_state=0).fit(X, Y)},
+    "PrivateRegressor": {
+        "one site": lambda: PrivateRegressor((0, 1), data_norm=3.0, random_state=0).fit(X, Y)
+    },
     "Report": by_trust(lambda trust: train(trained(trust=trust)))
     | {"inference": lambda: infer(trained(method="auto", trust="sum")), "evaluation": evaluated},
     "Result": by_trust(lambda trust: train(trained(trust=trust)).result)
     | {"a shared ledger": lambda: train(trained()).result},
     "RunConfig": by_trust(lambda trust: RunConfig("momentum", trust=trust, delta=1e-5)),
-    "Schema": {"declared": lambda: Schema.from_dict(DECLARED), "people": lambda: Schema.from_dict(PEOPLE)},
+    "Schema": {
+        "declared": lambda: Schema.from_dict(DECLARED),
+        "people": lambda: Schema.from_dict(PEOPLE),
+    },
     "SchemaTransformer": {"fitted": lambda: SchemaTransformer(DECLARED).fit(FRAME)},
     "TrainConfig": {"synthetic": lambda: trained()},
 }
@@ -151,8 +177,13 @@ def answers(one: Any) -> Any:
     if isinstance(one, BaseEstimator):
         given = FRAME if getattr(one, "schema_", None) is not None else X
         names = ("predict", "predict_proba", "decision_function", "transform", "predict_survival")
-        told: dict[str, Any] = {name: getattr(one, name)(given).tolist() for name in names if hasattr(one, name)}
-        told |= {name: getattr(one, name, None) for name in ("coef_", "intercept_", "privacy_spent_", "coefficients_")}
+        told: dict[str, Any] = {
+            name: getattr(one, name)(given).tolist() for name in names if hasattr(one, name)
+        }
+        told |= {
+            name: getattr(one, name, None)
+            for name in ("coef_", "intercept_", "privacy_spent_", "coefficients_")
+        }
         return plain(told)
     return plain(one)
 
@@ -176,9 +207,11 @@ def plain(one: Any) -> Any:
 def trips(one: Any, folder: Path) -> dict[str, Any]:
     joblib.dump(one, folder / "one.joblib")
     found = {
-        "pickle": pickle.loads(pickle.dumps(one)), "joblib": joblib.load(folder / "one.joblib"),
-        "copy": copy.copy(one), "deepcopy": copy.deepcopy(one),
-    }  # fmt: skip
+        "pickle": pickle.loads(pickle.dumps(one)),
+        "joblib": joblib.load(folder / "one.joblib"),
+        "copy": copy.copy(one),
+        "deepcopy": copy.deepcopy(one),
+    }
     return found | {f"pickle {k}": pickle.loads(pickle.dumps(one, k)) for k in (2, 3, 4, 5)}
 
 
@@ -198,15 +231,24 @@ def test_an_object_answers_as_before_after_every_trip(name: str, kind: str, tmp_
         for source in (one, pickle.loads(pickle.dumps(one))):
             twin = clone(source)
             told = twin.get_params(deep=False)
-            assert {**told, "ledger": 0} == {**parameters, "ledger": 0} and not hasattr(twin, "privacy_spent_")
+            assert {**told, "ledger": 0} == {**parameters, "ledger": 0} and not hasattr(
+                twin, "privacy_spent_"
+            )
         assert repr(twin).count("\n") <= 10
 
 
 def test_a_fresh_process_reads_what_was_pickled(tmp_path: Path) -> None:
     """All trusts in one process: classes that this one made must be found there by name."""
-    made = [MAKERS["ConsensusClassifier"][kind]() for kind in (*(f"{trust} False" for trust in TRUSTS), "people")
-            if kind in MAKERS["ConsensusClassifier"]]  # fmt: skip
-    made += [MAKERS["ConsensusRegressor"]["sum {'inference': True}"](), survived("sum"), MAKERS["Result"]["sum"]()]
+    made = [
+        MAKERS["ConsensusClassifier"][kind]()
+        for kind in (*(f"{trust} False" for trust in TRUSTS), "people")
+        if kind in MAKERS["ConsensusClassifier"]
+    ]
+    made += [
+        MAKERS["ConsensusRegressor"]["sum {'inference': True}"](),
+        survived("sum"),
+        MAKERS["Result"]["sum"](),
+    ]
     (tmp_path / "made.pickle").write_bytes(pickle.dumps(made))
     (tmp_path / "X.npy").write_bytes(pickle.dumps(X))
     script = """
@@ -223,28 +265,41 @@ found = list(map(told, made))
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=120)
     found = pickle.loads((tmp_path / "found.pickle").read_bytes())
     for one, told in zip(made, found, strict=True):
-        own = one.predict(X) if hasattr(one, "predict") else one.coef_ if hasattr(one, "coef_") else one.models
+        own = (
+            one.predict(X)
+            if hasattr(one, "predict")
+            else one.coef_
+            if hasattr(one, "coef_")
+            else one.models
+        )
         assert np.array_equal(own, told)
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_classes_of_methods_are_found_by_name(name: str) -> None:
     kind = REGISTRY[name]
-    assert pickle.loads(pickle.dumps(kind)) is kind and len({one.__qualname__ for one in REGISTRY.values()}) == len(
-        REGISTRY
-    )
+    assert pickle.loads(pickle.dumps(kind)) is kind and len(
+        {one.__qualname__ for one in REGISTRY.values()}
+    ) == len(REGISTRY)
 
 
 def test_a_ledger_is_never_a_second_purse(tmp_path: Path) -> None:
     """What one half of a copied budget spends, the other must not have as well."""
-    memory, disk = Ledger("zcdp", 3.0, 1e-5), DurableLedger.create(tmp_path / "rows.ledger", epsilon=3.0)
+    memory, disk = (
+        Ledger("zcdp", 3.0, 1e-5),
+        DurableLedger.create(tmp_path / "rows.ledger", epsilon=3.0),
+    )
     for ledger in (memory, disk):
         assert copy.copy(ledger) is ledger and copy.deepcopy([ledger])[0] is ledger
     stranded = pickle.loads(pickle.dumps(memory))
     with pytest.raises(LedgerError):
         stranded.total()
     again = pickle.loads(pickle.dumps(disk))
-    assert (again.total(), again.epsilon.tolist()) == (disk.total(), disk.epsilon.tolist())  # the same file
+    # the same file
+    assert (again.total(), again.epsilon.tolist()) == (
+        disk.total(),
+        disk.epsilon.tolist(),
+    )
     model = ConsensusClassifier(ledger=memory, **STEPS).fit(X, Y)
     with pytest.raises(InvalidInput, match="ledger"):
         pickle.loads(pickle.dumps(model)).fit(X, Y)
@@ -258,7 +313,11 @@ def exceptions() -> list[type[SottovoceError]]:
 
 @pytest.mark.parametrize("kind", exceptions())
 def test_errors_come_out_of_a_pool_as_they_went_in(kind: type[SottovoceError]) -> None:
-    error = kind("field", 3, "rule", "remedy") if issubclass(kind, InvalidInput) else kind("what is wrong")
+    error = (
+        kind("field", 3, "rule", "remedy")
+        if issubclass(kind, InvalidInput)
+        else kind("what is wrong")
+    )
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(twin) is kind and str(twin) == str(error) and vars(twin) == vars(error)
 
@@ -268,6 +327,8 @@ def test_an_error_keeps_what_else_is_wrong_and_whose_it_is(kind: type[InvalidInp
     error = kind("field", 3, "rule", "remedy")
     error.others, error.nodes = (kind("other", 4, "its rule", "its remedy"),), [True, False]
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
-        assert str(twin) == str(error) == "field=3: rule; remedy. Also: other=4: its rule; its remedy"
+        assert (
+            str(twin) == str(error) == "field=3: rule; remedy. Also: other=4: its rule; its remedy"
+        )
         assert [vars(one) for one in twin.others] == [vars(one) for one in error.others]
         assert twin.nodes == error.nodes

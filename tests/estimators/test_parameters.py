@@ -65,7 +65,13 @@ KNOBS: dict[Any, list[str]] = {  # of every estimator, beside the everyday param
 }
 PAIRS = [(kind, name) for kind, names in KNOBS.items() for name in names]
 ACCOUNTED = [kind for kind in KNOBS if kind is not ConsensusPCA]
-WITHOUT_NOISE: dict[str, Any] = {"method": "admm", "epsilon": math.inf, "n_sites": 2, "rounds": 20, "random_state": 0}
+WITHOUT_NOISE: dict[str, Any] = {
+    "method": "admm",
+    "epsilon": math.inf,
+    "n_sites": 2,
+    "rounds": 20,
+    "random_state": 0,
+}
 
 
 def made(kind: Any, **given: Any) -> Any:
@@ -84,8 +90,11 @@ def test_a_signature_is_short_and_names_are_the_same_everywhere(kind: Any) -> No
     assert names == made(kind).get_params(deep=False).keys() == made(kind).get_params().keys()
     assert len(names) <= 20 and "knobs" in names
     assert names - inspect.signature(ConsensusClassifier).parameters.keys() <= {
-        "y_bounds", "edges", "event_code", "n_components",
-    }  # fmt: skip
+        "y_bounds",
+        "edges",
+        "event_code",
+        "n_components",
+    }
 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
@@ -93,7 +102,9 @@ def test_every_other_parameter_is_a_knob(kind: Any, name: str) -> None:
     """By its name and by scikit-learn's nested name; as a parameter of its own it is refused."""
     value = object()
     model = made(kind, knobs={name: value})
-    assert model._knobs()[name] is value and made(kind).set_params(**{f"knobs__{name}": value}).knobs == {name: value}
+    assert model._knobs()[name] is value and made(kind).set_params(
+        **{f"knobs__{name}": value}
+    ).knobs == {name: value}
     with pytest.raises(TypeError, match=name):
         made(kind, **{name: value})
     with pytest.raises(ValueError, match=name):
@@ -105,9 +116,16 @@ def test_a_search_over_a_knob_sets_it_and_leaves_the_others() -> None:
     X, y = problem()
     model = ConsensusClassifier(knobs={"eta": 0.01}, data_norm=4.0, **WITHOUT_NOISE)
     search = GridSearchCV(model, {"knobs__rho": [1e-4, 10.0]}, cv=2).fit(X, y)
-    assert search.best_params_ == {"knobs__rho": 1e-4} and np.ptp(search.cv_results_["mean_test_score"]) > 0.01
-    assert search.best_estimator_.knobs == {"eta": 0.01, "rho": 1e-4} and model.knobs == {"eta": 0.01}
-    again = ConsensusClassifier(knobs={"eta": 0.01, "rho": 1e-4}, data_norm=4.0, **WITHOUT_NOISE).fit(X, y)
+    assert (
+        search.best_params_ == {"knobs__rho": 1e-4}
+        and np.ptp(search.cv_results_["mean_test_score"]) > 0.01
+    )
+    assert search.best_estimator_.knobs == {"eta": 0.01, "rho": 1e-4} and model.knobs == {
+        "eta": 0.01
+    }
+    again = ConsensusClassifier(
+        knobs={"eta": 0.01, "rho": 1e-4}, data_norm=4.0, **WITHOUT_NOISE
+    ).fit(X, y)
     assert np.array_equal(again.coef_, search.best_estimator_.coef_)
     whole = {"consensusclassifier__knobs": [{"rho": 1e-4}, None]}
     found = GridSearchCV(make_pipeline(FunctionTransformer(), model), whole, cv=2).fit(X, y)
@@ -119,7 +137,12 @@ def test_clones_copies_and_pickles_keep_knobs(kind: Any) -> None:
     knobs = {"relation": "zero-out"}
     model = made(kind, knobs=knobs)
     assert model.knobs is knobs
-    for twin in (clone(model), copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+    for twin in (
+        clone(model),
+        copy.copy(model),
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+    ):
         assert twin.get_params() == model.get_params()
     assert "relation" in repr(model)
 
@@ -127,15 +150,26 @@ def test_clones_copies_and_pickles_keep_knobs(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
-        ({"gama": 1}, "^knobs='gama': ConsensusClassifier has no such knob; it has batches, C, centre, colluders, "),
+        (
+            {"gama": 1},
+            "^knobs='gama': ConsensusClassifier has no such knob; it has batches, C, centre, "
+            "colluders, ",
+        ),
         ({"epsilon": 2.0}, "^knobs='epsilon': ConsensusClassifier has no such knob"),
-        ({"seed": 0}, "^knobs='seed'"), ({"noise": 0.0}, "^knobs='noise'"), ({"trust": "curator"}, "^knobs='trust'"),
-        ({"participants": 2}, "^knobs='participants'"), ({3: 4}, "^knobs=3: "), (5, "^knobs=5: must be a dict"),
-        ({"rho": -1.0}, "^rho=-1.0: must be finite and > 0"), ({"gamma": -1.0}, "^gamma=-1.0: "),
-        ({"sites_per_row": 0}, "^sites_per_row=0: "), ({"colluders": 2}, "^colluders=2: .*opens no sums"),
-        ({"relation": "x"}, "^relation='x': "), ({"max_weight": 0.0}, "^max_weight=0.0: "),
+        ({"seed": 0}, "^knobs='seed'"),
+        ({"noise": 0.0}, "^knobs='noise'"),
+        ({"trust": "curator"}, "^knobs='trust'"),
+        ({"participants": 2}, "^knobs='participants'"),
+        ({3: 4}, "^knobs=3: "),
+        (5, "^knobs=5: must be a dict"),
+        ({"rho": -1.0}, "^rho=-1.0: must be finite and > 0"),
+        ({"gamma": -1.0}, "^gamma=-1.0: "),
+        ({"sites_per_row": 0}, "^sites_per_row=0: "),
+        ({"colluders": 2}, "^colluders=2: .*opens no sums"),
+        ({"relation": "x"}, "^relation='x': "),
+        ({"max_weight": 0.0}, "^max_weight=0.0: "),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_knob_is_refused_by_its_name_in_one_line(knobs: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message) as caught:
         ConsensusClassifier("prox_admm", classes=["no", "yes"], knobs=knobs).fit(*problem())
@@ -146,17 +180,30 @@ def test_a_wrong_knob_is_refused_by_its_name_in_one_line(knobs: Any, message: st
 def test_an_attribute_of_before_that_would_have_no_effect_is_refused(name: str) -> None:
     model = ConsensusClassifier(random_state=0)
     setattr(model, name, 2)
-    with pytest.raises(InvalidInput, match=f"^{name}: is no attribute of ConsensusClassifier and has no effect"):
+    with pytest.raises(
+        InvalidInput, match=f"^{name}: is no attribute of ConsensusClassifier and has no effect"
+    ):
         model.fit(*problem())
 
 
 def test_knobs_reach_the_run() -> None:
     X, y = problem()
-    says = ConsensusClassifier(
-        "momentum", trust="sum", rounds=2, random_state=0, n_sites=5,
-        knobs={"colluders": 2, "sites_per_row": 2, "relation": "zero-out"},
-    ).fit(X, y).privacy_spent_["says"]  # fmt: skip
-    assert "one row at each of 2 sites (zero-out)" in says and "all that any 2 of the sites know" in says
+    says = (
+        ConsensusClassifier(
+            "momentum",
+            trust="sum",
+            rounds=2,
+            random_state=0,
+            n_sites=5,
+            knobs={"colluders": 2, "sites_per_row": 2, "relation": "zero-out"},
+        )
+        .fit(X, y)
+        .privacy_spent_["says"]
+    )
+    assert (
+        "one row at each of 2 sites (zero-out)" in says
+        and "all that any 2 of the sites know" in says
+    )
 
 
 # accounting= and ledger=
@@ -166,14 +213,21 @@ def test_knobs_reach_the_run() -> None:
 def test_the_name_of_a_rule_is_accounting(kind: Any) -> None:
     for wrong in ("nope", 5, Ledger()):
         model = made(kind, accounting=wrong)
-        with pytest.raises(InvalidInput, match=r"^accounting=.*; use accounting='best', or ledger= for a ledger$"):
+        with pytest.raises(
+            InvalidInput, match=r"^accounting=.*; use accounting='best', or ledger= for a ledger$"
+        ):
             model._run_fields()
 
 
 @pytest.mark.parametrize("kind", [ConsensusClassifier, PrivateClassifier])
 def test_a_ledger_is_charged(kind: Any) -> None:
     X, y = problem()
-    terms: dict[str, Any] = {"method": "output", "delta": None, "classes": ["no", "yes"], "epsilon": 0.5}
+    terms: dict[str, Any] = {
+        "method": "output",
+        "delta": None,
+        "classes": ["no", "yes"],
+        "epsilon": 0.5,
+    }
     ledger = Ledger()
     model = kind(ledger=ledger, **terms)
     assert clone(model).ledger is ledger
@@ -184,8 +238,14 @@ def test_a_ledger_is_charged(kind: Any) -> None:
 def test_what_is_no_ledger_is_refused() -> None:
     X, y = problem()
     for given, message in (
-        ({"ledger": "rows.ledger"}, r"^ledger='str': must be a Ledger or a DurableLedger; use Ledger\(\.\.\.\)"),
-        ({"ledger": Ledger(), "accounting": "pure"}, "^accounting='pure': a ledger has a rule of its own"),
+        (
+            {"ledger": "rows.ledger"},
+            r"^ledger='str': must be a Ledger or a DurableLedger; use Ledger\(\.\.\.\)",
+        ),
+        (
+            {"ledger": Ledger(), "accounting": "pure"},
+            "^accounting='pure': a ledger has a rule of its own",
+        ),
         ({"ledger": Ledger(), "inference": True}, "^ledger: inference takes no ledger"),
     ):
         with pytest.raises(InvalidInput, match=message):
@@ -200,7 +260,11 @@ def test_a_pickle_of_before_is_refused(kind: Any, stated: int | None) -> None:
     opened = kind.__new__(kind)
     with pytest.raises(InvalidInput) as refused:
         opened.__setstate__(state if stated is None else state | {"_sottovoce_format": stated})
-    assert (refused.value.field, refused.value.value, refused.value.rule) == ("pickle", kind.__name__, FORMER)
+    assert (refused.value.field, refused.value.value, refused.value.rule) == (
+        "pickle",
+        kind.__name__,
+        FORMER,
+    )
 
 
 @pytest.mark.parametrize("kind", KNOBS)

@@ -1,4 +1,6 @@
-"""Estimators under a schema: frames of every library, names, the label, sites and weights of the frame, files."""
+"""Estimators under a schema: frames of every library, names, the label, sites and weights of the
+frame, files.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,12 @@ SCHEMA = {
     "columns": COLUMNS,
 }
 NUMBER = SCHEMA | {"label": {"column": "days", "lo": 0, "hi": 20}, "ignore": ["outcome", "dead"]}
-FREE: dict[str, Any] = {"method": "admm", "epsilon": np.inf, "rounds": 40, "knobs": {"eta": 0.01, "rho": 1e-4}}
+FREE: dict[str, Any] = {
+    "method": "admm",
+    "epsilon": np.inf,
+    "rounds": 40,
+    "knobs": {"eta": 0.01, "rho": 1e-4},
+}
 NOISY: dict[str, Any] = {"method": "momentum", "rounds": 20, "epsilon": 8.0, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore:the model gives")
 
@@ -52,11 +59,15 @@ def columns(n: int = 600, seed: int = 0) -> dict[str, list[Any]]:
     score = 0.08 * (age - 60) + 2.0 * icu + 1.0 * smoker - 1.0
     dead = score + rng.logistic(size=n) > 0
     found: dict[str, list[Any]] = {
-        "age": np.round(age, 1).tolist(), "ward": np.where(icu, "icu", "general").tolist(), "smoker": smoker.tolist(),
+        "age": np.round(age, 1).tolist(),
+        "ward": np.where(icu, "icu", "general").tolist(),
+        "smoker": smoker.tolist(),
         "seen": (np.datetime64("2020-01-01") + rng.integers(0, 400, n)).tolist(),
-        "outcome": np.where(dead, "died", "lived").tolist(), "days": np.clip(5 + 3 * score, 0, 20).tolist(),
-        "dead": dead.tolist(), "hospital": rng.choice(["north", "south", "west"], n).tolist(),
-    }  # fmt: skip
+        "outcome": np.where(dead, "died", "lived").tolist(),
+        "days": np.clip(5 + 3 * score, 0, 20).tolist(),
+        "dead": dead.tolist(),
+        "hospital": rng.choice(["north", "south", "west"], n).tolist(),
+    }
     for name, step in (("age", 7), ("ward", 11), ("seen", 13)):
         for k in range(0, n, step):
             found[name][k] = None
@@ -75,18 +86,37 @@ def test_every_library_gives_the_same_model(library: str) -> None:
     frame = framed(library)
     model = ConsensusClassifier(schema=SCHEMA, **NOISY).fit(frame)
     same = ConsensusClassifier(schema=Schema.from_dict(SCHEMA), **NOISY).fit(columns())
-    assert np.array_equal(model.coef_, same.coef_) and np.array_equal(model.intercept_, same.intercept_)
-    assert model.sites_.tolist() == ["north", "south", "west"] and model.classes_.tolist() == ["died", "lived"]
-    assert np.array_equal(model.predict(frame), same.predict(columns())) and model.score(frame) > 0.7
-    assert model.score(frame) == pytest.approx(np.mean(model.predict(frame) == np.array(columns()["outcome"])))
+    assert np.array_equal(model.coef_, same.coef_) and np.array_equal(
+        model.intercept_, same.intercept_
+    )
+    assert model.sites_.tolist() == ["north", "south", "west"] and model.classes_.tolist() == [
+        "died",
+        "lived",
+    ]
+    assert (
+        np.array_equal(model.predict(frame), same.predict(columns())) and model.score(frame) > 0.7
+    )
+    assert model.score(frame) == pytest.approx(
+        np.mean(model.predict(frame) == np.array(columns()["outcome"]))
+    )
     assert model.predict_proba is not None and model.n_features_in_ == 4
-    names = ["age", "age=missing", "ward=general", "ward=icu", "ward=missing", "smoker=true", "seen"]
+    names = [
+        "age",
+        "age=missing",
+        "ward=general",
+        "ward=icu",
+        "ward=missing",
+        "smoker=true",
+        "seen",
+    ]
     assert model.get_feature_names_out().tolist() == names and model.coef_.shape == (1, len(names))
     assert model.coefficients_["name"] == [*names, "(constant)"]
 
 
 def test_without_noise_it_is_logistic_regression_on_the_encoded_rows() -> None:
-    """Coefficients are per unit of each column, and those of the table for the schema's positive class."""
+    """Coefficients are per unit of each column, and those of the table for the schema's positive
+    class.
+    """
     table, schema = columns(), Schema.from_dict(SCHEMA)
     terms = FREE | {"rounds": 400, "knobs": {"rho": 0.1, "eta": 0.02, "tol": 1e-10}}
     model = ConsensusClassifier(schema=SCHEMA, **terms).fit(table)
@@ -96,27 +126,42 @@ def test_without_noise_it_is_logistic_regression_on_the_encoded_rows() -> None:
     weight = 3.0 / (3.0 * np.bincount(site)[site] * 0.1)
     reference = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, solver="newton-cholesky")
     reference.fit(found.X, found.y, sample_weight=weight)
-    np.testing.assert_allclose(-model.decision_function(table), found.X @ reference.coef_[0], atol=1e-4)
+    np.testing.assert_allclose(
+        -model.decision_function(table), found.X @ reference.coef_[0], atol=1e-4
+    )
     named = dict(zip(model.coefficients_["name"], model.coefficients_["coefficient"], strict=True))
     np.testing.assert_allclose(list(named.values())[:-1], -model.coef_[0])
     one, other = ({k: [v[k2]] for k, v in table.items()} for k2 in (1, 1))
     one["age"], other["age"] = [70.0], [71.0]
     more = model.decision_function(one) - model.decision_function(other)
-    assert float(more[0]) == pytest.approx(named["age"], rel=1e-9) and named["age"] > 0 and named["ward=icu"] > 0
+    assert (
+        float(more[0]) == pytest.approx(named["age"], rel=1e-9)
+        and named["age"] > 0
+        and named["ward=icu"] > 0
+    )
     assert model.coefficients_["odds_ratio"][0] == pytest.approx(np.exp(named["age"]))
 
 
 @pytest.mark.parametrize("way", ["path", "dict", "Schema"])
 def test_a_schema_is_a_path_a_dict_or_a_schema(way: str, tmp_path: Path) -> None:
-    text = 'intercept = true\nignore = ["*"]\nlabel = {column = "outcome", positive = "died", negative = "lived"}\n'
+    text = (
+        'intercept = true\nignore = ["*"]\nlabel = {column = "outcome", positive = "died", '
+        'negative = "lived"}\n'
+    )
     text += '[columns.smoker]\nkind = "category"\nvalues = ["false", "true"]\n'
     path = tmp_path / "s.toml"
     path.write_text(text)
-    given: Any = {"path": path, "dict": Schema.from_toml(path).to_dict(), "Schema": Schema.from_toml(path)}[way]
+    given: Any = {
+        "path": path,
+        "dict": Schema.from_toml(path).to_dict(),
+        "Schema": Schema.from_toml(path),
+    }[way]
     model = clone(ConsensusClassifier(schema=given, **FREE)).fit(columns())
     path.unlink(missing_ok=True)  # a fitted model needs the file no more
     again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict(columns()), model.predict(columns())) and model.coef_.shape == (1, 2)
+    assert np.array_equal(
+        again.predict(columns()), model.predict(columns())
+    ) and model.coef_.shape == (1, 2)
 
 
 def test_labels_that_are_missing_or_unknown_are_rows_of_zeros() -> None:
@@ -127,7 +172,10 @@ def test_labels_that_are_missing_or_unknown_are_rows_of_zeros() -> None:
     assert model.classes_.tolist() == ["died", "lived"]
     given = ConsensusClassifier(schema=SCHEMA, **NOISY)
     with pytest.warns(HolderNote, match=r"^2 of 600"):
-        given.fit({k: v for k, v in table.items() if k != "outcome"}, np.array(table["outcome"], dtype=object))
+        given.fit(
+            {k: v for k, v in table.items() if k != "outcome"},
+            np.array(table["outcome"], dtype=object),
+        )
     assert np.array_equal(given.coef_, model.coef_) and given.score(table) == model.score(table)
 
 
@@ -135,8 +183,14 @@ def test_what_is_given_wins_over_the_frame() -> None:
     table, whole = columns(), np.zeros(600, dtype=int)
     model = ConsensusClassifier(schema=SCHEMA, classes=[0, 1], **NOISY)
     model.fit(table, np.array(table["dead"]).astype(int), groups=whole)
-    assert model.classes_.tolist() == [0, 1] and model.sites_.tolist() == [0] and model.predict(table).dtype.kind == "i"
-    one_site = PrivateClassifier(schema=SCHEMA, method="objective", epsilon=8.0, random_state=0).fit(table)
+    assert (
+        model.classes_.tolist() == [0, 1]
+        and model.sites_.tolist() == [0]
+        and model.predict(table).dtype.kind == "i"
+    )
+    one_site = PrivateClassifier(
+        schema=SCHEMA, method="objective", epsilon=8.0, random_state=0
+    ).fit(table)
     assert len(one_site.sites_) == 1
 
 
@@ -150,8 +204,12 @@ def test_weights_of_the_schema_count() -> None:
     with pytest.warns(HolderNote, match="above max_weight"):
         same.fit(table, sample_weight=table["w"])
     assert np.array_equal(model.coef_, same.coef_)
-    costly = ConsensusClassifier(schema=SCHEMA | {"class_weight": {"died": 4.0}}, **NOISY).fit(columns())
-    assert np.mean(costly.predict(columns()) == "died") > np.mean(model.predict(columns()) == "died")
+    costly = ConsensusClassifier(schema=SCHEMA | {"class_weight": {"died": 4.0}}, **NOISY).fit(
+        columns()
+    )
+    assert np.mean(costly.predict(columns()) == "died") > np.mean(
+        model.predict(columns()) == "died"
+    )
 
 
 @pytest.fixture
@@ -215,7 +273,10 @@ def test_numbers_of_the_schema(more: dict[str, Any]) -> None:
     if not more:
         constants = [f"(constant): {site}" for site in model.sites_]
         assert model.coefficients_["name"] == [*names, *constants]
-        assert PrivateRegressor(schema=NUMBER, epsilon=20.0, random_state=0).fit(table).score(table) > 0.6
+        assert (
+            PrivateRegressor(schema=NUMBER, epsilon=20.0, random_state=0).fit(table).score(table)
+            > 0.6
+        )
 
 
 def test_survival_and_components_of_frames() -> None:
@@ -239,14 +300,23 @@ def test_the_transformer_is_one_of_scikit_learn() -> None:
     frame = framed("pandas")
     encode = SchemaTransformer(SCHEMA)
     expected = Schema.from_dict(SCHEMA).encode(frame, labels=False).X
-    assert np.array_equal(encode.fit_transform(frame), expected) and np.linalg.norm(expected, axis=1).max() <= 1
+    assert (
+        np.array_equal(encode.fit_transform(frame), expected)
+        and np.linalg.norm(expected, axis=1).max() <= 1
+    )
     assert encode.get_feature_names_out().tolist() == Schema.from_dict(SCHEMA).feature_names
     shown = clone(encode).set_output(transform="pandas").fit_transform(frame)
-    assert isinstance(shown, pd.DataFrame) and list(shown.columns) == encode.get_feature_names_out().tolist()
-    assert np.array_equal(SchemaTransformer(SCHEMA).transform(framed("pyarrow")), expected)  # it learns nothing
+    assert (
+        isinstance(shown, pd.DataFrame)
+        and list(shown.columns) == encode.get_feature_names_out().tolist()
+    )
+    # it learns nothing
+    assert np.array_equal(SchemaTransformer(SCHEMA).transform(framed("pyarrow")), expected)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        behind = make_pipeline(SchemaTransformer(SCHEMA), ConsensusClassifier(data_norm=1.0, **NOISY))
+        behind = make_pipeline(
+            SchemaTransformer(SCHEMA), ConsensusClassifier(data_norm=1.0, **NOISY)
+        )
         behind.fit(frame, np.array(frame["outcome"]))
     assert behind.score(frame, np.array(frame["outcome"])) > 0.7
     with pytest.raises(SchemaError, match=r"^smoker"):
@@ -257,11 +327,17 @@ def test_the_transformer_is_one_of_scikit_learn() -> None:
 
 MODELS: dict[str, Any] = {
     "rounds": lambda: ConsensusClassifier(schema=SCHEMA, **NOISY),
-    "inference": lambda: ConsensusClassifier(schema=SCHEMA, epsilon=20.0, trust="sum", random_state=0, inference=True),
+    "inference": lambda: ConsensusClassifier(
+        schema=SCHEMA, epsilon=20.0, trust="sum", random_state=0, inference=True
+    ),
     "squared": lambda: ConsensusRegressor(schema=NUMBER, epsilon=20.0, random_state=0),
-    "huber": lambda: ConsensusRegressor(schema=NUMBER, epsilon=20.0, random_state=0, loss="huber-residual:0.25"),
+    "huber": lambda: ConsensusRegressor(
+        schema=NUMBER, epsilon=20.0, random_state=0, loss="huber-residual:0.25"
+    ),
     "pca": lambda: ConsensusPCA(2, schema=SCHEMA, epsilon=20.0, random_state=0),
-    "private": lambda: PrivateClassifier(schema=SCHEMA, method="objective", epsilon=8.0, random_state=0),
+    "private": lambda: PrivateClassifier(
+        schema=SCHEMA, method="objective", epsilon=8.0, random_state=0
+    ),
 }
 
 
@@ -276,7 +352,9 @@ def test_a_saved_estimator_is_read_back(name: str, tmp_path: Path) -> None:
     assert again.privacy_spent_ == model.privacy_spent_ and again.random_state is None
     assert again.get_feature_names_out().tolist() == model.get_feature_names_out().tolist()
     again.save(tmp_path / "twice")
-    assert np.array_equal(getattr(type(model).load(tmp_path / "twice"), ask)(table), getattr(model, ask)(table))
+    assert np.array_equal(
+        getattr(type(model).load(tmp_path / "twice"), ask)(table), getattr(model, ask)(table)
+    )
     other = ConsensusSurvival if name != "pca" else ConsensusClassifier
     for wrong, file in ((other, path), (type(model), Path(__file__))):
         with pytest.raises(CheckpointError, match="not a saved"):
@@ -289,7 +367,10 @@ def test_numbers_without_a_schema_are_saved_too(tmp_path: Path) -> None:
     model = ConsensusClassifier(data_norm=3.0, **NOISY).fit(X, y)
     model.save(tmp_path / "m")
     again = ConsensusClassifier.load(tmp_path / "m")
-    assert np.array_equal(again.decision_function(X), model.decision_function(X)) and again.data_norm == 3.0
+    assert (
+        np.array_equal(again.decision_function(X), model.decision_function(X))
+        and again.data_norm == 3.0
+    )
     rest = ConsensusClassifier(data_norm=3.0, **NOISY | {"loss": "logistic"}).fit(X, y)
     with pytest.raises(InvalidInput, match=r"^loss='logistic'"):
         rest.save(tmp_path / "m")
@@ -298,11 +379,19 @@ def test_numbers_without_a_schema_are_saved_too(tmp_path: Path) -> None:
 def test_a_summary_says_what_coefficients_are_for() -> None:
     model = ConsensusClassifier(schema=SCHEMA, **NOISY).fit(columns())
     said = model.summary()
-    assert "Coefficients are for the class died." in said and "ward=icu" in said and "epsilon = 8.000" in said
-    inferred = ConsensusClassifier(schema=SCHEMA, epsilon=50.0, trust="curator", random_state=0, inference=True)
+    assert (
+        "Coefficients are for the class died." in said
+        and "ward=icu" in said
+        and "epsilon = 8.000" in said
+    )
+    inferred = ConsensusClassifier(
+        schema=SCHEMA, epsilon=50.0, trust="curator", random_state=0, inference=True
+    )
     inferred.fit(columns())
     lines = list(inferred.coefficients_)
-    assert {line["name"] for line in lines} >= {"age", "ward", "smoker"} and len(inferred.coefficients_) == len(lines)
+    assert {line["name"] for line in lines} >= {"age", "ward", "smoker"} and len(
+        inferred.coefficients_
+    ) == len(lines)
     assert "for the class died" in inferred.summary()
     pd = pytest.importorskip("pandas")
     assert pd.DataFrame(inferred.coefficients_).shape == (len(lines), len(lines[0]))

@@ -37,9 +37,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 HOSTILE = "<script>alert(1)</script>"
 RNG = np.random.default_rng(0)
 N = 4000
-FRAME = pd.DataFrame({"age": RNG.normal(size=N), HOSTILE: RNG.normal(size=N), "$x$": RNG.normal(size=N)})
+FRAME = pd.DataFrame(
+    {"age": RNG.normal(size=N), HOSTILE: RNG.normal(size=N), "$x$": RNG.normal(size=N)}
+)
 Y = (FRAME["age"] + RNG.logistic(size=N) > 0).astype(int).to_numpy()
-STEPS: dict[str, Any] = {"data_norm": 3.0, "random_state": 0, "n_sites": 3, "epsilon": 8.0, "trust": "sum"}
+STEPS: dict[str, Any] = {
+    "data_norm": 3.0,
+    "random_state": 0,
+    "n_sites": 3,
+    "epsilon": 8.0,
+    "trust": "sum",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +108,10 @@ def html_of(one: Any) -> Balanced:
 
 def test_a_table_of_coefficients_prints_as_its_table_and_shows_one(inferred: Any) -> None:
     table = inferred.coefficients_
-    assert repr(table) == str(table) and repr(table).splitlines()[0].split()[:2] == ["column", "estimate"]
+    assert repr(table) == str(table) and repr(table).splitlines()[0].split()[:2] == [
+        "column",
+        "estimate",
+    ]
     assert "std. error" in repr(table) and len(repr(table)) < 1500
     found = html_of(table)
     assert found.tags.count("table") == 1 and HOSTILE in found.texts
@@ -109,19 +120,31 @@ def test_a_table_of_coefficients_prints_as_its_table_and_shows_one(inferred: Any
     assert len(pd.DataFrame(table)) == len(table)
 
 
-def test_a_table_without_intervals_is_a_dict_of_columns_that_prints_as_a_table(stepped: Any) -> None:
+def test_a_table_without_intervals_is_a_dict_of_columns_that_prints_as_a_table(
+    stepped: Any,
+) -> None:
     table = stepped.coefficients_
-    assert isinstance(table, dict) and list(pd.DataFrame(table).columns) == list(pl.DataFrame(table).columns)
+    assert isinstance(table, dict) and list(pd.DataFrame(table).columns) == list(
+        pl.DataFrame(table).columns
+    )
     head, *lines = repr(table).splitlines()
-    assert head.split()[:2] == ["name", "coefficient"] and len(lines) == 4 and repr(table) in stepped.summary()
+    assert (
+        head.split()[:2] == ["name", "coefficient"]
+        and len(lines) == 4
+        and repr(table) in stepped.summary()
+    )
     assert HOSTILE in html_of(table).texts
-    many = ColumnTable({"name": [f"x{k}" for k in range(200)], "coefficient": np.arange(200.0).tolist()})
+    many = ColumnTable(
+        {"name": [f"x{k}" for k in range(200)], "coefficient": np.arange(200.0).tolist()}
+    )
     assert len(repr(many).splitlines()) == 62 and "140 more" in repr(many) and "199" in repr(many)
     assert "x\\x1b" in repr(ColumnTable({"name": ["x\x1b[31m"], "coefficient": [1.0]}))
 
 
 def test_a_run_and_its_report_print_in_a_line_without_rows(report: Any) -> None:
-    whole = infer(TrainConfig(RunConfig("auto", seed=0, delta=1e-5), data="synthetic:n=600,d=3", nodes=3))
+    whole = infer(
+        TrainConfig(RunConfig("auto", seed=0, delta=1e-5), data="synthetic:n=600,d=3", nodes=3)
+    )
     for one in (report, report.result, report.result.statement, whole):
         assert "\n" not in repr(one) and len(repr(one)) < 250 and "epsilon=" in repr(one)
         assert "Rests" not in repr(one) and html_of(one).tags.count("p") >= 1
@@ -135,18 +158,24 @@ def test_an_evaluation_prints_what_is_released_alone(report: Any) -> None:
     assert text.splitlines()[0].startswith("Evaluation on") and len(text.splitlines()) < 20
     for shown in (text, evaluation._repr_html_()):
         assert "accuracy" in shown and "exact" not in shown
-        assert not any(f"{x:.4f}" in shown for x in evaluation.exact.values() if isinstance(x, float))
+        assert not any(
+            f"{x:.4f}" in shown for x in evaluation.exact.values() if isinstance(x, float)
+        )
     assert html_of(evaluation).tags.count("table") == 1
 
 
 def test_a_survey_prints_its_columns() -> None:
-    schema = Schema.from_dict({"columns": {"age": {"kind": "number", "lo": -9, "hi": 9}}, "ignore": ["*"]})
+    schema = Schema.from_dict(
+        {"columns": {"age": {"kind": "number", "lo": -9, "hi": 9}}, "ignore": ["*"]}
+    )
     found = survey(schema, [FRAME], RunConfig("auto", epsilon=4.0, seed=0, delta=1e-5))
     assert repr(found).splitlines()[1].split()[0] == "age" and "age" in html_of(found).texts
 
 
 @pytest.mark.parametrize("kind", ["inferred", "stepped"])
-def test_an_estimator_prints_its_parameters_and_shows_its_statement(kind: str, request: Any) -> None:
+def test_an_estimator_prints_its_parameters_and_shows_its_statement(
+    kind: str, request: Any
+) -> None:
     model = request.getfixturevalue(kind)
     assert len(repr(model)) < 300 and "ConsensusClassifier(" in repr(model)
     shown = model._repr_html_()
@@ -163,8 +192,14 @@ def test_a_forest_plot_has_a_row_a_coefficient_on_an_axis_of_odds_ratios(inferre
     assert ax.get_xscale() == "log" and len(ax.get_yticks()) == len(lines) == 3
     places = [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o"]
     np.testing.assert_allclose(places, [line["odds_ratio"] for line in lines])
-    spans = [line.get_xdata() for line in ax.lines if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"]
-    np.testing.assert_allclose(spans, [[line["odds_ratio_low"], line["odds_ratio_high"]] for line in lines])
+    spans = [
+        line.get_xdata()
+        for line in ax.lines
+        if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"
+    ]
+    np.testing.assert_allclose(
+        spans, [[line["odds_ratio_low"], line["odds_ratio_high"]] for line in lines]
+    )
     ax.figure.canvas.draw()  # names with dollars are no formulas
     assert any(r"\$x\$" in text for text in texts(ax))
 
@@ -175,10 +210,28 @@ def test_it_draws_on_the_axes_that_are_given(inferred: Any, stepped: Any) -> Non
     assert len(right.patches) == 3
 
 
-def line(name: str, level: str | None = None, refused: str | None = None, estimate: float = 0.5) -> dict[str, Any]:
-    numbers = {"estimate": estimate, "low": estimate - 0.1, "high": estimate + 0.1, "odds_ratio": math.exp(estimate)}
-    known = {"name": name, "level": level, "reference": None if level is None else "base", "unit": None}
-    known |= {"typical": None, "steps": 1.0, "unsure": False, "refused": refused, "standard_error": 0.05}
+def line(
+    name: str, level: str | None = None, refused: str | None = None, estimate: float = 0.5
+) -> dict[str, Any]:
+    numbers = {
+        "estimate": estimate,
+        "low": estimate - 0.1,
+        "high": estimate + 0.1,
+        "odds_ratio": math.exp(estimate),
+    }
+    known = {
+        "name": name,
+        "level": level,
+        "reference": None if level is None else "base",
+        "unit": None,
+    }
+    known |= {
+        "typical": None,
+        "steps": 1.0,
+        "unsure": False,
+        "refused": refused,
+        "standard_error": 0.05,
+    }
     return known | (numbers if refused is None else dict.fromkeys(numbers))
 
 
@@ -207,10 +260,14 @@ def test_an_estimate_beyond_the_axis_stays_at_its_end() -> None:
 
 
 def test_other_models_plot_what_they_have() -> None:
-    several = ConsensusClassifier("prox_admm", rounds=2, **STEPS | {"trust": None}).fit(FRAME, np.arange(N) % 3)
+    several = ConsensusClassifier("prox_admm", rounds=2, **STEPS | {"trust": None}).fit(
+        FRAME, np.arange(N) % 3
+    )
     assert [text.get_text() for text in several.plot().get_legend().get_texts()] == ["0", "1", "2"]
     number = ConsensusRegressor((-4, 4), inference=True, **STEPS).fit(FRAME, FRAME["age"])
-    assert number.plot().get_xscale() == "linear" and number.plot().get_xlabel().startswith("coefficient")
+    assert number.plot().get_xscale() == "linear" and number.plot().get_xlabel().startswith(
+        "coefficient"
+    )
     plain = ConsensusRegressor((-4, 4), **STEPS).fit(FRAME, FRAME["age"])
     widths = [bar.get_width() for bar in plain.plot().patches]
     np.testing.assert_allclose(widths, plain.coef_)
@@ -218,15 +275,21 @@ def test_other_models_plot_what_they_have() -> None:
 
 
 def test_survival_curves_fall_from_one() -> None:
-    model = ConsensusSurvival([0, 1, 2], rounds=2, **STEPS).fit(FRAME, np.arange(N) % 3 + 0.1, Y.astype(bool))
+    model = ConsensusSurvival([0, 1, 2], rounds=2, **STEPS).fit(
+        FRAME, np.arange(N) % 3 + 0.1, Y.astype(bool)
+    )
     (curve,) = model.plot().lines
     assert curve.get_ydata()[0] == 1.0 and np.all(np.diff(curve.get_ydata()) < 0)
     np.testing.assert_allclose(curve.get_ydata()[1:], model.predict_survival(np.zeros((1, 3)))[0])
     rows = model.plot(FRAME[:2])
-    np.testing.assert_allclose([one.get_ydata()[1:] for one in rows.lines], model.predict_survival(FRAME[:2]))
+    np.testing.assert_allclose(
+        [one.get_ydata()[1:] for one in rows.lines], model.predict_survival(FRAME[:2])
+    )
 
 
-def test_without_matplotlib_it_says_what_to_install(inferred: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_it_says_what_to_install(
+    inferred: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = builtins.__import__
 
     def without(name: str, *args: Any, **more: Any) -> Any:

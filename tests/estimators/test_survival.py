@@ -1,4 +1,6 @@
-"""Discrete-time survival: beside Kaplan and Meier, beside the grouped likelihood, and the bound on a person's rows."""
+"""Discrete-time survival: beside Kaplan and Meier, beside the grouped likelihood, and the bound
+on a person's rows.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from sottovoce import ConsensusSurvival
 from sottovoce.answers.hazards import LifeTable, Seen, cell_numbers, newton_step, pooled
 from sottovoce.data.rows import Rows
 from sottovoce.errors import HolderNote, InvalidInput, PublicNote
-from sottovoce.estimators.hazard_rows import Leaving, expand, leaving, person_weight, read_events, read_times
+from sottovoce.estimators.hazard_rows import (
+    Leaving,
+    expand,
+    leaving,
+    person_weight,
+    read_events,
+    read_times,
+)
 from sottovoce.problem.facts import Facts
 from sottovoce.problem.losses import Logistic
 from sottovoce.queries import Bounded, Curvature, Exits, Gradient
@@ -24,7 +33,8 @@ EDGES = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
 HAZARDS, SLOPES = np.array([0.05, 0.1, 0.15, 0.1]), np.array([1.0, -0.5])
 NO_NOISE: dict[str, Any] = {"epsilon": np.inf, "trust": "curator", "n_sites": 1, "random_state": 0}
 
-# Weeks of remission of 42 patients with acute leukaemia (Freireich and others 1963), the first 21 treated.
+# Weeks of remission of 42 patients with acute leukaemia (Freireich and others 1963), the first 21
+# treated.
 WEEKS = np.array(
     [
         *(6, 6, 6, 7, 10, 13, 16, 22, 23, 6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35),
@@ -53,8 +63,12 @@ def kaplan_meier(time: np.ndarray, event: np.ndarray, at: np.ndarray) -> np.ndar
     return np.array([np.prod(factors[times <= t]) for t in at])
 
 
-def grouped_maximum(X: np.ndarray, time: np.ndarray, event: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """The maximum of the grouped likelihood, slopes and then constants, by plain Newton steps on rows made here."""
+def grouped_maximum(
+    X: np.ndarray, time: np.ndarray, event: np.ndarray, edges: np.ndarray
+) -> np.ndarray:
+    """The maximum of the grouped likelihood, slopes and then constants, by plain Newton steps on
+    rows made here.
+    """
     m, d = len(edges) - 1, X.shape[1]
     rows, labels, weights = [], [], []
     for x, t, e in zip(X, time, event, strict=True):
@@ -75,7 +89,9 @@ def grouped_maximum(X: np.ndarray, time: np.ndarray, event: np.ndarray, edges: n
     return w
 
 
-def censored(time: np.ndarray, event: np.ndarray, how: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def censored(
+    time: np.ndarray, event: np.ndarray, how: str, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     rng, end = np.random.default_rng(seed), float(time.max())
     until = {
         "as it is": np.full(len(time), np.inf),
@@ -86,15 +102,36 @@ def censored(time: np.ndarray, event: np.ndarray, how: str, seed: int) -> tuple[
     return np.minimum(time, until), event & (time <= until)
 
 
-def leaves(last: int, event: bool, m: int, exposed: float = 1.0, cells: int = 4, cell: int = 0) -> Leaving:
+def leaves(
+    last: int, event: bool, m: int, exposed: float = 1.0, cells: int = 4, cell: int = 0
+) -> Leaving:
     return Leaving(np.array([last]), np.array([event]), np.array([exposed]), np.array([cell]))
 
 
-# --- Reading people ---------------------------------------------------------------------------------------------------
+# --- Reading people -------------------------------------------------------------------------------
 
 
 def test_people_leave_by_their_own_time_and_event() -> None:
-    time = np.array([0.5, 1.0, 1.0, 3.2, 3.2, 9.0, 9.0, 4.0, 4.0, np.inf, np.inf, 0.0, np.nan, -1.0, -np.inf, 1.5])
+    time = np.array(
+        [
+            0.5,
+            1.0,
+            1.0,
+            3.2,
+            3.2,
+            9.0,
+            9.0,
+            4.0,
+            4.0,
+            np.inf,
+            np.inf,
+            0.0,
+            np.nan,
+            -1.0,
+            -np.inf,
+            1.5,
+        ]
+    )
     event = np.array([1, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 1, 1, 0, 1, 1]) > 0
     known = np.ones(16, dtype=bool)
     known[-1] = False
@@ -102,7 +139,8 @@ def test_people_leave_by_their_own_time_and_event() -> None:
     assert found.last.tolist() == [0, 0, 0, 3, 3, 3, 3, 3, 3, 3, 3, -1, -1, -1, -1, -1]
     assert found.event.tolist() == [True, True, False, True] + [False] * 4 + [True] + [False] * 7
     np.testing.assert_allclose(found.exposed[:11], [1, 1, 1, 1, 0.2, 1, 1, 1, 1, 1, 1])
-    # 4 intervals of 2 cells: events 0..7, censored inside 8..15, at an interval's end 16..19, in none 20
+    # 4 intervals of 2 cells: events 0..7, censored inside 8..15, at an interval's end 16..19, in
+    # none 20
     assert found.cell.tolist() == [0, 1, 16, 6, 14, 19, 19, 19, 7, 19, 19, 20, 20, 20, 20, 20]
 
 
@@ -117,7 +155,9 @@ def test_no_persons_reading_depends_on_another() -> None:
 
 
 def test_edges_that_do_not_start_at_zero_leave_out_who_is_not_there_any_more() -> None:
-    found = leaving(np.array([1.0, 2.0, 2.5]), np.ones(3) > 0, np.ones(3) > 0, np.array([2.0, 3.0, 5.0]), 4)
+    found = leaving(
+        np.array([1.0, 2.0, 2.5]), np.ones(3) > 0, np.ones(3) > 0, np.array([2.0, 3.0, 5.0]), 4
+    )
     assert found.last.tolist() == [-1, -1, 0]
 
 
@@ -163,7 +203,8 @@ def test_times_are_read_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [np.array(["2020-01-01"], dtype="datetime64[D]"), np.ones((2, 2)), np.array([1 + 2j]), 3.0]
+    "given",
+    [np.array(["2020-01-01"], dtype="datetime64[D]"), np.ones((2, 2)), np.array([1 + 2j]), 3.0],
 )
 def test_a_column_that_is_no_column_of_values_is_refused_by_its_type(given: Any) -> None:
     for read in (read_times, read_events):
@@ -171,17 +212,23 @@ def test_a_column_that_is_no_column_of_values_is_refused_by_its_type(given: Any)
             read(given)
 
 
-# --- The bound on a person --------------------------------------------------------------------------------------------
+# --- The bound on a person ------------------------------------------------------------------------
 
 
 def test_rows_hold_the_intervals_entered_and_a_cell() -> None:
     time, event = np.array([0.5, 3.2, 3.2, np.nan]), np.array([True, True, False, True])
     one = leaving(time, event, np.ones(4) > 0, EDGES, 2)
     rows, label, weight = expand(np.full((4, 1), 0.5), one, 4, 2)
-    rows, label, weight = rows.reshape(4, 5, 6), label.reshape(4, 5), weight.reshape(4, 5) / person_weight(4)
+    rows, label, weight = (
+        rows.reshape(4, 5, 6),
+        label.reshape(4, 5),
+        weight.reshape(4, 5) / person_weight(4),
+    )
     want = [[1, 0, 0, 0, 1], [-1, -1, -1, 1, 1], [-1, -1, -1, -1, 1], [0, 0, 0, 0, 1]]
     assert label.tolist() == want
-    np.testing.assert_allclose(weight, [[1, 0, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0.2, 0], [0] * 5])
+    np.testing.assert_allclose(
+        weight, [[1, 0, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0.2, 0], [0] * 5]
+    )
     np.testing.assert_allclose(rows[1, :4, 1:5], np.sqrt(0.5) * np.eye(4))
     np.testing.assert_allclose(rows[1, :4, 0], np.sqrt(0.5) * 0.5)
     assert not rows[3, :4].any() and not rows[:, 4, :5].any() and not rows[:, :4, 5].any()
@@ -190,13 +237,17 @@ def test_rows_hold_the_intervals_entered_and_a_cell() -> None:
 
 
 def person(rng: np.random.Generator, m: int, d: int, cells: int, trial: int) -> Rows:
-    """One person: long or short columns, any end, any part of the last interval seen; a third stay to the end."""
+    """One person: long or short columns, any end, any part of the last interval seen; a third
+    stay to the end.
+    """
     X = rng.normal(size=(1, d))
     X /= np.linalg.norm(X) * (rng.uniform(1, 3) if trial % 5 == 0 else 1.0)
     last = int(rng.integers(-1, m)) if trial % 3 else m - 1
     event = trial % 3 == 1 and last >= 0
     part = 1.0 if event or trial % 3 == 0 else float(rng.choice([0.0, 1.0, rng.random()]))
-    one = expand(X, leaves(last, event, m, part, cells, int(rng.integers(cell_numbers(m, cells)))), m, cells)
+    one = expand(
+        X, leaves(last, event, m, part, cells, int(rng.integers(cell_numbers(m, cells)))), m, cells
+    )
     return Rows.build([(one.rows, one.label)]).with_weight([one.weight])
 
 
@@ -207,27 +258,35 @@ def added(what: Bounded, rows: Rows) -> np.ndarray:
 
 @pytest.mark.parametrize("m", [1, 2, 5, 12])
 def test_a_replaced_person_changes_each_answer_by_no_more_than_is_charged(m: int) -> None:
-    """Over points, columns, ends and parts: the change of the sum against the sensitivity that sets the price."""
+    """Over points, columns, ends and parts: the change of the sum against the sensitivity that
+    sets the price.
+    """
     rng, d, cells = np.random.default_rng(m), 3, 4
     width = cell_numbers(m, cells)
     most = {"gradient": 0.0, "Hessian": 0.0, "life table": 0.0}
     for trial in range(300):
-        one, other = person(rng, m, d, cells, trial), person(rng, m, d, cells, int(rng.integers(1000)))
+        one, other = (
+            person(rng, m, d, cells, trial),
+            person(rng, m, d, cells, int(rng.integers(1000))),
+        )
         at = rng.normal(size=(1, d + m + 1)) * 10.0 ** rng.uniform(-2, 2)
         if trial % 4 == 0:
             at[0, d : d + m] = 60.0  # everybody is expected to have the event at once
         if trial % 4 == 1:
             at[0] = 0.0  # where the logistic loss bends most
         facts = Facts(Logistic(), one.n, d + m + 1, 1.0, 1.0, 1)
-        for name, what in (("gradient", Gradient(at)), ("Hessian", Curvature(at)), ("life table", Exits(at, width))):
+        for name, what in (
+            ("gradient", Gradient(at)),
+            ("Hessian", Curvature(at)),
+            ("life table", Exits(at, width)),
+        ):
             mine, theirs = added(what, one), added(what, other)
             assert np.linalg.norm(mine) <= what.norm(facts)
             assert np.linalg.norm(mine - theirs) <= what.changed(facts)
             most[name] = max(most[name], float(np.linalg.norm(mine) / what.norm(facts)))
     assert most["gradient"] > 0.99 and most["life table"] == 1.0
-    assert most["Hessian"] > 0.99 * np.sqrt(
-        (m + 3.0) / (2.0 * (m + 1.0))
-    )  # of columns of norm 1, and all curvatures alike
+    # of columns of norm 1, and all curvatures alike
+    assert most["Hessian"] > 0.99 * np.sqrt((m + 3.0) / (2.0 * (m + 1.0)))
 
 
 def test_more_weight_would_break_the_bound() -> None:
@@ -237,12 +296,14 @@ def test_more_weight_would_break_the_bound() -> None:
     assert person_weight(4) > 1 / 4 and person_weight(1) == pytest.approx(1.0)
 
 
-# --- Without noise ----------------------------------------------------------------------------------------------------
+# --- Without noise --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["as it is", "uniform", "early", "late"])
 @pytest.mark.parametrize("intervals", [3, 6])
-def test_the_curve_of_people_without_columns_is_that_of_kaplan_and_meier(how: str, intervals: int) -> None:
+def test_the_curve_of_people_without_columns_is_that_of_kaplan_and_meier(
+    how: str, intervals: int
+) -> None:
     """Up to the end of follow-up, where few are at risk."""
     for seed in range(3):
         time, event = censored(WEEKS, RELAPSE, how, seed)
@@ -267,7 +328,12 @@ def test_curves_of_public_trials_are_those_of_lifelines(name: str) -> None:
     for how in ("as it is", "uniform", "early", "late"):
         seen, came = censored(time, event, how, 1)
         kept = edges[: 1 + int(np.searchsorted(edges[1:], seen.max(), side="right"))]
-        curve = lifelines.KaplanMeierFitter().fit(seen, came).survival_function_at_times(kept[1:]).to_numpy()
+        curve = (
+            lifelines.KaplanMeierFitter()
+            .fit(seen, came)
+            .survival_function_at_times(kept[1:])
+            .to_numpy()
+        )
         model = ConsensusSurvival(kept, **NO_NOISE).fit(np.zeros((len(seen), 1)), seen, came)
         np.testing.assert_allclose(model.predict_survival([[0.0]])[0], curve, atol=0.005)
 
@@ -308,7 +374,9 @@ def test_a_person_censored_inside_counts_by_the_part_seen() -> None:
     found = []
     for seen in (1e-9, 0.5, 1.0 - 1e-9):
         time = np.r_[np.full(100, 0.9), np.full(100, 1.0), np.full(100, seen)]
-        model = ConsensusSurvival([0, 1], **NO_NOISE).fit(np.zeros((300, 1)), time, np.r_[np.ones(100), np.zeros(200)])
+        model = ConsensusSurvival([0, 1], **NO_NOISE).fit(
+            np.zeros((300, 1)), time, np.r_[np.ones(100), np.zeros(200)]
+        )
         found.append(float(expit(model.intercept_ - model.correction_)[0]))
     np.testing.assert_allclose(found, [100 / 200, 100 / 250, 100 / 300], atol=1e-6)
 
@@ -319,7 +387,11 @@ def test_intervals_without_events_or_people_and_columns_that_are_constant() -> N
     edges = np.array([0.0, 1e-6, 1.0, 4.0, 10.0, 11.0])
     model = ConsensusSurvival(edges, data_norm=2.0, **NO_NOISE).fit(X, time, event)
     hazard = expit(model.intercept_ + 0.3 * model.coef_[3])
-    assert np.all(hazard[[0, 3, 4]] < 1e-5) and abs(model.coef_[2]) < 1e-4 and np.all(np.isfinite(model.coef_))
+    assert (
+        np.all(hazard[[0, 3, 4]] < 1e-5)
+        and abs(model.coef_[2]) < 1e-4
+        and np.all(np.isfinite(model.coef_))
+    )
     assert np.all(np.isfinite(model.predict_survival(X)))
 
 
@@ -330,20 +402,25 @@ def test_a_column_that_tells_the_event_is_said_not_to_converge() -> None:
     assert not model.converged_
 
 
-# --- With noise -------------------------------------------------------------------------------------------------------
+# --- With noise -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
 def test_known_hazards_are_found_and_the_statement_speaks_of_people(trust: str) -> None:
     X, time, event = people(20_000)
-    model = ConsensusSurvival(EDGES, epsilon=4.0, trust=trust, data_norm=1.5, random_state=0).fit(X, time, event)
+    model = ConsensusSurvival(EDGES, epsilon=4.0, trust=trust, data_norm=1.5, random_state=0).fit(
+        X, time, event
+    )
     np.testing.assert_allclose(model.coef_, SLOPES, atol=0.15)
     np.testing.assert_allclose(model.predict_hazard([[0.0, 0.0]])[0], HAZARDS, atol=0.03)
     curve = model.predict_survival([[0.5, 0.0], [-0.5, 0.0]])
     assert np.all(np.diff(curve, axis=1) < 0) and np.all(curve[0] < curve[1]) and model.converged_
     said = model.privacy_spent_
     assert said["epsilon"] <= 4.0 and said["unit"] == "one person with up to 4 rows at one site"
-    assert "its probability with the person is at most" in said["says"] and "another in their place" in said["says"]
+    assert (
+        "its probability with the person is at most" in said["says"]
+        and "another in their place" in said["says"]
+    )
 
 
 def test_what_noise_adds_is_spread_and_not_bias() -> None:
@@ -351,7 +428,10 @@ def test_what_noise_adds_is_spread_and_not_bias() -> None:
     X, time, event = people(10_000, 1)
     terms: dict[str, Any] = {"trust": "curator", "n_sites": 1, "data_norm": 1.5}
     exact = ConsensusSurvival(EDGES, epsilon=np.inf, random_state=0, **terms).fit(X, time, event)
-    fits = [ConsensusSurvival(EDGES, epsilon=10.0, random_state=k, **terms).fit(X, time, event) for k in range(20)]
+    fits = [
+        ConsensusSurvival(EDGES, epsilon=10.0, random_state=k, **terms).fit(X, time, event)
+        for k in range(20)
+    ]
     assert all(one.converged_ for one in fits)
     for name in ("coef_", "intercept_"):
         found, want = np.array([getattr(one, name) for one in fits]), getattr(exact, name)
@@ -362,18 +442,28 @@ def test_what_noise_adds_is_spread_and_not_bias() -> None:
 def test_what_noise_hides_is_said() -> None:
     X, time, event = people(200)
     with pytest.warns(PublicNote, match="noise hides"):
-        model = ConsensusSurvival(EDGES, epsilon=0.5, data_norm=1.5, random_state=0).fit(X, time, event)
-    assert not model.converged_ and np.all(np.isfinite(model.intercept_)) and np.all(np.abs(model.coef_) < 20.0)
+        model = ConsensusSurvival(EDGES, epsilon=0.5, data_norm=1.5, random_state=0).fit(
+            X, time, event
+        )
+    assert (
+        not model.converged_
+        and np.all(np.isfinite(model.intercept_))
+        and np.all(np.abs(model.coef_) < 20.0)
+    )
 
 
 def test_directions_that_noise_hides_are_not_moved_far() -> None:
     H, g = np.diag([1.0, 1e-9])[None], np.array([[0.1, 0.1]])
-    sharp, noisy = (newton_step(Seen(0.0 * g, H, *noise), 1.0, 1) for noise in ((0.0, g, 0.0), (0.05, g, 0.01)))
+    sharp, noisy = (
+        newton_step(Seen(0.0 * g, H, *noise), 1.0, 1) for noise in ((0.0, g, 0.0), (0.05, g, 0.01))
+    )
     assert sharp.hidden[0] == 0 and noisy.hidden[0] == 1
     assert abs(noisy.change[0, 1]) <= 0.1 / 0.1 and noisy.change[0, 0] == pytest.approx(-0.1)
 
 
-def test_answers_at_one_point_are_pooled_by_their_precision_and_those_of_far_points_count_for_less() -> None:
+def test_answers_at_one_point_are_pooled_by_their_precision_and_those_of_far_points_count_for_less() -> (
+    None
+):
     H, w, g = np.eye(2)[None], np.zeros((1, 2)), np.ones((1, 2))
     near = pooled([Seen(w, 2.0 * H, 0.1, 3.0 * g, 0.1), Seen(w, H, 0.1, g, 0.1)], 1.0, 1)
     np.testing.assert_allclose(near.hessian, 1.5 * H)
@@ -387,8 +477,12 @@ def test_answers_at_one_point_are_pooled_by_their_precision_and_those_of_far_poi
 
 
 def test_a_life_table_counts_those_at_risk() -> None:
-    """2 intervals of 2 cells: events .1, .2; .05, 0; censored inside .1, 0; 0, .05; at ends .2 and .3."""
-    table = LifeTable(np.array([0.1, 0.2, 0.05, 0.0, 0.1, 0.0, 0.0, 0.05, 0.2, 0.3, 0.0]), 0.0, 2, 2)
+    """2 intervals of 2 cells: events .1, .2; .05, 0; censored inside .1, 0; 0, .05; at ends .2
+    and .3.
+    """
+    table = LifeTable(
+        np.array([0.1, 0.2, 0.05, 0.0, 0.1, 0.0, 0.0, 0.05, 0.2, 0.3, 0.0]), 0.0, 2, 2
+    )
     np.testing.assert_allclose(table.at_risk, [[1.0, 0.8], [0.4, 0.35]])
     events, without = table.exposed()
     np.testing.assert_allclose(events, [0.3, 0.05])
@@ -396,14 +490,16 @@ def test_a_life_table_counts_those_at_risk() -> None:
     np.testing.assert_allclose(table.kaplan_meier(), [1.0 - 0.9 * 0.75, 0.125])
 
 
-# --- The estimator ----------------------------------------------------------------------------------------------------
+# --- The estimator --------------------------------------------------------------------------------
 
 
 def test_people_without_a_time_or_a_known_event_are_counted_for_their_holder() -> None:
     X, time, event = people(3000)
     coded = event.astype(object)
     time[:5], coded[5:12] = np.nan, None
-    model = clone(ConsensusSurvival(EDGES, data_norm=1.5, trust="curator", random_state=0, epsilon=np.inf))
+    model = clone(
+        ConsensusSurvival(EDGES, data_norm=1.5, trust="curator", random_state=0, epsilon=np.inf)
+    )
     with pytest.warns(HolderNote) as told:
         model.fit(X, time, coded, groups=np.arange(3000) % 3)
     assert [str(one.message).split(" people")[0] for one in told] == ["5 of 3000", "7 of 3000"]
@@ -425,10 +521,17 @@ def test_the_code_of_the_event_is_declared() -> None:
 def test_the_other_relation_and_a_cap_hold() -> None:
     X, time, event = people(6000)
     out = ConsensusSurvival(
-        EDGES, epsilon=4.0, trust="curator", data_norm=1.5, random_state=0,
+        EDGES,
+        epsilon=4.0,
+        trust="curator",
+        data_norm=1.5,
+        random_state=0,
         knobs={"relation": "zero-out", "max_grad_norm": 0.9},
-    ).fit(X, time, event)  # fmt: skip
-    assert "nobody in their place" in out.privacy_spent_["says"] and out.privacy_spent_["epsilon"] <= 4.0
+    ).fit(X, time, event)
+    assert (
+        "nobody in their place" in out.privacy_spent_["says"]
+        and out.privacy_spent_["epsilon"] <= 4.0
+    )
     np.testing.assert_allclose(out.coef_, SLOPES, atol=0.3)
 
 
@@ -446,13 +549,23 @@ def test_a_fit_is_copied_saved_and_pickled(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"edges": [0]}, "two or more"), ({"edges": [0, 2, 1]}, "increasing"), ({"edges": [0, np.inf]}, "finite"),
-        ({"edges": [0, 1, np.nan]}, "finite"), ({"edges": "ab"}, "edges"), ({"rounds": 0}, "rounds"),
-        ({"rounds": 2.5}, "rounds"), ({"rounds": True}, "rounds"), ({"knobs": {"rho": -1.0}}, "rho"),
-        ({"knobs": {"rho": np.nan}}, "rho"), ({"knobs": {"eta": 1.0}}, "eta"), ({"delta": None}, "pure price"),
-        ({"trust": "everybody"}, "must be one of"), ({"data_norm": 0.0}, "data_norm"), ({"epsilon": -1.0}, "epsilon"),
+        ({"edges": [0]}, "two or more"),
+        ({"edges": [0, 2, 1]}, "increasing"),
+        ({"edges": [0, np.inf]}, "finite"),
+        ({"edges": [0, 1, np.nan]}, "finite"),
+        ({"edges": "ab"}, "edges"),
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": 2.5}, "rounds"),
+        ({"rounds": True}, "rounds"),
+        ({"knobs": {"rho": -1.0}}, "rho"),
+        ({"knobs": {"rho": np.nan}}, "rho"),
+        ({"knobs": {"eta": 1.0}}, "eta"),
+        ({"delta": None}, "pure price"),
+        ({"trust": "everybody"}, "must be one of"),
+        ({"data_norm": 0.0}, "data_norm"),
+        ({"epsilon": -1.0}, "epsilon"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused(parameters: dict[str, Any], said: str) -> None:
     X, time, event = people(100)
     model = ConsensusSurvival(**({"edges": EDGES, "random_state": 0} | parameters))

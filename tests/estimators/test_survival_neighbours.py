@@ -1,4 +1,6 @@
-"""Survival under attack: neighbouring tables made to differ most, through `fit`, against the events of the ledger."""
+"""Survival under attack: neighbouring tables made to differ most, through `fit`, against the
+events of the ledger.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ SCHEMA: dict[str, Any] = {
         "age": {"kind": "number", "lo": 0, "hi": 120, "missing": 50},
         "ward": {"kind": "category", "values": ["icu", "er"]},
     },
-}  # fmt: skip
+}
 
 
 class Asked(NamedTuple):
@@ -94,9 +96,13 @@ def asked(monkeypatch: pytest.MonkeyPatch, model: ConsensusSurvival, *data: Any)
 
 
 def odd_person(rng: np.random.Generator, edges: np.ndarray, d: int) -> tuple[np.ndarray, Any, Any]:
-    """Columns of any length; a time at an edge, next to one, inside, or none; an event in any spelling, or none."""
+    """Columns of any length; a time at an edge, next to one, inside, or none; an event in any
+    spelling, or none.
+    """
     x = rng.normal(size=d) * 10.0 ** rng.choice([-300, -3, 0, 3, 300])
-    near = np.r_[np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf), edges + 1e-9, edges - 1e-9]
+    near = np.r_[
+        np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf), edges + 1e-9, edges - 1e-9
+    ]
     far = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0]
     times = [*edges, *near, *((edges[1:] + edges[:-1]) / 2), *far, "soon", None, 10**400]
     events = [1, 0, "1", "TRUE", "no", None, 2, np.nan, True]
@@ -104,7 +110,9 @@ def odd_person(rng: np.random.Generator, edges: np.ndarray, d: int) -> tuple[np.
 
 
 def farthest(how: str, edges: np.ndarray, d: int) -> tuple[Any, Any]:
-    """Two people who stay to the end, with opposite columns or with others, one of them with the event."""
+    """Two people who stay to the end, with opposite columns or with others, one of them with the
+    event.
+    """
     one, late = np.eye(d)[0] * 1e6, edges[-1] + 1.0
     if how == "opposite":
         return (one, late, 0), (-one, late, 0)
@@ -119,7 +127,9 @@ def test_neighbouring_tables_move_each_answer_by_no_more_than_its_event_says(
     rng = np.random.default_rng(0)
     most: dict[str, float] = {}
     many = (EDGES, EDGES[:2], np.array([-2.0, 0.0, 5e-324, 1.0, 7.0, 1e300]))
-    for edges, d, how in itertools.product(many, (1, 3), ("odd", "odd again", "opposite", "across")):
+    for edges, d, how in itertools.product(
+        many, (1, 3), ("odd", "odd again", "opposite", "across")
+    ):
         m = len(edges) - 1
         model = ConsensusSurvival(edges, trust=trust, knobs=knobs, **NOISY)
         people = [odd_person(rng, edges, d) for _ in range(4)]
@@ -136,15 +146,23 @@ def test_neighbouring_tables_move_each_answer_by_no_more_than_its_event_says(
         if knobs.get("relation") == "zero-out":
             other = one.without_first(m + 1)
         assert np.array_equal(one.rows.n, other.rows.n)
-        assert [event.to_dict() for event in one.events] == [event.to_dict() for event in other.events]
+        assert [event.to_dict() for event in one.events] == [
+            event.to_dict() for event in other.events
+        ]
         steep = at.copy()
         steep[0, d : d + m] = 200.0  # everybody is expected to have the event
         statistics = {
-            "gradient": Gradient(steep), "Hessian": Curvature(at), "life table": Exits(at, cell_numbers(m, COARSE)),
-        }  # fmt: skip
+            "gradient": Gradient(steep),
+            "Hessian": Curvature(at),
+            "life table": Exits(at, cell_numbers(m, COARSE)),
+        }
         for name, what in statistics.items():
             change = np.linalg.norm(one.sums(what) - other.sums(what), axis=1)
-            rows = np.ravel(one.facts.n) if trust != "sum" else np.full(len(change), float(one.facts.rows or 0.0))
+            rows = (
+                np.ravel(one.facts.n)
+                if trust != "sum"
+                else np.full(len(change), float(one.facts.rows or 0.0))
+            )
             assert np.all(change / rows <= one.charged(name))
             assert not np.any(change[1:])  # nobody at another node
             most[name] = max(most.get(name, 0.0), float(np.max(change / rows / one.charged(name))))
@@ -200,7 +218,11 @@ def test_the_price_is_that_of_the_events_of_the_ledger(trust: str, relation: str
     for event in model._result.ledger:
         assert event["relation"] == relation
         summed = "alpha" in event
-        ratio = np.array(event["alpha"]) if summed else np.array(event["sensitivity"]) / np.array(event["sigma"])
+        ratio = (
+            np.array(event["alpha"])
+            if summed
+            else np.array(event["sensitivity"]) / np.array(event["sigma"])
+        )
         ratios[event["source"]] = float(ratio.max()) ** 2
     mu = math.sqrt(sum(ratios.values()))
 
@@ -211,7 +233,9 @@ def test_the_price_is_that_of_the_events_of_the_ledger(trust: str, relation: str
     want = brentq(excess, 0.0, 10.0, xtol=1e-12)
     assert want * (1.0 - 1e-9) <= model.privacy_spent_["epsilon"] <= want * (1.0 + 1e-6)
     assert len(ratios) == 11 and ratios["life table"] / mu**2 == pytest.approx(0.15)
-    assert sum(one for name, one in ratios.items() if name.startswith("Hessian")) / mu**2 == pytest.approx(0.35)
+    assert sum(
+        one for name, one in ratios.items() if name.startswith("Hessian")
+    ) / mu**2 == pytest.approx(0.35)
     assert ratios["gradient 2"] / ratios["gradient 1"] == pytest.approx(1.6)
 
 
@@ -232,7 +256,10 @@ def test_neither_price_nor_releases_follow_from_rows(trust: str) -> None:
             warnings.simplefilter("ignore", UserWarning)
             fits.append(ConsensusSurvival(EDGES, trust=trust, n_sites=3, **NOISY).fit(*table))
     for one in fits:
-        assert one._result.ledger == fits[0]._result.ledger and one.privacy_spent_ == fits[0].privacy_spent_
+        assert (
+            one._result.ledger == fits[0]._result.ledger
+            and one.privacy_spent_ == fits[0].privacy_spent_
+        )
         assert np.all(np.isfinite(one.intercept_)) and np.all(np.isfinite(one.coef_))
 
 
@@ -240,12 +267,18 @@ def test_neither_price_nor_releases_follow_from_rows(trust: str) -> None:
 def test_all_that_is_told_but_to_the_holder_follows_from_the_answers(
     trust: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    """Quite other rows, with the answers of the first fit in place of theirs, give the same model, notes and file."""
+    """Quite other rows, with the answers of the first fit in place of theirs, give the same
+    model, notes and file.
+    """
     rng = np.random.default_rng(0)
     X, time = rng.uniform(-1, 1, (600, 2)), np.minimum(rng.exponential(3.0, 600), 4.0)
     tables: list[tuple[Any, ...]] = [
         (X, time, time < 4.0),
-        (np.sign(X) * 1e9, np.where(np.arange(600) % 3, np.nan, 9.0), ["zz" if k % 5 else 1 for k in range(600)]),
+        (
+            np.sign(X) * 1e9,
+            np.where(np.arange(600) % 3, np.nan, 9.0),
+            ["zz" if k % 5 else 1 for k in range(600)],
+        ),
     ]
     first: list[np.ndarray] = []
     fits, notes, files = [], [], []
@@ -254,7 +287,12 @@ def test_all_that_is_told_but_to_the_holder_follows_from_the_answers(
         asked_so_far = itertools.count()
 
         def answer(
-            self: Any, vault: Any, facts: Facts, release: int, fit: int = fit, count: Any = asked_so_far
+            self: Any,
+            vault: Any,
+            facts: Facts,
+            release: int,
+            fit: int = fit,
+            count: Any = asked_so_far,
         ) -> np.ndarray:
             found = own(self, vault, facts, release)
             if fit == 0:
@@ -272,21 +310,39 @@ def test_all_that_is_told_but_to_the_holder_follows_from_the_answers(
     assert len(first) == 11 and notes[0] == notes[1]
     for name in ("coef_", "intercept_", "correction_", "edges_", "converged_", "sites_"):
         np.testing.assert_array_equal(getattr(fits[0], name), getattr(fits[1], name))
-    assert fits[0].privacy_spent_ == fits[1].privacy_spent_ and fits[0]._result.ledger == fits[1]._result.ledger
+    assert (
+        fits[0].privacy_spent_ == fits[1].privacy_spent_
+        and fits[0]._result.ledger == fits[1]._result.ledger
+    )
     assert files[0] == files[1]
 
 
 @pytest.mark.parametrize("times", [[0.5, 3.0], [0.5, np.inf], [1e308, 3.0], [-1e308, np.nan]])
-@pytest.mark.parametrize("edges", [[-1e308, 1e308], [-1.7e308, 1.7e308, 1.75e308], [-1.75e308, -1.7e308, 1e308]])
-def test_intervals_of_infinite_length_are_refused_whatever_the_times(edges: list[float], times: list[float]) -> None:
+@pytest.mark.parametrize(
+    "edges", [[-1e308, 1e308], [-1.7e308, 1.7e308, 1.75e308], [-1.75e308, -1.7e308, 1e308]]
+)
+def test_intervals_of_infinite_length_are_refused_whatever_the_times(
+    edges: list[float], times: list[float]
+) -> None:
     with pytest.raises(InvalidInput, match=r"^edges: must have intervals of finite length"):
         ConsensusSurvival(edges, **NOISY).fit(np.eye(2), times, [1, 0])
 
 
-@pytest.mark.parametrize("edges", [[0.0, 1e308], [0.0, 5e-324], [-1.7e308, 0.0, 1.7e308], [1.0, np.nextafter(1.0, 2)]])
+@pytest.mark.parametrize(
+    "edges", [[0.0, 1e308], [0.0, 5e-324], [-1.7e308, 0.0, 1.7e308], [1.0, np.nextafter(1.0, 2)]]
+)
 def test_intervals_of_any_finite_length_give_parts_from_0_to_1(edges: list[float]) -> None:
     ends = np.array(edges)
-    time = np.r_[ends, np.nextafter(ends, np.inf), np.nextafter(ends, -np.inf), 0.1, 1.0, 1e307, np.inf, -np.inf]
+    time = np.r_[
+        ends,
+        np.nextafter(ends, np.inf),
+        np.nextafter(ends, -np.inf),
+        0.1,
+        1.0,
+        1e307,
+        np.inf,
+        -np.inf,
+    ]
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         found = leaving(time, np.zeros(len(time)) > 0, np.ones(len(time)) > 0, ends, COARSE)
     assert np.all((found.exposed >= 0.0) & (found.exposed <= 1.0))
@@ -303,8 +359,12 @@ def test_what_the_holder_is_told_is_in_no_release(trust: str, tmp_path: Any) -> 
         warnings.simplefilter("always")
         model.fit(rng.uniform(-1, 1, (300, 2)), time, event)
     counts = [one for one in told if issubclass(one.category, HolderNote)]
-    assert len(counts) == 2 and all("for the data's holder only" in str(one.message) for one in counts)
-    assert not any("7 of" in str(one.message) for one in told if issubclass(one.category, PublicNote))
+    assert len(counts) == 2 and all(
+        "for the data's holder only" in str(one.message) for one in counts
+    )
+    assert not any(
+        "7 of" in str(one.message) for one in told if issubclass(one.category, PublicNote)
+    )
     model.save(tmp_path / "model.npz")
     with np.load(tmp_path / "model.npz", allow_pickle=False) as file:
         texts = [str(file[name]) for name in file.files if file[name].dtype.kind == "U"]
@@ -315,26 +375,44 @@ def test_what_the_holder_is_told_is_in_no_release(trust: str, tmp_path: Any) -> 
         assert word not in said
 
 
-# --- Under a schema ---------------------------------------------------------------------------------------------------
+# --- Under a schema -------------------------------------------------------------------------------
 
 
 def frame(n: int = 60) -> pd.DataFrame:
     rng = np.random.default_rng(0)
     columns = {
-        "age": rng.uniform(20, 90, n), "ward": rng.choice(["icu", "er"], n), "days": rng.uniform(0.0, 3.9, n),
-        "died": rng.integers(0, 2, n), "who": rng.integers(0, 30, n).astype(str), "w": rng.uniform(0.1, 3.0, n),
-    }  # fmt: skip
+        "age": rng.uniform(20, 90, n),
+        "ward": rng.choice(["icu", "er"], n),
+        "days": rng.uniform(0.0, 3.9, n),
+        "died": rng.integers(0, 2, n),
+        "who": rng.integers(0, 30, n).astype(str),
+        "w": rng.uniform(0.1, 3.0, n),
+    }
     return pd.DataFrame(columns)
 
 
 @pytest.mark.parametrize(
     ("column", "value"),
     [
-        ("days", "soon"), ("days", None), ("days", pd.Timestamp("2020-01-01")), ("days", "2.5 "), ("days", np.inf),
-        ("days", 10**400), ("days", 1 + 2j), ("days", [1]), ("died", "yes"), ("died", None), ("died", 2),
-        ("died", 10**400), ("died", "1"), ("died", [1]), ("age", None), ("age", -5), ("age", 1e300),
+        ("days", "soon"),
+        ("days", None),
+        ("days", pd.Timestamp("2020-01-01")),
+        ("days", "2.5 "),
+        ("days", np.inf),
+        ("days", 10**400),
+        ("days", 1 + 2j),
+        ("days", [1]),
+        ("died", "yes"),
+        ("died", None),
+        ("died", 2),
+        ("died", 10**400),
+        ("died", "1"),
+        ("died", [1]),
+        ("age", None),
+        ("age", -5),
+        ("age", 1e300),
     ],
-)  # fmt: skip
+)
 def test_an_odd_value_changes_the_rows_of_one_person_only(
     column: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,7 +424,9 @@ def test_an_odd_value_changes_the_rows_of_one_person_only(
             table.at[7, column] = value
         rows = asked(monkeypatch, ConsensusSurvival(EDGES, **terms), table, "days", "died").rows
         assert rows.weight is not None
-        tables.append(np.concatenate([rows.signed[0], rows.weight[0][:, None]], axis=1).reshape(60, -1))
+        tables.append(
+            np.concatenate([rows.signed[0], rows.weight[0][:, None]], axis=1).reshape(60, -1)
+        )
         assert np.linalg.norm(rows.signed[0], axis=1).max() <= 1.0
     assert np.sum(np.any(tables[0] != tables[1], axis=1)) <= 1
 
@@ -357,10 +437,15 @@ def test_an_odd_value_changes_the_rows_of_one_person_only(
         ({"weight": {"column": "w", "max": 3}}, "weight"),
         ({"person": {"column": "who", "rows": 3}}, "person"),
         ({"columns": SCHEMA["columns"] | {"days": {"kind": "number", "lo": 0, "hi": 10}}}, "days"),
-        ({"columns": SCHEMA["columns"] | {"died": {"kind": "category", "values": ["0", "1"]}}}, "died"),
+        (
+            {"columns": SCHEMA["columns"] | {"died": {"kind": "category", "values": ["0", "1"]}}},
+            "died",
+        ),
     ],
 )
-def test_a_schema_of_weights_of_several_rows_or_of_the_outcome_is_refused(more: dict[str, Any], field: str) -> None:
+def test_a_schema_of_weights_of_several_rows_or_of_the_outcome_is_refused(
+    more: dict[str, Any], field: str
+) -> None:
     with pytest.raises(SchemaError) as refused:
         ConsensusSurvival(EDGES, schema=SCHEMA | more, random_state=0).fit(frame(), "days", "died")
     assert refused.value.field == field
@@ -369,7 +454,9 @@ def test_a_schema_of_weights_of_several_rows_or_of_the_outcome_is_refused(more: 
 def test_a_schema_gives_the_hazards_of_its_columns() -> None:
     table = frame(400)
     table["days"] = np.where(table["ward"] == "icu", 0.5, 1.0) * table["days"]
-    model = ConsensusSurvival(EDGES, schema=SCHEMA, epsilon=np.inf, trust="curator", n_sites=1, random_state=0)
+    model = ConsensusSurvival(
+        EDGES, schema=SCHEMA, epsilon=np.inf, trust="curator", n_sites=1, random_state=0
+    )
     model.fit(table, "days", "died")
     curve = model.predict_survival(table.assign(age=50.0).iloc[:20])
     ill = (table["ward"].iloc[:20] == "icu").to_numpy()

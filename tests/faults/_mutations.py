@@ -19,10 +19,32 @@ from sottovoce.util.plain import canonical, keyed_hash
 Rng = np.random.Generator
 STEERS = "\x1b[31m\x1b]0;taken\x07\u202e[red]x[/]"
 _TOKENS = (
-    b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b'"', b"'''", b"[" * 200, b"[" * 9000, b"{" * 200, b"9" * 400, b"1e999",
-    b"NaN", b"-Infinity", b"\r", b"\n\n", b"\x1b[31m", b",", b",,,,", b"\xed\xa0\x80", b"=", b"#", b"\\u0000",
-    b"../../x", b"%s%n", b"PAR1", b"\x1f\x8b",
-)  # fmt: skip
+    b"\x00",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf",
+    b'"',
+    b"'''",
+    b"[" * 200,
+    b"[" * 9000,
+    b"{" * 200,
+    b"9" * 400,
+    b"1e999",
+    b"NaN",
+    b"-Infinity",
+    b"\r",
+    b"\n\n",
+    b"\x1b[31m",
+    b",",
+    b",,,,",
+    b"\xed\xa0\x80",
+    b"=",
+    b"#",
+    b"\\u0000",
+    b"../../x",
+    b"%s%n",
+    b"PAR1",
+    b"\x1f\x8b",
+)
 
 
 def odd(rng: Rng) -> Any:
@@ -40,12 +62,52 @@ def deep(levels: int) -> Any:
 _ODD: tuple[Any, ...] = tuple(
     lambda value=value: copy.deepcopy(value)
     for value in (
-        None, True, False, 0, -1, 1, 2, 3.5, -0.0, 1e308, 5e-324, 2**63, -(2**63), 10**30, 10**90, 10**400, math.inf,
-        -math.inf, math.nan, "", " ", "x", "inf", "NaN", "1", STEERS, "a\nb", "é" * 50, "x" * 5000, "\x00", "../x",
-        "ring", [], [[]], {}, [1], [1, "x", None], ["a", "a"], {"a": 1}, [0.5] * 300, [math.nan, 1.0], deep(30),
-        deep(70), deep(150),
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        2,
+        3.5,
+        -0.0,
+        1e308,
+        5e-324,
+        2**63,
+        -(2**63),
+        10**30,
+        10**90,
+        10**400,
+        math.inf,
+        -math.inf,
+        math.nan,
+        "",
+        " ",
+        "x",
+        "inf",
+        "NaN",
+        "1",
+        STEERS,
+        "a\nb",
+        "é" * 50,
+        "x" * 5000,
+        "\x00",
+        "../x",
+        "ring",
+        [],
+        [[]],
+        {},
+        [1],
+        [1, "x", None],
+        ["a", "a"],
+        {"a": 1},
+        [0.5] * 300,
+        [math.nan, 1.0],
+        deep(30),
+        deep(70),
+        deep(150),
     )
-)  # fmt: skip
+)
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -61,7 +123,9 @@ def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def mutate(rng: Rng, value: Any, most: int = 3) -> Any:
-    """Plain data with one to `most` of its nodes replaced, dropped, renamed, repeated, wrapped or exchanged."""
+    """Plain data with one to `most` of its nodes replaced, dropped, renamed, repeated, wrapped
+    or exchanged.
+    """
     value = copy.deepcopy(value)
     for _ in range(rng.integers(1, most + 1)):
         found = paths(value)
@@ -117,7 +181,9 @@ def scramble(rng: Rng, data: bytes, most: int = 4, *, text: bool = False) -> byt
             del out[at:]
         else:
             width = min(len(out) - at, int(rng.integers(1, 16)))
-            out[at : at + width] = bytes(rng.integers(32, 127, width).tolist()) if text else rng.bytes(width)
+            out[at : at + width] = (
+                bytes(rng.integers(32, 127, width).tolist()) if text else rng.bytes(width)
+            )
     return bytes(out)
 
 
@@ -125,7 +191,9 @@ def toml(value: Any) -> str:
     """Plain data as TOML; what TOML cannot say is left out."""
     if not isinstance(value, dict):
         return _toml(value)
-    return "".join(f"{_text(key)} = {_toml(inner)}\n" for key, inner in value.items() if inner is not None)
+    return "".join(
+        f"{_text(key)} = {_toml(inner)}\n" for key, inner in value.items() if inner is not None
+    )
 
 
 def _toml(value: Any) -> str:
@@ -136,7 +204,10 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_toml(inner) for inner in value if inner is not None)}]"
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{_text(k)} = {_toml(v)}' for k, v in value.items() if v is not None)} }}"
+        return (
+            f"{{ "
+            f"{', '.join(f'{_text(k)} = {_toml(v)}' for k, v in value.items() if v is not None)} }}"
+        )
     return _text(str(value))
 
 
@@ -145,7 +216,9 @@ def _text(text: object) -> str:
 
 
 def database(rng: Rng, path: Path, tables: tuple[str, ...]) -> None:
-    """Edit a SQLite file as a program could: other values, other types, missing rows, missing tables."""
+    """Edit a SQLite file as a program could: other values, other types, missing rows, missing
+    tables.
+    """
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
         with contextlib.suppress(sqlite3.Error):
@@ -155,18 +228,28 @@ def database(rng: Rng, path: Path, tables: tuple[str, ...]) -> None:
                 name, kind = names[rng.integers(len(names))], rng.integers(6)
                 if kind < 3:
                     value = odd(rng)
-                    plain = value if isinstance(value, str | float | None) else rng.bytes(8) if rng.integers(2) else 7
+                    plain = (
+                        value
+                        if isinstance(value, str | float | None)
+                        else rng.bytes(8)
+                        if rng.integers(2)
+                        else 7
+                    )
                     db.execute(f"UPDATE {table} SET {name} = ?", (plain,))
                 elif kind == 3:
                     db.execute(f"DELETE FROM {table}")
                 elif kind == 4:
                     db.execute(f"DROP TABLE {table}")
                 else:
-                    db.execute(("PRAGMA user_version = 7", "PRAGMA application_id = 7")[rng.integers(2)])
+                    db.execute(
+                        ("PRAGMA user_version = 7", "PRAGMA application_id = 7")[rng.integers(2)]
+                    )
 
 
 def chain(rng: Rng, path: Path) -> None:
-    """Change a record and forge every hash after it: the chain is sound, and what it says is not."""
+    """Change a record and forge every hash after it: the chain is sound, and what it says is
+    not.
+    """
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         (head,) = (keyed_hash(file_id) for (file_id,) in db.execute("SELECT file_id FROM meta"))
         found = db.execute("SELECT id, body FROM log ORDER BY id").fetchall()

@@ -2,12 +2,14 @@
 
 ``python tests/faults/crashes.py [--kills 200] [--races 100] [--json]``
 
-*Kills.*  A process trains against a ledger on disk and is killed with SIGKILL at a random instant, then another
-resumes the run, until it ends; then the next run starts on the same ledger.  A neighbour writes down every vector
-it sees.  After every kill: the chain verifies, the ledger holds at least as many rows as releases were seen, and no
-release was ever seen with two values.  After every run: its model is that of a run that nobody disturbed, bit by bit.
+*Kills.*  A process trains against a ledger on disk and is killed with SIGKILL at a random instant,
+then another resumes the run, until it ends; then the next run starts on the same ledger.  A
+neighbour writes down every vector it sees.  After every kill: the chain verifies, the ledger holds
+at least as many rows as releases were seen, and no release was ever seen with two values.  After
+every run: its model is that of a run that nobody disturbed, bit by bit.
 
-*Races.*  Two processes reserve the last of a budget at once: exactly one wins, the other gets the documented error.
+*Races.*  Two processes reserve the last of a budget at once: exactly one wins, the other gets the
+documented error.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ def train(path: Path, seen: Path, number: int, method: str) -> None:
             file.write(f"{number} {k} {digest}\n")
 
     with DurableLedger.open(path) as ledger:
-        result = simulate(config, make_rows(), observers=[note], ledger=ledger, run_name=f"run {number}")
+        result = simulate(
+            config, make_rows(), observers=[note], ledger=ledger, run_name=f"run {number}"
+        )
     np.save(path.parent / f"model-{number}.npy", result.models)
 
 
@@ -97,24 +101,37 @@ def kill_runs(kills: int, folder: Path, rng: random.Random) -> dict[str, int]:
             if not dead and os.WEXITSTATUS(status) != 0:
                 raise SystemExit("a run failed by itself")
             lines = [line.split() for line in seen.read_text().splitlines()]
-            for number, k, digest in ((int(a), int(b), c) for a, b, c in (part for part in lines if len(part) == 3)):
+            for number, k, digest in (
+                (int(a), int(b), c) for a, b, c in (part for part in lines if len(part) == 3)
+            ):
                 if known.setdefault((number, k), digest) != digest:
                     raise SystemExit(f"run {number}, round {k}: seen with two values")
             with DurableLedger.open(path) as ledger:
                 ledger.file.verify()
-                rows = sum(run["charged"] for run in ledger.show()["runs"] if run["run"] == f"run {runs}")
+                rows = sum(
+                    run["charged"] for run in ledger.show()["runs"] if run["run"] == f"run {runs}"
+                )
             rounds = max((k for number, k in known if number == runs), default=0)
             if rows < (rounds if method == "dvp" else (rounds + 1) // 2):
-                raise SystemExit(f"run {runs}: {rounds} rounds were seen and {rows} rows are in the ledger")
+                raise SystemExit(
+                    f"run {runs}: {rounds} rounds were seen and {rows} rows are in the ledger"
+                )
             if not dead:
                 break
         interrupted += hits > 0
         config = RunConfig(method=method, rounds=ROUNDS, epsilon=1.0, delta=1e-5, seed=runs)
-        if not np.array_equal(np.load(folder / f"model-{runs}.npy"), simulate(config, make_rows()).models):
+        if not np.array_equal(
+            np.load(folder / f"model-{runs}.npy"), simulate(config, make_rows()).models
+        ):
             raise SystemExit(f"run {runs}: not the model of an undisturbed run")
         runs += 1
         done = runs
-    return {"kills": killed, "runs": done, "runs_interrupted": interrupted, "releases_seen": len(known)}
+    return {
+        "kills": killed,
+        "runs": done,
+        "runs_interrupted": interrupted,
+        "releases_seen": len(known),
+    }
 
 
 def race(races: int, folder: Path) -> dict[str, int]:
@@ -125,7 +142,9 @@ def race(races: int, folder: Path) -> dict[str, int]:
         gate, start = os.pipe()
         answers, answer = os.pipe()
 
-        def compete(side: int, path: Path = path, gate: int = gate, start: int = start, answer: int = answer) -> None:
+        def compete(
+            side: int, path: Path = path, gate: int = gate, start: int = start, answer: int = answer
+        ) -> None:
             os.close(start)
             rows = make_rows()
             config = RunConfig(method="dvp", rounds=3, epsilon=1.0, seed=side)
@@ -157,14 +176,18 @@ def race(races: int, folder: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--races", type=int, default=100)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        report = race(arguments.races, Path(folder)) | kill_runs(arguments.kills, Path(folder), random.Random(0))
+        report = race(arguments.races, Path(folder)) | kill_runs(
+            arguments.kills, Path(folder), random.Random(0)
+        )
     report["seconds"] = round(time.perf_counter() - started)
     if arguments.json:
         print(json.dumps(report))

@@ -1,12 +1,13 @@
 """Damaged, foreign and hostile files, and what the commands say of them.
 
-``python tests/faults/fuzz.py [--inputs 2400] [--seed 0] [--only TARGET] [--first I] [--keep DIR] [--quick] [--json]``
+``python tests/faults/fuzz.py [--inputs 2400] [--seed 0] [--only TARGET] [--first I] [--keep DIR]
+[--quick] [--json]``
 
-Sound files are mutated (``_mutations.py``) and given to the command line or to the reader that a site uses.  Of
-every input: no exception but this library's own; an exit code of 0 or 2 (3 where a person must look); one line of
-error, of bounded length, in which nothing can steer a terminal; no canary (every value of the private rows is one); and
-after a refusal the ledger's head is what it was.  Input I of a seed is always the same, so that ``--first I --inputs
-1`` repeats it.
+Sound files are mutated (``_mutations.py``) and given to the command line or to the reader that a
+site uses.  Of every input: no exception but this library's own; an exit code of 0 or 2 (3 where a
+person must look); one line of error, of bounded length, in which nothing can steer a terminal; no
+canary (every value of the private rows is one); and after a refusal the ledger's head is what it
+was.  Input I of a seed is always the same, so that ``--first I --inputs 1`` repeats it.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ SECONDS, MEMORY = 60, 3 * 2**30
 ROWS = 40
 HEADER = ("age", "dose", "ward", "name", "outcome")
 SCHEMA: dict[str, Any] = {
-    "name": "clinic", "intercept": True, "ignore": ["name"], "na": ["?"],
+    "name": "clinic",
+    "intercept": True,
+    "ignore": ["name"],
+    "na": ["?"],
     "label": {"column": "outcome", "positive": "sick", "negative": "well"},
     "columns": {
         "age": {"kind": "bins", "edges": [0, 3000, 6000, 9000], "missing": 1},
@@ -78,26 +82,73 @@ SCHEMA: dict[str, Any] = {
         "waves": {"kind": "fourier", "of": ["*"], "features": 2, "bandwidth": 1.0},
         "curve": {"kind": "spline", "column": "dose", "knots": [0, 5000, 10000], "degree": 1},
     },
-}  # fmt: skip
+}
 NAMED = ("--method", "mr_admm")  # else every input would cost the search for a method
 BUDGET = (*NAMED, "--pure", "--epsilon", "50")
-SMALL = ("--pure", "--nodes", "2", "--epsilon", "50", "--rounds", "1", "--method", "output", "--rho", "0.1")
+SMALL = (
+    "--pure",
+    "--nodes",
+    "2",
+    "--epsilon",
+    "50",
+    "--rounds",
+    "1",
+    "--method",
+    "output",
+    "--rho",
+    "0.1",
+)
 STUDY: dict[str, Any] = {
-    "title": "A study", "kind": "training.run", "replicates": 2, "seed": 0, "fixed": {"rounds": 3},
-    "grid": {"method": ["dvp", "mr_admm"], "epsilon": [1.0, 2.0]}, "cells": [{"alpha": 1.0, "without": ["epsilon"]}],
-    "quick": {"replicates": 1, "fixed": {"rounds": 1}}, "columns": {"loss": "the loss"}, "differs": ["nothing"],
-    "figures": [{"name": "loss", "title": "Loss", "kind": "line", "x": "round", "y": "loss", "series": "method",
-                 "log": ["x"], "references": [{"y": 0.5, "label": "chance"}], "filter": {"round": "last"}}],
-    "claims": [{"says": "It falls.", "test": "falls", "value": "loss", "x": "round", "by": ["method"], "proved": {}}],
-}  # fmt: skip
+    "title": "A study",
+    "kind": "training.run",
+    "replicates": 2,
+    "seed": 0,
+    "fixed": {"rounds": 3},
+    "grid": {"method": ["dvp", "mr_admm"], "epsilon": [1.0, 2.0]},
+    "cells": [{"alpha": 1.0, "without": ["epsilon"]}],
+    "quick": {"replicates": 1, "fixed": {"rounds": 1}},
+    "columns": {"loss": "the loss"},
+    "differs": ["nothing"],
+    "figures": [
+        {
+            "name": "loss",
+            "title": "Loss",
+            "kind": "line",
+            "x": "round",
+            "y": "loss",
+            "series": "method",
+            "log": ["x"],
+            "references": [{"y": 0.5, "label": "chance"}],
+            "filter": {"round": "last"},
+        }
+    ],
+    "claims": [
+        {
+            "says": "It falls.",
+            "test": "falls",
+            "value": "loss",
+            "x": "round",
+            "by": ["method"],
+            "proved": {},
+        }
+    ],
+}
 
 
 def rows(rng: Rng) -> list[list[str]]:
-    """A table of which every value but the label is a canary: unlike anything that a message has reason to say."""
+    """A table of which every value but the label is a canary: unlike anything that a message has
+    reason to say.
+    """
     ages, doses = rng.uniform(1000, 9000, ROWS), rng.uniform(1000, 9000, ROWS)
     names = ["".join(chr(97 + k) for k in rng.integers(26, size=9)) for _ in range(2 * ROWS)]
     return [
-        [f"{ages[k]:.4f}", f"{doses[k]:.4f}", f"w{names[k]}", f"n{names[ROWS + k]}", ("sick", "well")[k % 2]]
+        [
+            f"{ages[k]:.4f}",
+            f"{doses[k]:.4f}",
+            f"w{names[k]}",
+            f"n{names[ROWS + k]}",
+            ("sick", "well")[k % 2],
+        ]
         for k in range(ROWS)
     ]
 
@@ -131,7 +182,18 @@ def make(home: Path) -> Fixture:
     for command in (
         ("ledger", "init", "l.ledger", "--epsilon", "900", "--nodes", "2"),
         ("ledger", "init", "fresh.ledger", "--epsilon", "900", "--nodes", "2"),
-        ("train", "--data", "t.csv", "--schema", "s.toml", *SMALL, "--save", "run.npz", "--checkpoint", "half.npz"),
+        (
+            "train",
+            "--data",
+            "t.csv",
+            "--schema",
+            "s.toml",
+            *SMALL,
+            "--save",
+            "run.npz",
+            "--checkpoint",
+            "half.npz",
+        ),
         (
             "train",
             "--data",
@@ -154,12 +216,16 @@ def make(home: Path) -> Fixture:
     members = [Member(name, ROWS, made.keys[name].public) for name in names]
     settings = RunConfig(method="dvp", epsilon=50.0, rounds=3, seed=None, rho=0.1, graph="path")
     schema = Schema.from_dict(SCHEMA)
-    plan = make_plan(Proposal("trial", settings, members, schema.n_features, schema=schema.to_dict()))
+    plan = make_plan(
+        Proposal("trial", settings, members, schema.n_features, schema=schema.to_dict())
+    )
     write_plan(plan, home / "plan.json")
     (home / "north.public.json").write_text(
         json.dumps({"name": "north", "rows": ROWS, "key": made.keys["north"].public})
     )
-    (home / "east.public.json").write_text(json.dumps({"name": "east", "rows": ROWS, "key": made.keys["east"].public}))
+    (home / "east.public.json").write_text(
+        json.dumps({"name": "east", "rows": ROWS, "key": made.keys["east"].public})
+    )
     write_settings(home, "north", "hub.example.org:8443", home / "t.csv", home / "s.toml")
     signed = np.random.default_rng(1).uniform(-0.3, 0.3, (ROWS, 4))
     write_rows(home / "mapped", [(0, signed, np.where(np.arange(ROWS) % 2, 1.0, -1.0))])
@@ -181,9 +247,9 @@ def make(home: Path) -> Fixture:
 
 def sealed(made: Fixture, plan: Plan, name: str, k: int) -> bytes:
     payload = np.zeros(0 if k == 0 else plan.d) + 0.25
-    return messages.Message(plan.run, plan.digest, k, name, "hello" if k == 0 else "release", payload).seal(
-        made.keys[name]
-    )
+    return messages.Message(
+        plan.run, plan.digest, k, name, "hello" if k == 0 else "release", payload
+    ).seal(made.keys[name])
 
 
 @dataclass(frozen=True)
@@ -239,7 +305,11 @@ def csv_table(rng: Rng, made: Fixture) -> Said:
             kind = rng.integers(4)
             if kind < 2 and row:  # a value in the header would be the name of a column
                 values = made.table[rng.integers(ROWS)]
-                row[k] = str(odd(rng))[:2000] if where == 0 or rng.integers(3) else values[rng.integers(4)]
+                row[k] = (
+                    str(odd(rng))[:2000]
+                    if where == 0 or rng.integers(3)
+                    else values[rng.integers(4)]
+                )
             elif kind == 2 and row:
                 del row[k]
             else:
@@ -252,9 +322,13 @@ def csv_table(rng: Rng, made: Fixture) -> Said:
         data = text.getvalue().encode("utf-8", "replace")
     else:
         data = scramble(rng, data, text=True)
-    name, packer = (("t.csv", bytes), ("t.csv.gz", gzip.compress), ("t.csv.xz", lzma.compress))[rng.integers(3)]
+    name, packer = (("t.csv", bytes), ("t.csv.gz", gzip.compress), ("t.csv.xz", lzma.compress))[
+        rng.integers(3)
+    ]
     packed = packer(data)
-    (made.home / name).write_bytes(scramble(rng, packed) if name != "t.csv" and rng.integers(2) else packed)
+    (made.home / name).write_bytes(
+        scramble(rng, packed) if name != "t.csv" and rng.integers(2) else packed
+    )
     return train(name)
 
 
@@ -265,9 +339,19 @@ def parquet_table(rng: Rng, made: Fixture) -> Said:
         return train("t.parquet")
     columns: dict[str, Any] = {}
     kinds = (
-        pa.int8(), pa.uint64(), pa.float32(), pa.bool_(), pa.timestamp("ms"), pa.decimal128(20, 4), pa.binary(),
-        pa.dictionary(pa.int32(), pa.string()), pa.null(), pa.list_(pa.int32()), pa.date32(), pa.large_string(),
-    )  # fmt: skip
+        pa.int8(),
+        pa.uint64(),
+        pa.float32(),
+        pa.bool_(),
+        pa.timestamp("ms"),
+        pa.decimal128(20, 4),
+        pa.binary(),
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.null(),
+        pa.list_(pa.int32()),
+        pa.date32(),
+        pa.large_string(),
+    )
     for k, name in enumerate(HEADER):
         values: list[Any] = [row[k] for row in made.table]
         column = pa.array(values)
@@ -284,7 +368,11 @@ def parquet_table(rng: Rng, made: Fixture) -> Said:
 
 
 def schema(rng: Rng, made: Fixture) -> Said:
-    text = toml(mutate(rng, SCHEMA)).encode() if rng.integers(3) else scramble(rng, made.files["s.toml"], text=True)
+    text = (
+        toml(mutate(rng, SCHEMA)).encode()
+        if rng.integers(3)
+        else scramble(rng, made.files["s.toml"], text=True)
+    )
     (made.home / "s.toml").write_bytes(text)
     return train()
 
@@ -298,10 +386,15 @@ def plan_file(rng: Rng, made: Fixture) -> Said:
         plain = mutate(rng, plain)
         if isinstance(plain, dict) and rng.integers(8):
             text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-            stated = keyed_hash(b"plan", text.encode()).hex()  # as another program may have written it
+            # as another program may have written it
+            stated = keyed_hash(b"plan", text.encode()).hex()
             plain |= {"digest": stated}
         (made.home / "plan.json").write_text(json.dumps(plain))
-    return attempt(lambda: [read_plan(made.home / "plan.json").privacy.events(name) for name in ("north", "east")])
+    return attempt(
+        lambda: [
+            read_plan(made.home / "plan.json").privacy.events(name) for name in ("north", "east")
+        ]
+    )
 
 
 def plan_members(rng: Rng, made: Fixture) -> Said:
@@ -313,23 +406,101 @@ def plan_members(rng: Rng, made: Fixture) -> Said:
     )
     (made.home / "north.public.json").write_bytes(text)
     sites = ("--site", "north.public.json", "--site", "east.public.json")
-    return call(("plan", "--write", "new.json", "--run", "trial", "--schema", "s.toml", *sites, *BUDGET, "--json"))
+    return call(
+        (
+            "plan",
+            "--write",
+            "new.json",
+            "--run",
+            "trial",
+            "--schema",
+            "s.toml",
+            *sites,
+            *BUDGET,
+            "--json",
+        )
+    )
 
 
 def arguments(rng: Rng, made: Fixture) -> Said:
-    """Knobs of `plan` and `train`; the large ones that are allowed take their time and are left out."""
-    names = ("--method", "--rounds", "--epsilon", "--delta", "--form", "--graph", "--rho", "--eta", "--partition")
+    """Knobs of `plan` and `train`; the large ones that are allowed take their time and are left
+    out.
+    """
+    names = (
+        "--method",
+        "--rounds",
+        "--epsilon",
+        "--delta",
+        "--form",
+        "--graph",
+        "--rho",
+        "--eta",
+        "--partition",
+    )
     settings = (
-        "accountant", "sites_per_row", "relation", "noise", "noise_growth", "loss", "C", "eta_growth", "gamma", "phi",
-        "law", "batches", "positives", "threshold", "tol", "",
-    )  # fmt: skip
+        "accountant",
+        "sites_per_row",
+        "relation",
+        "noise",
+        "noise_growth",
+        "loss",
+        "C",
+        "eta_growth",
+        "gamma",
+        "phi",
+        "law",
+        "batches",
+        "positives",
+        "threshold",
+        "tol",
+        "",
+    )
     words = (
-        "", "nan", "inf", "-inf", "-1", "0", "1e308", "1e-308", "9" * 400, "9" * 5000, STEERS, "ring:", "grid:2x",
-        "edges:", "erdos-renyi:p=nan", "watts-strogatz:k=1e9", "huber:nan", "softmax:3", "softmax:-1", "auto",
-        "printed", "zero-out", "gaussian", "best", "pld", "rdp:0", "rdp:1e9", "zcdp", "1,2", "1,2,3,4,5", "2",
-        "dirichlet:1e-9", "site:", "0x10", "1_000", "\u0663", "true", "None", "dvp", "pvp", "central_sgd", "ipp_admm",
-        "0.5", "1e-5",
-    )  # fmt: skip
+        "",
+        "nan",
+        "inf",
+        "-inf",
+        "-1",
+        "0",
+        "1e308",
+        "1e-308",
+        "9" * 400,
+        "9" * 5000,
+        STEERS,
+        "ring:",
+        "grid:2x",
+        "edges:",
+        "erdos-renyi:p=nan",
+        "watts-strogatz:k=1e9",
+        "huber:nan",
+        "softmax:3",
+        "softmax:-1",
+        "auto",
+        "printed",
+        "zero-out",
+        "gaussian",
+        "best",
+        "pld",
+        "rdp:0",
+        "rdp:1e9",
+        "zcdp",
+        "1,2",
+        "1,2,3,4,5",
+        "2",
+        "dirichlet:1e-9",
+        "site:",
+        "0x10",
+        "1_000",
+        "\u0663",
+        "true",
+        "None",
+        "dvp",
+        "pvp",
+        "central_sgd",
+        "ipp_admm",
+        "0.5",
+        "1e-5",
+    )
     knobs = []
     for _ in range(rng.integers(1, 4)):
         word = words[rng.integers(len(words))]
@@ -339,11 +510,24 @@ def arguments(rng: Rng, made: Fixture) -> Said:
             knobs += [names[rng.integers(len(names))], word]
     if rng.integers(2):
         return call(
-            ("train", "--data", "synthetic:n=60,d=3", "--nodes", "3", "--rounds", "2", *NAMED, *knobs, "--json")
+            (
+                "train",
+                "--data",
+                "synthetic:n=60,d=3",
+                "--nodes",
+                "3",
+                "--rounds",
+                "2",
+                *NAMED,
+                *knobs,
+                "--json",
+            )
         )
     if "--partition" in knobs:
         knobs[knobs.index("--partition")] = "--features"
-    return call(("plan", "--sizes", "500", "--nodes", "3", "--rounds", "2", *NAMED, *knobs, "--json"))
+    return call(
+        ("plan", "--sizes", "500", "--nodes", "3", "--rounds", "2", *NAMED, *knobs, "--json")
+    )
 
 
 def ledger_file(rng: Rng, made: Fixture) -> Said:
@@ -370,7 +554,19 @@ def saved_run(rng: Rng, made: Fixture) -> Said:
 def checkpoint(rng: Rng, made: Fixture) -> Said:
     path = made.home / "half.npz"
     path.write_bytes(npz(rng, made.files["half.npz"]))
-    return call(("train", "--data", "t.csv", "--schema", "s.toml", *SMALL, "--checkpoint", "half.npz", "--json"))
+    return call(
+        (
+            "train",
+            "--data",
+            "t.csv",
+            "--schema",
+            "s.toml",
+            *SMALL,
+            "--checkpoint",
+            "half.npz",
+            "--json",
+        )
+    )
 
 
 def npz(rng: Rng, whole: bytes) -> bytes:
@@ -458,7 +654,9 @@ def mapped(rng: Rng, made: Fixture) -> Said:
     whole = place.read_bytes()
     try:
         text = (
-            scramble(rng, whole, text=True) if rng.integers(2) else json.dumps(mutate(rng, json.loads(whole))).encode()
+            scramble(rng, whole, text=True)
+            if rng.integers(2)
+            else json.dumps(mutate(rng, json.loads(whole))).encode()
         )
         place.write_bytes(text)
         return attempt(lambda: map_rows(made.home / "mapped"))
@@ -469,16 +667,39 @@ def mapped(rng: Rng, made: Fixture) -> Said:
 def edge_list(rng: Rng, made: Fixture) -> Said:
     (made.home / "net.txt").write_bytes(scramble(rng, made.files["net.txt"], text=True))
     return call(
-        ("plan", *NAMED, "--nodes", "4", "--sizes", "500", "--rounds", "1", "--graph", "edges:net.txt", "--json")
+        (
+            "plan",
+            *NAMED,
+            "--nodes",
+            "4",
+            "--sizes",
+            "500",
+            "--rounds",
+            "1",
+            "--graph",
+            "edges:net.txt",
+            "--json",
+        )
     )
 
 
 TARGETS: dict[str, tuple[int, Callable[[Rng, Fixture], Said]]] = {  # how many of a hundred inputs
-    "csv": (14, csv_table), "parquet": (9, parquet_table), "schema": (14, schema), "plan": (10, plan_file),
-    "member": (4, plan_members), "arguments": (9, arguments), "ledger": (10, ledger_file), "saved run": (7, saved_run),
-    "checkpoint": (5, checkpoint), "message": (8, message), "hub.log": (3, hub_log), "study": (3, study),
-    "settings": (2, settings), "mapped": (1, mapped), "edges": (1, edge_list),
-}  # fmt: skip
+    "csv": (14, csv_table),
+    "parquet": (9, parquet_table),
+    "schema": (14, schema),
+    "plan": (10, plan_file),
+    "member": (4, plan_members),
+    "arguments": (9, arguments),
+    "ledger": (10, ledger_file),
+    "saved run": (7, saved_run),
+    "checkpoint": (5, checkpoint),
+    "message": (8, message),
+    "hub.log": (3, hub_log),
+    "study": (3, study),
+    "settings": (2, settings),
+    "mapped": (1, mapped),
+    "edges": (1, edge_list),
+}
 ORDER = [name for name, (many, _) in TARGETS.items() for _ in range(many)]
 
 
@@ -499,7 +720,11 @@ def judge(made: Fixture, name: str, said: Said, before: object) -> list[str]:
     usage = bool(lines) and lines[0].startswith("Usage: ") and lines[-1].startswith("Error: ")
     if said.code == 0 and not all(line.startswith("Note: ") for line in lines):
         wrong.append("speaks on standard error though all is well")
-    if said.code and not usage and (len(lines) != 1 or not lines[0].startswith("error: ") or len(lines[0]) > 2100):
+    if (
+        said.code
+        and not usage
+        and (len(lines) != 1 or not lines[0].startswith("error: ") or len(lines[0]) > 2100)
+    ):
         wrong.append(f"{len(lines)} lines of error")
     if said.code and said.out:
         wrong.append("an answer beside an error")
@@ -522,7 +747,9 @@ def restore(made: Fixture) -> None:
             (made.home / name).write_bytes(data)
 
 
-def run(made: Fixture, seed: int, numbers: range, only: str | None, keep: Path | None) -> dict[str, Any]:
+def run(
+    made: Fixture, seed: int, numbers: range, only: str | None, keep: Path | None
+) -> dict[str, Any]:
     """Try inputs, and count."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in TARGETS}
     failures: list[dict[str, Any]] = []
@@ -549,20 +776,33 @@ def run(made: Fixture, seed: int, numbers: range, only: str | None, keep: Path |
         if wrong:
             counts[name]["failed"] += 1
             failures.append(
-                {"input": i, "target": name, "wrong": wrong, "said": said.err[-600:], "error": said.error[-1500:]}
+                {
+                    "input": i,
+                    "target": name,
+                    "wrong": wrong,
+                    "said": said.err[-600:],
+                    "error": said.error[-1500:],
+                }
             )
             if keep is not None:
                 shutil.copytree(made.home, keep / f"{seed}-{i}", dirs_exist_ok=True)
-    return {"targets": {name: dict(count) for name, count in counts.items() if count}, "failures": failures}
+    return {
+        "targets": {name: dict(count) for name, count in counts.items() if count},
+        "failures": failures,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--inputs", type=int, default=2400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--only", choices=TARGETS, help="one target")
-    parser.add_argument("--keep", type=Path, help="a folder that gets the files of every input that failed")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder that gets the files of every input that failed"
+    )
     parser.add_argument("--quick", action="store_true", help="300 inputs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
@@ -587,11 +827,17 @@ def main() -> None:
         for name, count in report["targets"].items():
             print(
                 f"{name:12} {count['inputs']:7} "
-                + " ".join(f"{count.get(what, 0):{w}}" for what, w in (("accepted", 9), ("refused", 8), ("failed", 7)))
+                + " ".join(
+                    f"{count.get(what, 0):{w}}"
+                    for what, w in (("accepted", 9), ("refused", 8), ("failed", 7))
+                )
             )
         for failure in report["failures"]:
             print(json.dumps(failure))
-        print(f"{many} inputs of seed {given.seed}, {report['seconds']} s, {report['memory_mib']} MiB at most")
+        print(
+            f"{many} inputs of seed {given.seed}, {report['seconds']} s, {report['memory_mib']} "
+            "MiB at most"
+        )
     if report["failures"]:
         sys.exit(1)
 

@@ -1,14 +1,16 @@
 """Time NVFlare as the carrier of a run, kill its processes, and check what site sessions promise.
 
-``python tests/faults/nvflare_sites.py [--kills 10] [--rounds 60] [--seed 0] [--json] [--folder DIR]``, with extra
-``nvflare``.
+``python tests/faults/nvflare_sites.py [--kills 10] [--rounds 60] [--seed 0] [--json] [--folder
+DIR]``, with extra ``nvflare``.
 
-*Time.*  Five sites on a ring, as real processes on loopback with mutual TLS: seconds from one round to the next.
+*Time.*  Five sites on a ring, as real processes on loopback with mutual TLS: seconds from one round
+to the next.
 
-*Kills.*  The same run again, while processes are killed with SIGKILL at random instants: the server, a site with all
-that it started, or one process of theirs.  A supervisor hands the run in again until it is complete.  Then: journals
-and the hub's log agree byte for byte, every ledger has exactly the rows and the total of an undisturbed run, and the
-models are those of an undisturbed run, bit by bit.
+*Kills.*  The same run again, while processes are killed with SIGKILL at random instants: the
+server, a site with all that it started, or one process of theirs.  A supervisor hands the run in
+again until it is complete.  Then: journals and the hub's log agree byte for byte, every ledger has
+exactly the rows and the total of an undisturbed run, and the models are those of an undisturbed
+run, bit by bit.
 
 The file is not called after the package that it measures: Python would import it in its place.
 """
@@ -66,12 +68,15 @@ class Consortium:
             home.mkdir()
             X = rng.normal(size=(SIZE, WIDTH))
             X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) * (1 + 1e-12)
-            write_rows(home / "rows", [(0, X, np.where(X[:, 0] + 0.3 * rng.normal(size=SIZE) > 0, 1.0, -1.0))])
+            write_rows(
+                home / "rows",
+                [(0, X, np.where(X[:, 0] + 0.3 * rng.normal(size=SIZE) > 0, 1.0, -1.0))],
+            )
             write_plan(self.plan, home / "plan.json")
             self.keys[name].write(home / "signing")
             ledger = DurableLedger.create(
                 home / "ledger", epsilon=100.0, delta=1e-5, accountant="rdp", demonstration=True
-            )  # fmt: skip
+            )
             ledger.close()
             found[name] = home / "site.toml"
             found[name].write_text(
@@ -87,9 +92,13 @@ def undisturbed(consortium: Consortium, folder: Path) -> dict[str, Any]:
     with HubLog(folder / "hub.log") as log, ThreadPoolExecutor(len(NAMES)) as pool:
         hub = Hub(consortium.plan, log)
         jobs = [
-            pool.submit(SiteSettings.read(sites[name]).take_part, LocalTransport(hub, name, 600.0)) for name in NAMES
+            pool.submit(SiteSettings.read(sites[name]).take_part, LocalTransport(hub, name, 600.0))
+            for name in NAMES
         ]
-        return {name: (job.result().model, *spend(sites[name])) for name, job in zip(NAMES, jobs, strict=True)}
+        return {
+            name: (job.result().model, *spend(sites[name]))
+            for name, job in zip(NAMES, jobs, strict=True)
+        }
 
 
 def spend(site: Path) -> tuple[list[dict[str, Any]], float]:
@@ -98,7 +107,9 @@ def spend(site: Path) -> tuple[list[dict[str, Any]], float]:
 
 
 class Killer:
-    """Kills at random instants, each some time after the first complete round that follows the kill before."""
+    """Kills at random instants, each some time after the first complete round that follows the
+    kill before.
+    """
 
     def __init__(self, kills: int, seed: int) -> None:
         self.left, self.victims, self._rng = kills, list[str](), random.Random(seed)
@@ -117,7 +128,9 @@ class Killer:
         one = self._rng.choice(numbers) if numbers and self._rng.random() < 0.5 else None
         federation.kill(name, one)
         self.left -= 1
-        self.victims.append(f"{name}{'' if one is None else ', one process'} after round {complete}")
+        self.victims.append(
+            f"{name}{'' if one is None else ', one process'} after round {complete}"
+        )
         print(f"  killed {self.victims[-1]}", file=sys.stderr, flush=True)
 
 
@@ -135,17 +148,26 @@ def check(consortium: Consortium, sites: dict[str, Path], hub: Path, calm: dict[
             journal = Journal(ledger, plan.run)
             assert journal.highest == last
             for k in range(last + 1):
-                assert journal.sent(k) == messages[k, name], f"{name}, round {k}: journal and hub differ"
+                assert journal.sent(k) == messages[k, name], (
+                    f"{name}, round {k}: journal and hub differ"
+                )
                 inbox = json.loads(journal.received(k) or b"{}")
-                assert inbox == {other: messages[k, other].decode() for other in plan.exchange_table.heard_by(name, k)}
+                assert inbox == {
+                    other: messages[k, other].decode()
+                    for other in plan.exchange_table.heard_by(name, k)
+                }
         model, rows, total = calm[name]
         assert np.array_equal(models[i], model), f"{name}: not the model of an undisturbed run"
-        assert spend(sites[name]) == (rows, total), f"{name}: spent something else than an undisturbed run"
+        assert spend(sites[name]) == (rows, total), (
+            f"{name}: spent something else than an undisturbed run"
+        )
     return len(messages)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
@@ -159,24 +181,34 @@ def main() -> None:
         sites = consortium.sites(folder / "timed")
         timed = run_loopback(folder / "timed", sites, folder / "timed" / "nvflare")
         check(consortium, sites, folder / "timed", calm)
-        reports = [json.loads(SiteSettings.read(path).file("json").read_text()) for path in sites.values()]
+        reports = [
+            json.loads(SiteSettings.read(path).file("json").read_text()) for path in sites.values()
+        ]
         solve = max((report["seconds"] - report["waited"]) / report["rounds"] for report in reports)
         report: dict[str, Any] = {
-            "sites": len(NAMES), "rounds": arguments.rounds,
+            "sites": len(NAMES),
+            "rounds": arguments.rounds,
             "seconds_per_round": round(float(np.median(timed.seconds)), 3),
-            "slowest_round": round(max(timed.seconds), 3), "seconds_of_solve_and_journal": round(solve, 3),
+            "slowest_round": round(max(timed.seconds), 3),
+            "seconds_of_solve_and_journal": round(solve, 3),
             "jobs_undisturbed": timed.jobs,
-        }  # fmt: skip
+        }
         if arguments.kills:
-            hub, killer, begun = folder / "killed", Killer(arguments.kills, arguments.seed), time.perf_counter()
+            hub, killer, begun = (
+                folder / "killed",
+                Killer(arguments.kills, arguments.seed),
+                time.perf_counter(),
+            )
             sites = consortium.sites(hub)
             killed = run_loopback(hub, sites, hub / "nvflare", tick=killer, task_seconds=15.0)
             assert not killer.left, f"{killer.left} kills were not reached: give more rounds"
             report |= {
-                "kills": len(killer.victims), "victims": killer.victims, "jobs": killed.jobs,
+                "kills": len(killer.victims),
+                "victims": killer.victims,
+                "jobs": killed.jobs,
                 "messages_compared": check(consortium, sites, hub, calm),
                 "seconds_with_kills": round(time.perf_counter() - begun),
-            }  # fmt: skip
+            }
     report["seconds"] = round(time.perf_counter() - started)
     if arguments.json:
         print(json.dumps(report))

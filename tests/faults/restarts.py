@@ -2,15 +2,16 @@
 
 ``python tests/faults/restarts.py [--restarts 200] [--rounds 20] [--seed 0] [--json]``
 
-A site that was started again asks the others how far they have seen it, before it signs anything new.  Here it is
-cut off from the hub at a random instant while it asks, and started again at once.  The others are slow to answer, so
-the hub mostly holds the question of a process that is gone when the next one asks.  Some starts get their answers, and
-are cut off one exchange later.  Hub and sites are in one process, and speak gRPC with TLS over loopback.  A connection
-is cut as a kill cuts it: the hub's end of it goes on waiting.
+A site that was started again asks the others how far they have seen it, before it signs anything
+new.  Here it is cut off from the hub at a random instant while it asks, and started again at once.
+The others are slow to answer, so the hub mostly holds the question of a process that is gone when
+the next one asks.  Some starts get their answers, and are cut off one exchange later.  Hub and
+sites are in one process, and speak gRPC with TLS over loopback.  A connection is cut as a kill cuts
+it: the hub's end of it goes on waiting.
 
-Every restart must go on: exit code 3, or anything else than being cut off again, ends the program.  At the end all
-models are, bit by bit, those of the same run in one process without a restart, every row was charged once, and no key
-is left.
+Every restart must go on: exit code 3, or anything else than being cut off again, ends the program.
+At the end all models are, bit by bit, those of the same run in one process without a restart, every
+row was charged once, and no key is left.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Cut(Exception):
 
 
 class Fragile(RelayTransport):
-    """A way to the hub that is cut off some time after the site has begun to ask, unless the answers are there."""
+    """A way to the hub that is cut off some time after the site has begun to ask, unless the
+    answers are there.
+    """
 
     seconds: float | None = None
     further = False
@@ -75,7 +78,9 @@ class Fragile(RelayTransport):
         def ask() -> None:
             try:
                 found.append(RelayTransport.inquire(self, question, enough))
-            except Exception as error:  # that of a channel that was closed, or the one that is looked for
+            except (
+                Exception
+            ) as error:  # that of a channel that was closed, or the one that is looked for
                 found.append(error)
 
         asking = threading.Thread(target=ask, daemon=True)
@@ -103,8 +108,12 @@ def settings(demo: Demonstration, name: str) -> SiteSettings:
 
 
 def one(
-    demo: Demonstration, name: str, address: str, seconds: float | None = None, further: bool = False
-) -> Finished | None:  # fmt: skip
+    demo: Demonstration,
+    name: str,
+    address: str,
+    seconds: float | None = None,
+    further: bool = False,
+) -> Finished | None:
     """A start of a site; None if it was cut off."""
     site = settings(demo, name)
     with Fragile(address, site.credentials, site.agreed, 60.0) as way:
@@ -127,14 +136,20 @@ def last_words(name: str, start: int, error: SottovoceError) -> SystemExit:
 
 
 def play(demo: Demonstration, restarts: int, rng: random.Random) -> dict[str, int]:
-    """A run in which the first site is restarted this often, spread over its exchanges; checks all that is promised."""
+    """A run in which the first site is restarted this often, spread over its exchanges; checks
+    all that is promised.
+    """
     plan, name = demo.plan, demo.plan.names[0]
     hub_files = Credentials(*(demo.hub / file for file in ("ca.crt", "hub.crt", "hub.key")))
     refused: list[tuple[str, str]] = []
     with HubLog(demo.hub / "hub.log") as log, ThreadPoolExecutor(SITES) as pool:
         hub = Hub(plan, log)
         server, port = serve(
-            hub, hub_files, "127.0.0.1:0", lambda *said: refused.append(said), lambda *said: refused.append(said)
+            hub,
+            hub_files,
+            "127.0.0.1:0",
+            lambda *said: refused.append(said),
+            lambda *said: refused.append(said),
         )
         address = f"127.0.0.1:{port}"
         Slow.rng = random.Random(rng.random())
@@ -199,7 +214,9 @@ def _until_greeted(demo: Demonstration, name: str, address: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--restarts", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
@@ -208,8 +225,12 @@ def main() -> None:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         config = RunConfig(
-            method="sum_momentum", rounds=arguments.rounds, epsilon=5.0, delta=1e-5, seed=arguments.seed
-        )  # fmt: skip
+            method="sum_momentum",
+            rounds=arguments.rounds,
+            epsilon=5.0,
+            delta=1e-5,
+            seed=arguments.seed,
+        )
         rows = table(Path(folder), 150 * SITES)
         demo = demonstration.build(Path(folder) / "run", config, SITES, str(rows), SCHEMA)
         report = play(demo, arguments.restarts, random.Random(arguments.seed))

@@ -1,11 +1,14 @@
-"""Kill hubs and sites at random instants of real runs over the relay, and check what a deployment promises.
+"""Kill hubs and sites at random instants of real runs over the relay, and check what a deployment
+promises.
 
-``python tests/faults/sites.py [--kills 200] [--sites 5] [--rounds 60] [--method dvp] [--seed 0] [--json]``
+``python tests/faults/sites.py [--kills 200] [--sites 5] [--rounds 60] [--method dvp] [--seed 0]
+[--json]``
 
-Hub and sites are processes of their own, as ``sottovoce demo`` starts them; a supervisor starts again what was killed,
-as systemd would.  After every run: each site's journal and the hub's log agree byte for byte; no message was ever seen
-with two values; what was spent is exactly what was planned, row for row; the run is complete and every model is, bit by
-bit, that of the same run in one process.
+Hub and sites are processes of their own, as ``sottovoce demo`` starts them; a supervisor starts
+again what was killed, as systemd would.  After every run: each site's journal and the hub's log
+agree byte for byte; no message was ever seen with two values; what was spent is exactly what was
+planned, row for row; the run is complete and every model is, bit by bit, that of the same run in
+one process.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ from sottovoce.runs.config import RunConfig  # noqa: E402
 SCHEMA = {
     "label": {"column": "ill", "positive": "yes", "negative": "no"},
     "intercept": True,
-    "columns": {name: {"kind": "number", "lo": 0, "hi": 100} for name in ("age", "weight", "pulse")},
+    "columns": {
+        name: {"kind": "number", "lo": 0, "hi": 100} for name in ("age", "weight", "pulse")
+    },
 }
 PATIENCE = 900.0
 """Seconds without any progress after which a run counts as stuck."""
@@ -123,10 +128,16 @@ def check(demo: Demonstration) -> int:
                 if journal.sent(k) != held.get((k, name)):
                     raise SystemExit(f"{name}, round {k}: journal and hub hold different bytes")
                 inbox = json.loads(journal.received(k) or b"null")
-                if inbox != {other: held[k, other].decode() for other in plan.exchange_table.heard_by(name, k)}:
-                    raise SystemExit(f"{name}, round {k}: the inbox is not what its neighbours sent")
+                if inbox != {
+                    other: held[k, other].decode()
+                    for other in plan.exchange_table.heard_by(name, k)
+                }:
+                    raise SystemExit(
+                        f"{name}, round {k}: the inbox is not what its neighbours sent"
+                    )
             planned = plan.privacy.events(name)
-            price = float(np.max(ledger.accountant.total(planned, ledger.delta)))  # in doubles; the ledger: exact
+            # in doubles; the ledger: exact
+            price = float(np.max(ledger.accountant.total(planned, ledger.delta)))
             if ledger.to_list() != [event.to_dict() for event in planned] or not np.isclose(
                 ledger.total(), price, rtol=1e-12, atol=0.0
             ):
@@ -154,10 +165,14 @@ def one_run(demo: Demonstration, kills: int, rng: random.Random) -> dict[str, in
                     held = messages(demo)
                     for key, message in seen.items():
                         if held.get(key) != message:
-                            raise SystemExit(f"round {key[0]} of {key[1]}: lost, or seen with two values")
+                            raise SystemExit(
+                                f"round {key[0]} of {key[1]}: lost, or seen with two values"
+                            )
                     seen = held
                 # Mostly when all are up and rounds go by, sometimes while something still starts.
-                next_kill = now + (rng.uniform(0.0, 1.0) if rng.random() < 0.3 else rng.uniform(1.0, 5.0))
+                next_kill = now + (
+                    rng.uniform(0.0, 1.0) if rng.random() < 0.3 else rng.uniform(1.0, 5.0)
+                )
             if sum(killed.values()) >= kills or now - moved > 5.0:
                 count = len(messages(demo))
                 moved, before = (now, count) if count > before else (moved, before)
@@ -170,7 +185,9 @@ def one_run(demo: Demonstration, kills: int, rng: random.Random) -> dict[str, in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--sites", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=60)
@@ -179,26 +196,44 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     rng, started = random.Random(arguments.seed), time.perf_counter()
-    report: dict[str, Any] = {"kills": 0, "of_hub": 0, "of_sites": 0, "runs": 0, "messages": 0, "difference": 0.0}
+    report: dict[str, Any] = {
+        "kills": 0,
+        "of_hub": 0,
+        "of_sites": 0,
+        "runs": 0,
+        "messages": 0,
+        "difference": 0.0,
+    }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = table(folder, 150 * arguments.sites)
         while report["kills"] < arguments.kills:
             config = RunConfig(
-                method=arguments.method, rounds=arguments.rounds, epsilon=5.0, delta=1e-5, seed=report["runs"]
+                method=arguments.method,
+                rounds=arguments.rounds,
+                epsilon=5.0,
+                delta=1e-5,
+                seed=report["runs"],
             )
-            demo = demonstration.build(folder / f"run-{report['runs']}", config, arguments.sites, str(rows), SCHEMA)
+            demo = demonstration.build(
+                folder / f"run-{report['runs']}", config, arguments.sites, str(rows), SCHEMA
+            )
             killed = one_run(demo, arguments.kills - report["kills"], rng)
             report["messages"] += check(demo)
             difference = demonstration.compare(demo, "relay", 0.0)["difference"]
             if difference != 0.0:
-                raise SystemExit(f"run {report['runs']}: differs from an undisturbed run by {difference:g}")
+                raise SystemExit(
+                    f"run {report['runs']}: differs from an undisturbed run by {difference:g}"
+                )
             report["kills"] += sum(killed.values())
             report["of_hub"] += killed["hub"]
             report["of_sites"] += killed["site"]
             report["runs"] += 1
             if not arguments.json:
-                print(f"run {report['runs']}: {killed}, {report['kills']} kills so far", file=sys.stderr)
+                print(
+                    f"run {report['runs']}: {killed}, {report['kills']} kills so far",
+                    file=sys.stderr,
+                )
     report["seconds"] = round(time.perf_counter() - started)
     if arguments.json:
         print(json.dumps(report))

@@ -1,12 +1,15 @@
-"""Kill hubs and sites at random instants of real runs of sums, lose a site for good in some, and check all promises.
+"""Kill hubs and sites at random instants of real runs of sums, lose a site for good in some, and
+check all promises.
 
-``python tests/faults/sums_sites.py [--kills 200] [--sites 5] [--rounds 40] [--patience 30] [--seed 0] [--json]``
+``python tests/faults/sums_sites.py [--kills 200] [--sites 5] [--rounds 40] [--patience 30] [--seed
+0] [--json]``
 
-As ``sites.py``: hub and sites are processes of their own over the relay, started again when they were killed.  In
-every second run one site is not: ``sottovoce site end`` ends its part.  After every run: each site's journal and the
-hub's log agree byte for byte; no message was ever seen with two values, so no sum is opened twice; what was spent is
-exactly what was planned, row for row, lost attempts included; no key is left at any site, under no name; every model
-is, bit by bit, that of the same run in one process with the same site lost at the same attempt.
+As ``sites.py``: hub and sites are processes of their own over the relay, started again when they
+were killed.  In every second run one site is not: ``sottovoce site end`` ends its part.  After
+every run: each site's journal and the hub's log agree byte for byte; no message was ever seen with
+two values, so no sum is opened twice; what was spent is exactly what was planned, row for row, lost
+attempts included; no key is left at any site, under no name; every model is, bit by bit, that of
+the same run in one process with the same site lost at the same attempt.
 
 ``--kills 0`` measures one undisturbed run: seconds a round, with 5 sites or with 100.
 """
@@ -51,11 +54,21 @@ class Supervised(plain.Supervised):
     def start(self, name: str) -> None:
         address = f"127.0.0.1:{self.demo.port}"
         command = (
-            ("hub", "run", str(self.demo.hub), "--listen", address, "--patience", str(self.patience))
+            (
+                "hub",
+                "run",
+                str(self.demo.hub),
+                "--listen",
+                address,
+                "--patience",
+                str(self.patience),
+            )
             if name == "hub"
             else ("site", "run", str(self.demo.settings(name)), "--json")
         )
-        self.processes[name] = demonstration.start(*command, errors=self.demo.folder / name / "errors")
+        self.processes[name] = demonstration.start(
+            *command, errors=self.demo.folder / name / "errors"
+        )
 
     def look(self) -> None:
         for name, process in self.processes.items():
@@ -94,7 +107,11 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
             journal, rows = Journal(ledger, plan.run), ledger.to_list()
             sent = [journal.sent(k) for k in range(journal.highest + 1)]
             total = ledger.total()
-            price = float(np.max(ledger.accountant.total(plan.privacy.events(name)[: len(rows)], ledger.delta)))
+            price = float(
+                np.max(
+                    ledger.accountant.total(plan.privacy.events(name)[: len(rows)], ledger.delta)
+                )
+            )
         posted = [held[k, name] for k in range(len(sent)) if (k, name) in held]
         if sent[: len(posted)] != posted or len(sent) > len(posted) + (name in gone):
             raise SystemExit(f"{name}: journal and hub hold different bytes")
@@ -110,9 +127,16 @@ def check(demo: Demonstration, lost: set[str]) -> dict[str, int]:
         model = Result.load(demo.folder / name / f"{name}.npz").models[0, 0]
         twin = made[i][0]
         if not np.array_equal(model, twin) or not np.array_equal(model, models[0]):
-            raise SystemExit(f"{name}: its model differs from the twin's by {np.max(np.abs(model - twin)):g}")
+            raise SystemExit(
+                f"{name}: its model differs from the twin's by {np.max(np.abs(model - twin)):g}"
+            )
     opened = sum(one.opened for one in attempts)
-    return {"messages": len(held), "opened": opened, "lost_attempts": len(attempts) - opened, "gone": len(gone)}
+    return {
+        "messages": len(held),
+        "opened": opened,
+        "lost_attempts": len(attempts) - opened,
+        "gone": len(gone),
+    }
 
 
 def end(demo: Demonstration, lost: set[str]) -> None:
@@ -153,7 +177,9 @@ def one_run(
                     held = messages(demo)
                     for key, message in seen.items():
                         if held.get(key) != message:
-                            raise SystemExit(f"round {key[0]} of {key[1]}: lost, or seen with two values")
+                            raise SystemExit(
+                                f"round {key[0]} of {key[1]}: lost, or seen with two values"
+                            )
                     seen = held
                 # Mostly when all are up and rounds go by, sometimes while something still starts.
                 next_kill, soon = now + rng.uniform(0.0, 2.0), rng.random() < 0.3
@@ -170,7 +196,9 @@ def one_run(
 
 def undisturbed(folder: Path, arguments: argparse.Namespace, rows: Path) -> dict[str, Any]:
     """One run without kills, and how long a round takes."""
-    demo = demonstration.build(folder / "run", config_of(arguments, 0), arguments.sites, str(rows), SCHEMA)
+    demo = demonstration.build(
+        folder / "run", config_of(arguments, 0), arguments.sites, str(rows), SCHEMA
+    )
     started = time.perf_counter()
     demonstration.relay(demo, lambda: None)
     wall = time.perf_counter() - started
@@ -182,15 +210,21 @@ def undisturbed(folder: Path, arguments: argparse.Namespace, rows: Path) -> dict
 
 
 def config_of(arguments: argparse.Namespace, seed: int) -> RunConfig:
-    return RunConfig(method=arguments.method, rounds=arguments.rounds, epsilon=5.0, delta=1e-5, seed=seed)
+    return RunConfig(
+        method=arguments.method, rounds=arguments.rounds, epsilon=5.0, delta=1e-5, seed=seed
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--sites", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--patience", type=float, default=30.0, help="seconds that the hub waits for a site")
+    parser.add_argument(
+        "--patience", type=float, default=30.0, help="seconds that the hub waits for a site"
+    )
     parser.add_argument("--runs", type=int, default=0, help="runs at least")
     parser.add_argument("--method", default="sum_momentum")
     parser.add_argument("--seed", type=int, default=0)
@@ -198,9 +232,16 @@ def main() -> None:
     arguments = parser.parse_args()
     rng, started = random.Random(arguments.seed), time.perf_counter()
     report: dict[str, Any] = {
-        "kills": 0, "of_hub": 0, "of_sites": 0, "runs": 0, "with_a_site_lost": 0, "messages": 0, "opened": 0,
-        "lost_attempts": 0, "gone": 0,
-    }  # fmt: skip
+        "kills": 0,
+        "of_hub": 0,
+        "of_sites": 0,
+        "runs": 0,
+        "with_a_site_lost": 0,
+        "messages": 0,
+        "opened": 0,
+        "lost_attempts": 0,
+        "gone": 0,
+    }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = table(folder, 150 * arguments.sites)
@@ -210,7 +251,9 @@ def main() -> None:
         while report.get("kills", 0) < arguments.kills or report.get("runs", 0) < arguments.runs:
             number = report["runs"]
             place = folder / f"run-{number}"
-            demo = demonstration.build(place, config_of(arguments, number), arguments.sites, str(rows), SCHEMA)
+            demo = demonstration.build(
+                place, config_of(arguments, number), arguments.sites, str(rows), SCHEMA
+            )
             left = arguments.kills - report["kills"]
             killed, lost = one_run(demo, left, rng, arguments.patience, number % 2 == 1)
             end(demo, lost)
@@ -222,7 +265,10 @@ def main() -> None:
             report["with_a_site_lost"] += bool(lost)
             report["runs"] += 1
             if not arguments.json:
-                print(f"run {report['runs']}: {killed}, lost {lost}, {report['kills']} kills so far", file=sys.stderr)
+                print(
+                    f"run {report['runs']}: {killed}, lost {lost}, {report['kills']} kills so far",
+                    file=sys.stderr,
+                )
     report["wall"] = round(time.perf_counter() - started)
     if arguments.json:
         print(json.dumps(report))

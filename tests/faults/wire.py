@@ -1,13 +1,15 @@
-"""Record what a run puts on the wire, with every other network closed, and check that it is TLS and nothing else.
+"""Record what a run puts on the wire, with every other network closed, and check that it is TLS and
+nothing else.
 
 ``python tests/faults/wire.py [--transport relay] [--sites 5] [--rounds 30] [--pcap FILE] [--json]``
 
-``sottovoce demo`` runs in a network of its own (Linux, ``unshare``; no root needed) in which there is nothing but a
-loopback interface.  Every address of the world leads to it, and so does the name server, so that whoever looks up a
-name or calls home is seen.  Every packet is recorded.  Checked is that all are TCP between loopback addresses, and
-that every stream is TLS records from its first byte, a greeting, to its last, none missing.  Before that, the same
-check must catch a look-up, a call to the world and a message in the clear.  What is inside a record it cannot tell,
-and no other recorder could.
+``sottovoce demo`` runs in a network of its own (Linux, ``unshare``; no root needed) in which there
+is nothing but a loopback interface.  Every address of the world leads to it, and so does the name
+server, so that whoever looks up a name or calls home is seen.  Every packet is recorded.  Checked
+is that all are TCP between loopback addresses, and that every stream is TLS records from its first
+byte, a greeting, to its last, none missing.  Before that, the same check must catch a look-up, a
+call to the world and a message in the clear.  What is inside a record it cannot tell, and no other
+recorder could.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ HANDSHAKE, HELLOS = 22, (1, 2)
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1"))
 SIOCSIFFLAGS = 0x8914
 CLEAR, WORLD = b"in the clear", "192.0.2.1"
-NAMES = {"resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n", "nsswitch.conf": "hosts: files dns\n"}
+NAMES = {
+    "resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
+    "nsswitch.conf": "hosts: files dns\n",
+}
 
 
 class Packet(NamedTuple):
@@ -57,7 +62,10 @@ class Recorder:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_ALL))
         self._socket.bind(("lo", 0))
         self._socket.settimeout(0.2)
-        wishes = ((socket.SOL_SOCKET, socket.SO_RCVBUF, 2**26), (socket.SOL_SOCKET, RCVBUFFORCE, 2**26))
+        wishes = (
+            (socket.SOL_SOCKET, socket.SO_RCVBUF, 2**26),
+            (socket.SOL_SOCKET, RCVBUFFORCE, 2**26),
+        )
         for level, option, value in (*wishes, (SOL_PACKET, IGNORE_OUTGOING, 1)):
             with contextlib.suppress(OSError):  # a smaller buffer will do on most machines
                 self._socket.setsockopt(level, option, value)
@@ -86,7 +94,10 @@ class Recorder:
         lost = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, STATISTICS, 8))[1]
         self._socket.close()
         if lost or self.failure:
-            raise SystemExit(f"{lost} packets were missed ({self.failure}): run it again on a machine with less to do")
+            raise SystemExit(
+                f"{lost} packets were missed ({self.failure}): run it again on a machine with less "
+                "to do"
+            )
         return self.packets
 
 
@@ -109,9 +120,15 @@ class Stream:
             whole += payload[len(whole) - offset :]
         at = records = 0
         while at < len(whole):
-            kind, version, size = whole[at], whole[at + 1 : at + 2], int.from_bytes(whole[at + 3 : at + 5], "big")
+            kind, version, size = (
+                whole[at],
+                whole[at + 1 : at + 2],
+                int.from_bytes(whole[at + 3 : at + 5], "big"),
+            )
             greeting = at > 0 or (kind == HANDSHAKE and len(whole) > 5 and whole[5] in HELLOS)
-            if not (20 <= kind <= 23 and version in (b"\x03", b"") and size <= 2**14 + 256 and greeting):
+            if not (
+                20 <= kind <= 23 and version in (b"\x03", b"") and size <= 2**14 + 256 and greeting
+            ):
                 return len(whole), records, f"{self.name}: byte {at} begins no TLS record"
             at, records = at + 5 + size, records + 1
         cut = at > len(whole) and not self.reset
@@ -137,7 +154,9 @@ def judge(packets: list[Packet]) -> tuple[dict[str, int], list[str]]:
         if not all(any(end in network for network in LOOPBACK) for end in (source, target)):
             faults.append(f"a packet from {source} to {target}")
         if protocol != TCP:
-            faults.append(f"a packet of protocol {protocol} to port {int.from_bytes(segment[2:4], 'big')}")
+            faults.append(
+                f"a packet of protocol {protocol} to port {int.from_bytes(segment[2:4], 'big')}"
+            )
             continue
         near, far, at = struct.unpack("!HHI", segment[:8])
         flags, payload = segment[13], segment[4 * (segment[12] >> 4) :]
@@ -150,7 +169,9 @@ def judge(packets: list[Packet]) -> tuple[dict[str, int], list[str]]:
                 open_now[key] = Stream(f"TCP from port {near} to {far}", at + 1)
                 streams.append(open_now[key])
         elif known is None:
-            faults.append(f"TCP from port {near} to {far}: data without a beginning" if payload else "")
+            faults.append(
+                f"TCP from port {near} to {far}: data without a beginning" if payload else ""
+            )
         else:
             offset = (at - known.first) % 2**32
             known.reset |= bool(flags & RST)
@@ -158,9 +179,11 @@ def judge(packets: list[Packet]) -> tuple[dict[str, int], list[str]]:
                 known.pieces[offset] = max(payload, known.pieces.get(offset, b""), key=len)
     judged = [stream.faults() for stream in streams if stream.pieces]
     found = {
-        "packets": len(packets), "streams": len(judged), "bytes": sum(each[0] for each in judged),
+        "packets": len(packets),
+        "streams": len(judged),
+        "bytes": sum(each[0] for each in judged),
         "records": sum(each[1] for each in judged),
-    }  # fmt: skip
+    }
     faults += [each[2] for each in judged]
     if not judged:
         faults.append("nothing at all")
@@ -174,7 +197,10 @@ def control() -> None:
         socket.getaddrinfo("hub.example.org", 443)
     with contextlib.suppress(OSError):
         socket.create_connection((WORLD, 443), timeout=5.0).close()
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
         client.sendall(CLEAR)
         near, _ = server.accept()
         near.recv(len(CLEAR), socket.MSG_WAITALL)
@@ -182,16 +208,22 @@ def control() -> None:
     _, faults = judge(recorder.close())
     for seen in ("to port 53", f"to {WORLD}", "no TLS record"):
         if not any(seen in fault for fault in faults):
-            print(f"this system hides what is to be seen: nothing {seen} in {faults}", file=sys.stderr)
+            print(
+                f"this system hides what is to be seen: nothing {seen} in {faults}", file=sys.stderr
+            )
             sys.exit(UNABLE)
 
 
 def close_network(folder: Path) -> None:
-    """Leave a loopback interface that is up and stands for the whole world, and a name server on it."""
+    """Leave a loopback interface that is up and stands for the whole world, and a name server on
+    it.
+    """
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", 1))  # IFF_UP
     for family in (socket.AF_INET, socket.AF_INET6):
-        with contextlib.suppress(OSError) if family == socket.AF_INET6 else contextlib.nullcontext():
+        with (
+            contextlib.suppress(OSError) if family == socket.AF_INET6 else contextlib.nullcontext()
+        ):
             _everything_is_here(family)
     for name, text in NAMES.items():
         (folder / name).write_text(text)
@@ -218,7 +250,10 @@ def write_pcap(path: Path, packets: list[Packet]) -> None:
     with path.open("wb") as file:
         file.write(struct.pack("IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 2**18, 1))
         for seconds, data in packets:
-            file.write(struct.pack("IIII", int(seconds), int(seconds % 1 * 1e6), len(data), len(data)) + data)
+            file.write(
+                struct.pack("IIII", int(seconds), int(seconds % 1 * 1e6), len(data), len(data))
+                + data
+            )
 
 
 def record(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -231,7 +266,15 @@ def record(arguments: argparse.Namespace) -> dict[str, Any]:
         except (OSError, subprocess.CalledProcessError) as error:
             print(f"this system does not allow it: {error}", file=sys.stderr)
             sys.exit(UNABLE)
-        command = [sys.executable, "-m", "sottovoce", "demo", "--json", "--transport", arguments.transport]
+        command = [
+            sys.executable,
+            "-m",
+            "sottovoce",
+            "demo",
+            "--json",
+            "--transport",
+            arguments.transport,
+        ]
         command += ["--sites", str(arguments.sites), "--rounds", str(arguments.rounds)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         packets = recorder.close()
@@ -249,7 +292,9 @@ def record(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--transport", default="relay", choices=["relay", "nvflare"])
     parser.add_argument("--sites", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=30)
@@ -259,8 +304,14 @@ def main() -> None:
     arguments = parser.parse_args()
     if not arguments.inside:
         own = ["unshare", "-rnm"]
-        if shutil.which("unshare") is None or subprocess.run([*own, "true"], check=False).returncode:
-            print("this needs Linux, the command unshare, and leave to make a network of one's own", file=sys.stderr)
+        if (
+            shutil.which("unshare") is None
+            or subprocess.run([*own, "true"], check=False).returncode
+        ):
+            print(
+                "this needs Linux, the command unshare, and leave to make a network of one's own",
+                file=sys.stderr,
+            )
             sys.exit(UNABLE)
         os.execvp("unshare", [*own, sys.executable, __file__, *sys.argv[1:], "--inside"])
     report = record(arguments)

@@ -1,4 +1,6 @@
-"""What a reviewer runs: exact versions, a container file that can be followed, and a notebook of one paper."""
+"""What a reviewer runs: exact versions, a container file that can be followed, and a notebook of
+one paper.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,19 @@ def script(name: str) -> ModuleType:
     return module
 
 
-def test_every_need_of_the_studies_and_the_tests_has_one_exact_version_that_the_project_allows() -> None:
+def test_every_need_of_the_studies_and_the_tests_has_one_exact_version_that_the_project_allows() -> (
+    None
+):
     packaging = pytest.importorskip("packaging.requirements")
-    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if not line.startswith("#")
+    ]
     pinned = dict(line.split("==") for line in lines)
-    assert len(pinned) == len(lines) and all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line) for line in lines)
+    assert len(pinned) == len(lines) and all(
+        re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line) for line in lines
+    )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
     todo = ["test"]
@@ -49,7 +59,9 @@ def test_the_image_is_built_from_files_that_enter_it_and_by_the_exact_versions()
     found = script("containerfile").instructions(CONTAINERFILE.read_text(encoding="utf-8"))
     rules = (ROOT / ".dockerignore").read_text().splitlines()
     sources = [source for word, rest in found if word == "COPY" for source in rest.split()[:-1]]
-    assert {"constraints.txt", "src", "bench/results.py", "docs/measured/papers/results"} <= set(sources)
+    assert {"constraints.txt", "src", "bench/results.py", "docs/measured/papers/results"} <= set(
+        sources
+    )
     for source in sources:
         assert (ROOT / source).exists() and f"!{source}" in rules, source
     (installs,) = [rest for word, rest in found if word == "RUN" and "pip install" in rest]
@@ -76,8 +88,15 @@ def follow(folder: Path, text: str, *command: str) -> subprocess.CompletedProces
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
     (folder / "Containerfile").write_text(text)
-    words = [sys.executable, ROOT / "scripts" / "containerfile.py", folder / "Containerfile", folder / "image"]
-    return subprocess.run([*words, *command], capture_output=True, text=True, check=False, cwd=folder)
+    words = [
+        sys.executable,
+        ROOT / "scripts" / "containerfile.py",
+        folder / "Containerfile",
+        folder / "image",
+    ]
+    return subprocess.run(
+        [*words, *command], capture_output=True, text=True, check=False, cwd=folder
+    )
 
 
 def test_a_container_file_is_followed_in_a_folder(tmp_path: Path) -> None:
@@ -89,7 +108,14 @@ def test_a_container_file_is_followed_in_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["RUN false", "VOLUME /data", "COPY one.txt /etc/one.txt", "COPY one.txt ../one.txt", "WORKDIR /other"]
+    "line",
+    [
+        "RUN false",
+        "VOLUME /data",
+        "COPY one.txt /etc/one.txt",
+        "COPY one.txt ../one.txt",
+        "WORKDIR /other",
+    ],
 )
 def test_what_cannot_be_followed_ends_the_build(line: str, tmp_path: Path) -> None:
     done = follow(tmp_path, FOLLOWED.replace("CMD", f"{line}\nCMD"))
@@ -109,7 +135,13 @@ def test_a_notebook_has_the_cells_of_its_script(path: Path) -> None:
 def test_a_notebook_runs_from_its_claim_to_its_verdicts(path: Path, tmp_path: Path) -> None:
     environment = os.environ | {"MPLBACKEND": "agg"}
     words = [sys.executable, path]
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    assert "claimed" in done.stdout and "proved" in done.stdout and done.stdout.count("as printed: ") >= 3
+    assert (
+        "claimed" in done.stdout
+        and "proved" in done.stdout
+        and done.stdout.count("as printed: ") >= 3
+    )
     assert list(tmp_path.iterdir()) == []

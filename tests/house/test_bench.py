@@ -1,4 +1,6 @@
-"""The benchmarks and the fuzzer run in little and print what they promise; nothing here measures time."""
+"""The benchmarks and the fuzzer run in little and print what they promise; nothing here measures
+time.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,23 @@ def test_roofline() -> None:
 
 def test_compare() -> None:
     answer = run("bench/speed/compare.py")
-    ratios = {"ratio_scipy", "ratio_scipy_single", "ratio_newton", "ratio_floor", "ratio_floor_study"}
+    ratios = {
+        "ratio_scipy",
+        "ratio_scipy_single",
+        "ratio_newton",
+        "ratio_floor",
+        "ratio_floor_study",
+    }
     ratios |= {"ratio_matched", "ratio_matched_single", "ratio_merged_single", "ratio_merged_many"}
     slopes = {"slope_rows", "slope_replicates", "slope_rounds"}
     figures = {"seconds_study", "seconds_1000_nodes", "memory_mib_1000_nodes", "difference"}
     assert ratios | slopes | figures <= set(answer)
     assert all(answer[name] > 0 for name in ratios)
-    for problem in ("Adult", "dense", "sparse"):  # each solve of ours has its certificate, or the part would end
+    for problem in (
+        "Adult",
+        "dense",
+        "sparse",
+    ):  # each solve of ours has its certificate, or the part would end
         assert answer[f"ratio_{problem}_lbfgs"] > 0
         assert f"ratio_{problem}_glum" in answer or "glum" in answer[f"peer_{problem}_glum"]
     # Same noise, same recurrence, same certificate: the same models.
@@ -62,14 +74,19 @@ def test_sites() -> None:
     pytest.importorskip("cryptography")
     answer = run("bench/speed/sites.py")
     assert [one["kind"] for one in answer["runs"]] == ["graph", "sums"]
-    assert all(one["site"] > 0 < one["hub"] and one["round"] == one["site"] + one["hub"] for one in answer["runs"])
+    assert all(
+        one["site"] > 0 < one["hub"] and one["round"] == one["site"] + one["hub"]
+        for one in answer["runs"]
+    )
     assert answer["start"] > 0
 
 
 def test_startup() -> None:
     """One process a command: seconds are told, and libraries with whoever wanted them."""
     answer = run("bench/speed/startup.py")["commands"]
-    assert {"python -c pass", "sottovoce --help", "sottovoce --version", "sottovoce train"} <= set(answer)
+    assert {"python -c pass", "sottovoce --help", "sottovoce --version", "sottovoce train"} <= set(
+        answer
+    )
     for entry in answer.values():
         assert 0 <= entry["least"] <= entry["median"] and entry["modules"] > 10
         assert sum(library["modules"] for library in entry["libraries"]) == entry["modules"]
@@ -79,11 +96,15 @@ def test_startup() -> None:
     }
     assert wanted["sottovoce train"]["numpy"].startswith("sottovoce.")
     assert wanted["sottovoce --help"]["click"].startswith("sottovoce.cli:")
-    assert "numpy" not in wanted["sottovoce --help"] and "numpy" in wanted["python -c 'import numpy'"]
+    assert (
+        "numpy" not in wanted["sottovoce --help"] and "numpy" in wanted["python -c 'import numpy'"]
+    )
 
 
 def test_felt() -> None:
-    """Seconds of whole commands, and of fits alone, each beside the line that it is meant to keep."""
+    """Seconds of whole commands, and of fits alone, each beside the line that it is meant to
+    keep.
+    """
     answer = run("bench/speed/felt.py")
     assert set(answer) == {"train", "PrivateClassifier, 40,000 x 100"}
     for entry in answer.values():
@@ -100,8 +121,10 @@ def test_fuzz() -> None:
     assert answer["failures"] == [] and answer["inputs"] == 300
     counts = answer["targets"].values()
     assert len(counts) >= 13 and sum(count["inputs"] for count in counts) == 300
-    assert sum(count.get("refused", 0) for count in counts) > 150  # the mutations do break something
-    assert sum(count.get("accepted", 0) for count in counts) > 10  # and what they are made from is sound
+    # the mutations do break something
+    assert sum(count.get("refused", 0) for count in counts) > 150
+    # and what they are made from is sound
+    assert sum(count.get("accepted", 0) for count in counts) > 10
 
 
 def test_fuzz_sees_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -113,14 +136,20 @@ def test_fuzz_sees_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     made = fuzz.Fixture(tmp_path, [["4417.0593", "3141.5926", "wquarzberg", "nweidach", "sick"]])
     monkeypatch.setattr(fuzz, "head", lambda path: (7, b"after"))
 
-    def judge(code: int, out: str, err: str, error: str = "", before: object = (7, b"after")) -> list[str]:
+    def judge(
+        code: int, out: str, err: str, error: str = "", before: object = (7, b"after")
+    ) -> list[str]:
         return fuzz.judge(made, "csv", fuzz.Said(code, out, err, error), before)
 
     assert judge(0, "fine\n", "") == [] and judge(2, "", "error: x: is odd; mend it\n") == []
     assert judge(2, "", "Usage: x\n\nError: No such option\n") == []
     assert judge(0, "", "", "Traceback ...\nValueError: 1") == ["exception: ValueError: 1"]
     assert judge(1, "", "error: x\n") == ["exit code 1"]
-    assert judge(2, "", "error: x\nerror: y\n") == ["2 lines of error"] == judge(2, "", "error: x\nwarning\n")
+    assert (
+        judge(2, "", "error: x\nerror: y\n")
+        == ["2 lines of error"]
+        == judge(2, "", "error: x\nwarning\n")
+    )
     assert judge(0, "", "RuntimeWarning\n") == ["speaks on standard error though all is well"]
     assert judge(2, "", "error: wquarzberg, 4417.0593\n") == ["shows 2 values of the rows"]
     assert judge(2, "", "error: \x1b[31m\n") == ["control characters"]
@@ -146,7 +175,9 @@ def test_fuzz_repeats_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fill(tmp_path: Path) -> None:
-    """Every change to the schema is tried, and a typical row is as long as the schema says where it says so."""
+    """Every change to the schema is tried, and a typical row is as long as the schema says where
+    it says so.
+    """
     cells = json.loads(ran(ACCURACY / "fill.py", "--quick", "--json", into=tmp_path))["cells"]
     names = {cell["rows"] for cell in cells}
     assert {"bounds only", "`scale`", "`unit`", "`typical`", "`intercept = 0.5`"} < names
@@ -157,19 +188,28 @@ def test_fill(tmp_path: Path) -> None:
             assert abs(cell["norm"] - cell["expected_norm"]) < 0.1
 
 
-@pytest.mark.parametrize(("name", "ways"), [("zero_point", {"today", "moved"}), ("curved", {"as it is", "50 waves"})])
+@pytest.mark.parametrize(
+    ("name", "ways"), [("zero_point", {"today", "moved"}), ("curved", {"as it is", "50 waves"})]
+)
 def test_encodings(name: str, ways: set[str]) -> None:
-    """Each encoding is measured on the same deals, and waves tell crescents apart, which a line does not."""
+    """Each encoding is measured on the same deals, and waves tell crescents apart, which a line
+    does not.
+    """
     cells = run(f"bench/accuracy/{name}.py")
     assert {key.split(" ", 1)[1].removesuffix(" 1") for key in cells} == ways
     errors = {key: sum(cell["errors"]) / len(cell["errors"]) for key, cell in cells.items()}
-    assert all(0 < error < 60 and cell["centred"] for error, cell in zip(errors.values(), cells.values(), strict=True))
+    assert all(
+        0 < error < 60 and cell["centred"]
+        for error, cell in zip(errors.values(), cells.values(), strict=True)
+    )
     if name == "curved":
         assert errors["crescents 50 waves 1"] < errors["crescents as it is 1"] - 15
 
 
 def test_accuracy(tmp_path: Path) -> None:
-    """Every picture has its cells and is drawn; every lever has its mean; the same cells give the same bytes."""
+    """Every picture has its cells and is drawn; every lever has its mean; the same cells give
+    the same bytes.
+    """
     pytest.importorskip("matplotlib")
     said = ran(ACCURACY / "accuracy.py", "--quick", "--jobs", "1", "--out", tmp_path, into=tmp_path)
     numbers = json.loads((tmp_path / "numbers.json").read_text())
@@ -192,7 +232,13 @@ def test_accuracy_means(monkeypatch: pytest.MonkeyPatch) -> None:
     import _accuracy_cells as cells
 
     def cell(table: str, method: str, error: float, epsilon: float | None = 1.0) -> dict[str, Any]:
-        return {"table": table, "method": method, "epsilon": epsilon, "error": error, "sd": error / 10}
+        return {
+            "table": table,
+            "method": method,
+            "epsilon": epsilon,
+            "error": error,
+            "sd": error / 10,
+        }
 
     some = []
     for table, more in (("a", 0.0), ("b", 10.0)):
@@ -200,34 +246,65 @@ def test_accuracy_means(monkeypatch: pytest.MonkeyPatch) -> None:
             cell(table, "none", 5.0 + more, None),
             *(cell(table, "prox_admm", e + more) for e in (40.0, 30.0, 20.0)),
         ]
-        some += [cell(table, "auto", 18.0), *(cell(table, "central_momentum", e + more) for e in (12.0, 9.0, 11.0))]
+        some += [
+            cell(table, "auto", 18.0),
+            *(cell(table, "central_momentum", e + more) for e in (12.0, 9.0, 11.0)),
+        ]
     found = {entry["lever"]: (entry["error"], entry["sd"]) for entry in cells.levers(some)}
     assert [found[lever][0] for lever in cells.LEVERS] == [45.0, 35.0, 25.0, 18.0, 14.0, 10.0]
     assert found["first guess"][1] == pytest.approx(((4.0**2 + 5.0**2) / 2) ** 0.5)
 
 
 @pytest.mark.parametrize(
-    ("name", "cell"), [("", "40 col"), ("_numbers", "normal, n = 2"), ("_quality", "three"), ("_strangers", "no eff")]
+    ("name", "cell"),
+    [
+        ("", "40 col"),
+        ("_numbers", "normal, n = 2"),
+        ("_quality", "three"),
+        ("_strangers", "no eff"),
+    ],
 )
 def test_coverage(tmp_path: Path, name: str, cell: str) -> None:
     """The table of a few data sets, and again from those that were kept, without a new one.
 
-    The first is a process, as it starts processes of its own; the second has nothing left to measure.
+    The first is a process, as it starts processes of its own; the second has nothing left to
+    measure.
     """
     pytest.importorskip("matplotlib")
-    kept, table, script = tmp_path / "kept", tmp_path / "table.json", ACCURACY / f"coverage{name}.py"
-    words = ["--sets", "1", "--jobs", "1", "--cells", cell, "--out", str(kept), "--json", str(table)]
+    kept, table, script = (
+        tmp_path / "kept",
+        tmp_path / "table.json",
+        ACCURACY / f"coverage{name}.py",
+    )
+    words = [
+        "--sets",
+        "1",
+        "--jobs",
+        "1",
+        "--cells",
+        cell,
+        "--out",
+        str(kept),
+        "--json",
+        str(table),
+    ]
     command = [sys.executable, str(script), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     said = [(done.stdout, kept.read_bytes())]
     said.append((ran(script, *words, "--minutes", "0", into=tmp_path), kept.read_bytes()))
     cells = json.loads(table.read_text())
-    assert said[0] == said[1] and cells and all(one["sets"] == 1 and one["cell"] in said[0][0] for one in cells)
+    assert (
+        said[0] == said[1]
+        and cells
+        and all(one["sets"] == 1 and one["cell"] in said[0][0] for one in cells)
+    )
 
 
 def test_start(tmp_path: Path) -> None:
-    """Every line has its four accuracies; a start changes no price, which the benchmark checks itself."""
+    """Every line has its four accuracies; a start changes no price, which the benchmark checks
+    itself.
+    """
     lines = json.loads(ran(ACCURACY / "start.py", "--quick", "--json", into=tmp_path))
     assert len(lines) == 12 and {line["epsilon"] for line in lines} == {0.1, 0.5}
     for line in lines:
@@ -247,7 +324,9 @@ def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     from sottovoce.data import Schema, fill
 
     sources = _tables_data.SOURCES
-    assert len(sources) >= 8 and 2 * sum(source.numeric for source in sources.values()) > len(sources)
+    assert len(sources) >= 8 and 2 * sum(source.numeric for source in sources.values()) > len(
+        sources
+    )
     for source in sources.values():
         assert Schema.from_toml(source.schema).label is not None
         assert fill(Schema.from_toml(source.schema)).fine
@@ -262,7 +341,8 @@ def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
             assert _tables_house.configured(setting, 1.0, n, 6).method == setting["method"]
             assert all(setting != other for other in grid.neighbours(setting))
 
-    # The search finds the least of a bowl, and a lucky half of the replicates does not count in `crossed`.
+    # The search finds the least of a bowl, and a lucky half of the replicates does not count in
+    # `crossed`.
     grid = _tables_search.Grid({"x": range(9), "y": range(9)}, 10)
 
     def bowl(setting: dict[str, int], full: bool) -> np.ndarray:
@@ -285,13 +365,29 @@ def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         assert np.abs(rise - _tables_peers.slope_and_bend(loss, z)[0]).max() < 1e-4
 
     def cell(who: str, nodes: int, error: float, **more: float) -> dict[str, Any]:
-        return {"table": "t", "nodes": nodes, "partition": "iid", "epsilon": 1.0, "who": who, "error": error} | more
+        return {
+            "table": "t",
+            "nodes": nodes,
+            "partition": "iid",
+            "epsilon": 1.0,
+            "who": who,
+            "error": error,
+        } | more
 
     cells = [cell("auto", 5, 20.0, nonprivate=5.0), cell("fixed", 5, 19.0, crossed=19.5)]
-    cells += [cell("auto", 1, 12.0, nonprivate=5.0), *(cell(peer, 1, 12.0) for peer in _tables_peers.PEERS)]
+    cells += [
+        cell("auto", 1, 12.0, nonprivate=5.0),
+        *(cell(peer, 1, 12.0) for peer in _tables_peers.PEERS),
+    ]
     before = [cell("auto", 5, 25.0), cell("auto", 1, 24.0)]
-    said = _tables_report.summary(*({str(k): c for k, c in enumerate(some)} for some in (cells, before)), {"t"})
-    assert said["regret"]["mean"] == 1.0 and not said["regret"]["yes"] and said["crossed regret"]["worst"] == 0.5
+    said = _tables_report.summary(
+        *({str(k): c for k, c in enumerate(some)} for some in (cells, before)), {"t"}
+    )
+    assert (
+        said["regret"]["mean"] == 1.0
+        and not said["regret"]["yes"]
+        and said["crossed regret"]["worst"] == 0.5
+    )
     assert said["peers"]["yes"] and said["peers"]["at least as good on"] == 1.0
     assert not said["fall"]["yes"] and said["fall at one site"]["yes"]
     assert len(_tables_report.verdicts(said)) == 5
@@ -306,7 +402,9 @@ def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_private_admm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The accountant of the benchmark meets exact Gaussians, and without noise its iteration ends at the Lasso."""
+    """The accountant of the benchmark meets exact Gaussians, and without noise its iteration
+    ends at the Lasso.
+    """
     monkeypatch.syspath_prepend(str(ACCURACY))
     bench = importlib.import_module("private_admm")
     exact = gaussian_epsilon(bench.DELTA, math.sqrt(50) / 10.0)
@@ -318,8 +416,14 @@ def test_private_admm(monkeypatch: pytest.MonkeyPatch) -> None:
         without, taking = (stats.norm.pdf(x, centre, multiplier) for centre in (0.0, 1.0))
         more = np.maximum(0.0, 0.875 * without + 0.125 * taking - np.exp(one) * without)
         assert np.sum(more) * (x[1] - x[0]) == pytest.approx(bench.DELTA, rel=1e-3)
-    assert bench.sampled_epsilon(bench.multiplier_for(1.0, 0.125, 100), 0.125, 100) == pytest.approx(1.0, rel=1e-4)
+    assert bench.sampled_epsilon(
+        bench.multiplier_for(1.0, 0.125, 100), 0.125, 100
+    ) == pytest.approx(1.0, rel=1e-4)
     problem = bench.Problem.draw(0)
     w, _ = bench.iterate(problem, 400, 1.0, 0.0, np.random.default_rng(0), clip=math.inf)
-    wanted = Lasso(alpha=problem.kappa / 2.0, fit_intercept=False, tol=1e-8).fit(problem.X, problem.y).coef_
+    wanted = (
+        Lasso(alpha=problem.kappa / 2.0, fit_intercept=False, tol=1e-8)
+        .fit(problem.X, problem.y)
+        .coef_
+    )
     np.testing.assert_allclose(w, wanted, atol=5e-3)  # and 0.8 from zero

@@ -12,7 +12,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 import check_pages
 
-GOOD = '<html><link rel="stylesheet" href="a.css"><p>size 10<sup>-5</sup>, $5 or $6 <code>\\frac</code></p></html>'
+GOOD = (
+    '<html><link rel="stylesheet" href="a.css"><p>size 10<sup>-5</sup>, $5 or $6 '
+    "<code>\\frac</code></p></html>"
+)
 BAD = {
     '<img src="https://example.org/a.png">': "loads https://example.org/a.png",
     '<script src="//example.org/a.js"></script>': "loads //example.org/a.js",
@@ -36,20 +39,26 @@ def test_pages_that_ask_nobody_pass(folder: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_wrong_is_named(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_named(
+    folder: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "b.html").write_text(f"<html>{text}</html>")
     assert check_pages.main(folder) == 1
     assert "b.html" in (said := capsys.readouterr().out) and BAD[text] in said
 
 
-def test_a_stylesheet_that_asks_somebody_and_a_folder_without_pages(folder: Path, tmp_path: Path) -> None:
+def test_a_stylesheet_that_asks_somebody_and_a_folder_without_pages(
+    folder: Path, tmp_path: Path
+) -> None:
     (folder / "b.css").write_text("@font-face { src: url(https://example.org/f.woff) }")
     assert check_pages.main(folder) == 1
     (tmp_path / "empty").mkdir()
     assert check_pages.main(tmp_path / "empty") == 1
 
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
@@ -63,5 +72,7 @@ def test_a_browser_finds_what_asks_and_what_is_cut(tmp_path: Path) -> None:
     for name, text in pages.items():
         (tmp_path / f"{name}.html").write_text(f"<!doctype html><html><body>{text}</body></html>")
     found = check_pages.opened(BROWSER, sorted(tmp_path.glob("*.html")))
-    assert any("asked.example" in line for line in found) and any("wide.html: is cut" in line for line in found)
+    assert any("asked.example" in line for line in found) and any(
+        "wide.html: is cut" in line for line in found
+    )
     assert not any("good.html" in line for line in found) and len(found) == 2

@@ -12,7 +12,9 @@ from sottovoce.data import Schema
 PAGE = (Path(__file__).parents[2] / "docs/howto/curved.md").read_text(encoding="utf-8")
 
 
-def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
     (shown,) = re.findall(r"```text\n(.*?)```", PAGE, flags=re.S)
     monkeypatch.chdir(tmp_path)
@@ -20,7 +22,8 @@ def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     told = capsys.readouterr().out
     numbers = [[int(number) for number in re.findall(r"(\d+)%", text)] for text in (told, shown)]
     assert re.sub(r"\d+", "", told) == re.sub(r"\d+", "", shown)
-    assert all(abs(a - b) <= 1 for a, b in zip(*numbers, strict=True))  # but for another processor's last bits
+    # but for another processor's last bits
+    assert all(abs(a - b) <= 1 for a, b in zip(*numbers, strict=True))
 
 
 def test_the_schema_has_every_kind(tmp_path: Path) -> None:

@@ -83,10 +83,21 @@ def test_rows_in_place_of_a_name_are_refused_unseen(carrier: str, tmp_path: Path
 
 def test_short_scalars_are_shown_as_python_writes_them() -> None:
     for value, text in (
-        (1.5, "1.5"), (np.float64(1.5), "1.5"), (np.int64(3), "3"), (True, "True"), ("a b", "'a b'"),
-        (np.str_("a"), "'a'"), (Path("x/y"), "'x/y'"), ((0, 3), "(0, 3)"), ([1.0, 2.0], "[1.0, 2.0]"),
-        (float("nan"), "nan"), (10**40, str(10**40)), (10**400, "<int>"), (10**5000, "<int>"), (str, "<str>"),
-    ):  # fmt: skip
+        (1.5, "1.5"),
+        (np.float64(1.5), "1.5"),
+        (np.int64(3), "3"),
+        (True, "True"),
+        ("a b", "'a b'"),
+        (np.str_("a"), "'a'"),
+        (Path("x/y"), "'x/y'"),
+        ((0, 3), "(0, 3)"),
+        ([1.0, 2.0], "[1.0, 2.0]"),
+        (float("nan"), "nan"),
+        (10**40, str(10**40)),
+        (10**400, "<int>"),
+        (10**5000, "<int>"),
+        (str, "<str>"),
+    ):
         assert shown(value) == text
     assert str(InvalidInput("h", None, "is odd", "make it even")) == "h: is odd; make it even"
     path = Path("/somewhere", *["folder"] * 100, "run.npz")
@@ -104,17 +115,21 @@ def test_a_message_is_one_bounded_line_whatever_the_names(kind: type[InvalidInpu
 
 @pytest.mark.parametrize("kind", [LedgerError, NotWritten])
 def test_every_error_is_one_bounded_line(kind: type[Exception]) -> None:
-    assert str(kind(f"run={STEERS}: is odd")) == "run=\\x1b[31m\\x1b]0;taken\\x07\\u202e\\r\\n: is odd"
+    assert (
+        str(kind(f"run={STEERS}: is odd")) == "run=\\x1b[31m\\x1b]0;taken\\x07\\u202e\\r\\n: is odd"
+    )
     assert len(str(kind("x" * 10**6))) <= 2000
     assert printable(printable(STEERS)) == printable(STEERS)
     assert printable("\ud800é", 1) == "…" and printable("\ud800é") == "\\ud800é"
 
 
 def test_headers_with_escape_bytes_are_escaped() -> None:
-    schema = Schema.from_dict({
-        "columns": {f"a{STEERS}": {"kind": "number", "lo": 0, "hi": 1}},
-        "label": {"column": "y", "positive": "1"},
-    })  # fmt: skip
+    schema = Schema.from_dict(
+        {
+            "columns": {f"a{STEERS}": {"kind": "number", "lo": 0, "hi": 1}},
+            "label": {"column": "y", "positive": "1"},
+        }
+    )
     for columns in (
         {"y": np.array(["1"])},
         {f"a{STEERS}": np.array([0.5]), "y": np.array(["1"]), STEERS: np.array([1])},

@@ -20,12 +20,16 @@ LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_public_name_has_an_example_that_runs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_public_name_has_an_example_that_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     thing = getattr(sottovoce, name)
     assert "Examples\n" in (inspect.getdoc(thing) or ""), name
     module = import_module(thing.__module__)
-    (test,) = doctest.DocTestFinder(recurse=False).find(thing, name, module=module, globs=dict(vars(module)))
+    (test,) = doctest.DocTestFinder(recurse=False).find(
+        thing, name, module=module, globs=dict(vars(module))
+    )
     assert len(test.examples) >= 2
     said: list[str] = []
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
@@ -46,7 +50,9 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_frame_becomes_a_private_model_in_under_ten_lines(library: str, frames: Path) -> None:
     if find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
-    lines = [line for line in (frames / f"with_{library}.py").read_text().splitlines() if line.strip()]
+    lines = [
+        line for line in (frames / f"with_{library}.py").read_text().splitlines() if line.strip()
+    ]
     assert len(lines) < 10
     said = ran(frames / f"with_{library}.py", into=frames)
     assert "ward=icu" in said and "epsilon = 1.000, delta = 1e-05, proved" in said

@@ -1,7 +1,8 @@
-"""The guides of docs/howto/extend.md are complete: what they add is added to a copy, and their tests pass.
+"""The guides of docs/howto/extend.md are complete: what they add is added to a copy, and their
+tests pass.
 
-A guide's command chooses the tests of what is added, and those of whatever else its edits change.  All other cases of
-the same tests run in this suite, on the tree without the addition.
+A guide's command chooses the tests of what is added, and those of whatever else its edits change.
+All other cases of the same tests run in this suite, on the tree without the addition.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def side(change: str, marks: str) -> str:
 def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
     copied(tmp_path)
     for name in ("tests", "docs"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_build"))
+        shutil.copytree(
+            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "_build")
+        )
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path / name)
     text = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
@@ -48,8 +51,23 @@ def test_a_guide_is_complete(guide: str, tmp_path: Path) -> None:
             assert before.count(old) == 1, f"{name}: not found once: {old}"
             edited(file, before.replace(old, new))
     (tests,) = re.findall(r"^scripts/test (.*)$", text, re.M)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *shlex.split(tests)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        *shlex.split(tests),
+    ]
     ran = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, env=first_on_path(tmp_path / "src")
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=first_on_path(tmp_path / "src"),
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

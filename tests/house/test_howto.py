@@ -15,15 +15,20 @@ PAGES = ("choose_numbers", "csv_to_schema", "from_diffprivlib", "one_class")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_prints_what_it_shows(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_prints_what_it_shows(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (code, shown), *more = re.findall(
-        r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", (HOWTO / f"{page}.md").read_text(encoding="utf-8"), flags=re.S
+        r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?",
+        (HOWTO / f"{page}.md").read_text(encoding="utf-8"),
+        flags=re.S,
     )
     assert not more
     out = io.StringIO()
     with contextlib.redirect_stdout(out), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # notes on what such rows let one expect, which the page is about
+        # notes on what such rows let one expect, which the page is about
+        warnings.simplefilter("ignore")
         exec(compile(code, page, "exec"), {})
     told, kept = out.getvalue().split(), shown.split()
     assert len(told) == len(kept) > 0

@@ -39,7 +39,8 @@ SOUND = {
     ),
     "runs/__init__.py": "",
     "runs/row_guard.py": "from sottovoce.problem import facts\n",
-    "estimators/__init__.py": "from .._version import __version__\nfrom ..algorithms.average import Average\n",
+    "estimators/__init__.py": "from .._version import __version__\nfrom ..algorithms.average "
+    "import Average\n",
     "cli/__init__.py": "from .run import main\n",
     "cli/run.py": "from ..estimators import Classifier\n",
 }
@@ -73,12 +74,17 @@ def test_this_tree_keeps_its_layers() -> None:
     """The bounds are those of a house that one can take in."""
     status, (printed,) = run()
     assert status == 0
-    built = re.fullmatch(r"(\d+) rooms on \d+ floors, (\d+) arrows between them, none upward, no circle", printed)
+    built = re.fullmatch(
+        r"(\d+) rooms on \d+ floors, (\d+) arrows between them, none upward, no circle", printed
+    )
     assert built is not None and int(built[1]) <= 28 and int(built[2]) <= 200
 
 
 def test_a_sound_tree_passes(tree: Tree) -> None:
-    assert run(tree({})) == (0, ["10 rooms on 12 floors, 8 arrows between them, none upward, no circle"])
+    assert run(tree({})) == (
+        0,
+        ["10 rooms on 12 floors, 8 arrows between them, none upward, no circle"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,17 +96,38 @@ def test_a_sound_tree_passes(tree: Tree) -> None:
             2,
             "layer 2 imports runs.row_guard, which is in layer 7",
         ),
-        ("problem/facts.py", "from sottovoce.runs.row_guard import RowGuard\n", 1, "layer 2 imports runs.row_guard"),
-        ("problem/facts.py", "def f():\n    import sottovoce.runs.row_guard\n", 2, "layer 2 imports runs.row_guard"),
+        (
+            "problem/facts.py",
+            "from sottovoce.runs.row_guard import RowGuard\n",
+            1,
+            "layer 2 imports runs.row_guard",
+        ),
+        (
+            "problem/facts.py",
+            "def f():\n    import sottovoce.runs.row_guard\n",
+            2,
+            "layer 2 imports runs.row_guard",
+        ),
         (
             "problem/losses.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..network.net import Net\n",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..network.net import "
+            "Net\n",
             3,
             "layer 2 imports network.net",
         ),
         # to import events runs the folder's __init__, and through it a higher layer
-        ("privacy/__init__.py", "from ..queries.output import Output\n", 1, "layer 3 imports queries.output"),
-        ("queries/output.py", "from ..algorithms import base\n", 1, "layer 5 imports algorithms.base"),
+        (
+            "privacy/__init__.py",
+            "from ..queries.output import Output\n",
+            1,
+            "layer 3 imports queries.output",
+        ),
+        (
+            "queries/output.py",
+            "from ..algorithms import base\n",
+            1,
+            "layer 5 imports algorithms.base",
+        ),
         ("network/net.py", "from .. import __version__\n", 1, "the top imports everything"),
         ("_version.py", "from .errors import InvalidInput\n", 1, "must import nothing"),
         ("helpers.py", "", 1, "add it to LAYERS"),
@@ -108,22 +135,51 @@ def test_a_sound_tree_passes(tree: Tree) -> None:
         ("network/net.py", "def f(:\n", 1, "does not parse"),
         ("algorithms/base.py", "import numpy.random\n", 1, "may not import numpy.random"),
         ("algorithms/base.py", "from numpy import random\n", 1, "may not import numpy.random"),
-        ("algorithms/base.py", "from numpy.random import default_rng\n", 1, "may not import numpy.random"),
+        (
+            "algorithms/base.py",
+            "from numpy.random import default_rng\n",
+            1,
+            "may not import numpy.random",
+        ),
         ("algorithms/base.py", "import numpy as np\nx = np.random.rand()\n", 2, "may not draw"),
         ("algorithms/base.py", "import random\n", 1, "may not import random"),
         ("algorithms/base.py", "import importlib\n", 1, "may not import importlib"),
         ("algorithms/base.py", "__import__('os')\n", 1, "may not call __import__"),
-        ("algorithms/base.py", "from ..runs.row_guard import RowGuard\n", 1, "may not import sottovoce.runs.row_guard"),
-        ("algorithms/base.py", "from ..runs import row_guard\n", 1, "may not import sottovoce.runs.row_guard"),
-        ("algorithms/base.py", "from ..privacy.noise import Noise\n", 1, "may not import sottovoce.privacy"),
-        ("algorithms/base.py", "from ..privacy import noise\n", 1, "may not import sottovoce.privacy"),
+        (
+            "algorithms/base.py",
+            "from ..runs.row_guard import RowGuard\n",
+            1,
+            "may not import sottovoce.runs.row_guard",
+        ),
+        (
+            "algorithms/base.py",
+            "from ..runs import row_guard\n",
+            1,
+            "may not import sottovoce.runs.row_guard",
+        ),
+        (
+            "algorithms/base.py",
+            "from ..privacy.noise import Noise\n",
+            1,
+            "may not import sottovoce.privacy",
+        ),
+        (
+            "algorithms/base.py",
+            "from ..privacy import noise\n",
+            1,
+            "may not import sottovoce.privacy",
+        ),
         ("errors.py", "from .absent import name\n", 1, "no such module"),
     ],
 )
-def test_a_planted_violation_is_named(tree: Tree, file: str, text: str, line: int, rule: str) -> None:
+def test_a_planted_violation_is_named(
+    tree: Tree, file: str, text: str, line: int, rule: str
+) -> None:
     status, printed = run(tree({file: text}))
     assert status == 1
-    assert any(at.startswith(f"src/sottovoce/{file}:{line}: ") and rule in at for at in printed), printed
+    assert any(at.startswith(f"src/sottovoce/{file}:{line}: ") and rule in at for at in printed), (
+        printed
+    )
 
 
 @pytest.fixture
@@ -143,7 +199,8 @@ def papers(tree: Tree) -> Tree:
 
 def test_the_papers_may_import_public_modules_and_names(papers: Tree) -> None:
     sound = (
-        "import sottovoce\nfrom sottovoce import RunConfig, __version__\nfrom sottovoce.problem import facts\n"
+        "import sottovoce\nfrom sottovoce import RunConfig, __version__\nfrom sottovoce.problem "
+        "import facts\n"
         "from sottovoce.queries import Output\nfrom . import other\nprint(facts.n, other._kept)\n"
     )
     assert run(papers({"claims.py": sound, "other.py": ""}))[0] == 0
@@ -152,20 +209,36 @@ def test_the_papers_may_import_public_modules_and_names(papers: Tree) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "rule"),
     [
-        ("from sottovoce.runs import curator\nfrom sottovoce.cli.run import main\n", 2, "cli.run is no public module"),
+        (
+            "from sottovoce.runs import curator\nfrom sottovoce.cli.run import main\n",
+            2,
+            "cli.run is no public module",
+        ),
         ("from sottovoce import estimators\n", 1, "estimators.__init__ is no public module"),
         ("def f():\n    import sottovoce.privacy\n", 2, "privacy.__init__ is no public module"),
         ("from sottovoce.queries import _share\n", 1, "is private to sottovoce"),
-        ("from sottovoce.problem import facts\nprint(facts._cache)\n", 2, "facts._cache, which is private"),
-        ("from sottovoce.queries import Output as Out\nprint(Out._of)\n", 2, "Out._of, which is private"),
+        (
+            "from sottovoce.problem import facts\nprint(facts._cache)\n",
+            2,
+            "facts._cache, which is private",
+        ),
+        (
+            "from sottovoce.queries import Output as Out\nprint(Out._of)\n",
+            2,
+            "Out._of, which is private",
+        ),
         ("from .other import name\n", 1, "circular import: claims -> other -> claims"),
         ("def f(:\n", 1, "does not parse"),
     ],
 )
-def test_what_the_papers_may_not_import_is_named(papers: Tree, text: str, line: int, rule: str) -> None:
+def test_what_the_papers_may_not_import_is_named(
+    papers: Tree, text: str, line: int, rule: str
+) -> None:
     status, printed = run(papers({"claims.py": text, "other.py": "from . import claims\n"}))
     assert status == 1
-    assert any(at.startswith(f"src/sottovoce_papers/claims.py:{line}: ") and rule in at for at in printed), printed
+    assert any(
+        at.startswith(f"src/sottovoce_papers/claims.py:{line}: ") and rule in at for at in printed
+    ), printed
 
 
 @pytest.mark.parametrize(
@@ -179,21 +252,33 @@ def test_what_the_papers_may_not_import_is_named(papers: Tree, text: str, line: 
 def test_the_library_may_not_import_the_papers_nor_name_them(tree: Tree, text: str) -> None:
     status, printed = run(tree({"cli/run.py": text}))
     assert status == 1
-    assert any("src/sottovoce/cli/run.py:" in at and "comes in by entry points" in at for at in printed), printed
+    assert any(
+        "src/sottovoce/cli/run.py:" in at and "comes in by entry points" in at for at in printed
+    ), printed
 
 
 def test_the_reference_shows_the_public_modules() -> None:
-    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    pages = "".join(
+        page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md")
+    )
     shown = set(re.findall(r"automodule:: sottovoce\.(\S+)", pages))
     assert set(IN_REFERENCE) <= shown and not shown & set(BEYOND_REFERENCE)
 
 
 def test_a_circle_in_one_layer_is_named(tree: Tree) -> None:
     status, printed = run(
-        tree({"network/graphs.py": "from .net import Net\n", "network/net.py": "from . import graphs\n"})
+        tree(
+            {
+                "network/graphs.py": "from .net import Net\n",
+                "network/net.py": "from . import graphs\n",
+            }
+        )
     )
     circle = "network.graphs -> network.net -> network.graphs"
-    assert (status, printed) == (1, [f"src/sottovoce/network/graphs.py:1: circular import: {circle}"])
+    assert (status, printed) == (
+        1,
+        [f"src/sottovoce/network/graphs.py:1: circular import: {circle}"],
+    )
 
 
 def test_a_circle_through_a_folder_is_named(tree: Tree) -> None:

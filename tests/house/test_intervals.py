@@ -17,7 +17,9 @@ def _bench(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_floor_is_what_noise_in_one_gradient_moves() -> None:
-    """The minimiser moves with noise in the mean gradient as `per_noise` says, and `exact` is where it vanishes."""
+    """The minimiser moves with noise in the mean gradient as `per_noise` says, and `exact` is
+    where it vanishes.
+    """
     import intervals
 
     drawn = intervals.hospitals(4000, np.random.default_rng(0))
@@ -37,7 +39,9 @@ def test_the_floor_is_what_noise_in_one_gradient_moves() -> None:
 
 
 def test_the_best_model_of_wrong_chances_is_a_fixed_point() -> None:
-    """Of chances that a logistic model has, it is that model; of probit ones, slopes are longer by one factor."""
+    """Of chances that a logistic model has, it is that model; of probit ones, slopes are longer
+    by one factor.
+    """
     import coverage
 
     truth = np.array([0.6, -0.4, 0.0, 0.3, -0.2, -0.8])
@@ -51,11 +55,15 @@ def logistic(X: np.ndarray) -> np.ndarray:
     return np.asarray(expit(X @ (0.6, -0.4, 0.0, 0.3, -0.2) - 0.8))
 
 
-def test_a_truth_of_rows_is_where_half_of_the_draws_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truth_of_rows_is_where_half_of_the_draws_are_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import forecasts
 
     monkeypatch.setattr(
-        forecasts, "tables", lambda draw, n, epsilon, draws: [n * k >= 6000 for k in range(1, draws + 1)]
+        forecasts,
+        "tables",
+        lambda draw, n, epsilon, draws: [n * k >= 6000 for k in range(1, draws + 1)],
     )
     draws = 4  # whole from 6,000, 3,000, 2,000 and 1,500 rows on
     found = forecasts.truth(lambda n, seed: None, 1.0, draws, bool)

@@ -65,10 +65,16 @@ def test_a_planted_knob_is_everywhere_and_one_file_was_touched(tmp_path: Path) -
     imported = "import Count\n"
     edits = {old: PLANTED, imported: "import Count, Interval\n"}
     assert planted_apart(tmp_path, "algorithms/gradient.py", edits, USES) == {
-        "algorithm": 0.5, "kept": 0.5, "silent": False, "helps": [True, True], "plan": 0.75, "study": 0.5,
-        "refused": "decay_rate=-1.0: must be >= 0; use decay_rate=0.25", "estimators": [0.125, 0.125],
+        "algorithm": 0.5,
+        "kept": 0.5,
+        "silent": False,
+        "helps": [True, True],
+        "plan": 0.75,
+        "study": 0.5,
+        "refused": "decay_rate=-1.0: must be >= 0; use decay_rate=0.25",
+        "estimators": [0.125, 0.125],
         "documented": True,
-    }  # fmt: skip
+    }
 
 
 def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
@@ -82,7 +88,9 @@ def test_two_declarations_of_one_name_that_differ_are_refused() -> None:
 
         name: ClassVar[str] = "other"
 
-    with pytest.raises(InvalidInput, match="declares the knob 'gamma' as no other method") as refused:
+    with pytest.raises(
+        InvalidInput, match="declares the knob 'gamma' as no other method"
+    ) as refused:
         gather([*REGISTRY.values(), Other])
     assert refused.value.field == "method" and refused.value.value == "other"
 
@@ -97,8 +105,12 @@ def test_reserved_names_are_those_of_fields_commands_and_estimators() -> None:
     assert set(reserved_names.FIELDS_OF_METHODS) == fields_of(Algorithm) | {"name"}
     of_commands = {str(one.name) for command in (train, plan) for one in command.params}
     of_commands |= {key for command in (train, plan) for key in command.by_key()}
-    of_commands |= {word.lstrip("-").replace("-", "_") for command in (train, plan) for one in command.params
-                    for word in one.opts}  # fmt: skip
+    of_commands |= {
+        word.lstrip("-").replace("-", "_")
+        for command in (train, plan)
+        for one in command.params
+        for word in one.opts
+    }
     assert set(reserved_names.PARAMETERS_OF_COMMANDS) == of_commands - KNOBS.keys()
     of_estimators: set[str] = set()
     for name in sottovoce.__all__:
@@ -116,7 +128,9 @@ def with_knob(name: str) -> type[Algorithm[Any]]:
     """A method with a knob of this name."""
     made = [(name, float, knob(0.5, "Something else.", Interval(low=0)))]
     own_options: Any = make_dataclass("OwnOptions", made, bases=(MethodOptions,), frozen=True)
-    return dataclass(frozen=True)(type("Other", (DGD,), {"options": own_options(), "name": "other"}))
+    return dataclass(frozen=True)(
+        type("Other", (DGD,), {"options": own_options(), "name": "other"})
+    )
 
 
 def test_a_knob_with_a_reserved_name_is_refused() -> None:
@@ -127,12 +141,23 @@ def test_a_knob_with_a_reserved_name_is_refused() -> None:
     assert "pull" in gather([with_knob("pull")])
 
 
-def test_a_knob_of_the_name_of_a_field_takes_no_field_even_where_it_got_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second lock: what a run is priced by stays a field, whatever names the table of knobs holds."""
+def test_a_knob_of_the_name_of_a_field_takes_no_field_even_where_it_got_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second lock: what a run is priced by stays a field, whatever names the table of knobs
+    holds.
+    """
     for name in ("copies", "epsilon", "seed", "sites_per_row", "relation"):
         monkeypatch.setitem(KNOBS, name, replace(KNOBS["momentum"], name=name))
-    asked = {"method": "dgd", "epsilon": 0.2, "delta": 1e-6, "seed": 3, "copies": 5, "sites_per_row": 3,
-             "relation": "zero-out"}  # fmt: skip
+    asked = {
+        "method": "dgd",
+        "epsilon": 0.2,
+        "delta": 1e-6,
+        "seed": 3,
+        "copies": 5,
+        "sites_per_row": 3,
+        "relation": "zero-out",
+    }
     config = RunConfig.from_dict(asked)
     assert config.other_options == () and {name: getattr(config, name) for name in asked} == asked
     assert config.but(rounds=3) == replace(config, rounds=3)
@@ -140,9 +165,14 @@ def test_a_knob_of_the_name_of_a_field_takes_no_field_even_where_it_got_in(monke
     assert RunConfig.defaults()["copies"] == 1
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), np.array([1.0, 2.0]), [Fraction(1, 2)]], ids=str)
+@pytest.mark.parametrize(
+    "epsilon", [Fraction(1, 2), np.array([1.0, 2.0]), [Fraction(1, 2)]], ids=str
+)
 def test_an_epsilon_that_no_record_can_hold_is_refused(epsilon: Any) -> None:
-    for make in (lambda: RunConfig("dgd", epsilon), lambda: RunConfig.from_dict({"method": "dgd", "epsilon": epsilon})):
+    for make in (
+        lambda: RunConfig("dgd", epsilon),
+        lambda: RunConfig.from_dict({"method": "dgd", "epsilon": epsilon}),
+    ):
         with pytest.raises(InvalidInput) as refused:
             make()
         assert refused.value.field == "epsilon"
@@ -169,13 +199,22 @@ def test_every_default_obeys_its_rule_and_is_the_one_that_methods_have(name: str
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("gamma", (-1.0, np.nan, np.inf, "a", True)), ("phi", (-0.1, np.nan)), ("law", ("laplace", 1.0)),
-        ("batches", (0, 251, 2.5)), ("positives", (0, 1.5, True)), ("threshold", (np.nan, np.inf)),
-        ("clip", (0.0, 1e9)), ("test_sensitivity", ("other", 1.0)),
-        ("zeta", ("half", 1.0)), ("split", (0.0, 1.0)), ("tolerance", (0.0, 1e9)),
+        ("gamma", (-1.0, np.nan, np.inf, "a", True)),
+        ("phi", (-0.1, np.nan)),
+        ("law", ("laplace", 1.0)),
+        ("batches", (0, 251, 2.5)),
+        ("positives", (0, 1.5, True)),
+        ("threshold", (np.nan, np.inf)),
+        ("clip", (0.0, 1e9)),
+        ("test_sensitivity", ("other", 1.0)),
+        ("zeta", ("half", 1.0)),
+        ("split", (0.0, 1.0)),
+        ("tolerance", (0.0, 1e9)),
     ],
-)  # fmt: skip
-def test_values_that_break_the_rule_are_refused_by_methods_and_configurations(name: str, wrong: tuple[object]) -> None:
+)
+def test_values_that_break_the_rule_are_refused_by_methods_and_configurations(
+    name: str, wrong: tuple[object]
+) -> None:
     method = next(m for m, cls in REGISTRY.items() if name in knobs_of(cls.options))
     form = {"form": "printed"} if KNOBS[name].form == "printed" else {}
     for value in wrong:

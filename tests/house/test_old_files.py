@@ -1,9 +1,11 @@
-"""Files of versions before 0.3: ledgers open at their price for ever, all else is refused with one line.
+"""Files of versions before 0.3: ledgers open at their price for ever, all else is refused with one
+line.
 
-The files in ``old/`` were written by 0.1.0 and 0.2.0 from ``table.csv`` and ``schema.toml`` there, which is made-up
-data, and from `ROWS`: a saved run, checkpoints in the second of four rounds, plans for sites, and ledgers.
-``book.ledger`` has three runs that ended, ``evaluated.ledger`` two evaluations, ``answers.ledger`` an inference without
-a name and one called ``sums``, and ``trusts.ledger`` two runs of methods by rounds, which all broke off.
+The files in ``old/`` were written by 0.1.0 and 0.2.0 from ``table.csv`` and ``schema.toml`` there,
+which is made-up data, and from `ROWS`: a saved run, checkpoints in the second of four rounds, plans
+for sites, and ledgers. ``book.ledger`` has three runs that ended, ``evaluated.ledger`` two
+evaluations, ``answers.ledger`` an inference without a name and one called ``sums``, and
+``trusts.ledger`` two runs of methods by rounds, which all broke off.
 """
 
 from __future__ import annotations
@@ -93,7 +95,9 @@ def test_a_price_only_went_up_since_version_0_1(book: Callable[[str], Path]) -> 
 
 
 def trained_again(ledger: DurableLedger, run: str) -> None:
-    train(asked(RunConfig(method=run, epsilon=2.0, delta=1e-5, rounds=3)), ledger=ledger, run_name=run)
+    train(
+        asked(RunConfig(method=run, epsilon=2.0, delta=1e-5, rounds=3)), ledger=ledger, run_name=run
+    )
 
 
 def inferred_again(ledger: DurableLedger, run: str) -> None:
@@ -128,10 +132,14 @@ def test_a_run_does_not_go_on_and_costs_nothing_more(
 
 
 @pytest.mark.parametrize("name", ["answers", "trusts"])
-def test_the_version_that_began_a_run_can_end_it_until_this_one_spends(book: Callable[[str], Path], name: str) -> None:
+def test_the_version_that_began_a_run_can_end_it_until_this_one_spends(
+    book: Callable[[str], Path], name: str
+) -> None:
     path = book(name)
     before = schema_of(path)
-    begin, run = {"answers": (inferred_again, "sums"), "trusts": (simulated_again, "sum_prox")}[name]
+    begin, run = {"answers": (inferred_again, "sums"), "trusts": (simulated_again, "sum_prox")}[
+        name
+    ]
     with DurableLedger.open(path) as ledger, pytest.raises(LedgerMismatch):
         begin(ledger, run)
     assert schema_of(path) == before == 4
@@ -147,7 +155,9 @@ def stop(k: int, _: Any) -> None:
         raise KeyboardInterrupt
 
 
-def as_of_before(self: ChainFile[History], record: dict[str, Any], payload: bytes | None = None) -> None:
+def as_of_before(
+    self: ChainFile[History], record: dict[str, Any], payload: bytes | None = None
+) -> None:
     """Append a record as versions before 0.3 did: a run did not say of which format it is."""
     APPEND(self, {key: value for key, value in record.items() if key != "version"}, payload)
 
@@ -158,9 +168,13 @@ APPEND = ChainFile.append
 def test_a_run_without_a_name_does_not_begin_beside_one_that_it_may_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would be paid a second time, in silence.  Under a name, or once the old one is closed, it begins."""
+    """It would be paid a second time, in silence.  Under a name, or once the old one is closed,
+    it begins.
+    """
     same, other = under_way("sum_prox"), under_way("sum_momentum")
-    with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=3) as ledger:
+    with DurableLedger.create(
+        tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=3
+    ) as ledger:
         with monkeypatch.context() as before:
             before.setattr(ChainFile, "append", as_of_before)
             with pytest.raises(KeyboardInterrupt):
@@ -195,7 +209,9 @@ def test_closing_gives_back_what_a_run_of_before_holds(
 
 
 def test_a_run_of_this_version_goes_on(tmp_path: Path) -> None:
-    with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=3) as ledger:
+    with DurableLedger.create(
+        tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, accountant="zcdp", n_nodes=3
+    ) as ledger:
         with pytest.raises(KeyboardInterrupt):
             simulate(under_way("sum_prox"), ROWS, ledger=ledger, observers=[stop])
         assert ledger.show()["runs"][0]["goes_on"] and ledger.runs.former == ()
@@ -249,7 +265,9 @@ def test_a_plan_is_refused(name: str) -> None:
     assert refused.value.field == "plan" and refused.value.rule == FORMER
 
 
-@pytest.mark.parametrize("method", ["sum_momentum", "sum_prox", "momentum", "prox_average", "central_momentum"])
+@pytest.mark.parametrize(
+    "method", ["sum_momentum", "sum_prox", "momentum", "prox_average", "central_momentum"]
+)
 def test_a_checkpoint_is_refused_and_stays_as_it_is(tmp_path: Path, method: str) -> None:
     path = tmp_path / "checkpoint.npz"
     shutil.copyfile(OLD / f"{method}.npz", path)
@@ -262,7 +280,12 @@ def test_a_hubs_log_of_version_0_1_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "hub.log"
     HubLog(path).close()
     with sqlite3.connect(path) as log:
-        changes = ("DROP TABLE farewell", "DROP TABLE ended", "PRAGMA user_version = 0", "PRAGMA application_id = 0")
+        changes = (
+            "DROP TABLE farewell",
+            "DROP TABLE ended",
+            "PRAGMA user_version = 0",
+            "PRAGMA application_id = 0",
+        )
         for statement in changes:
             log.execute(statement)
     log.close()
@@ -290,4 +313,6 @@ def test_what_no_version_wrote_is_no_format(found: object) -> None:
 
 def test_the_present_format_is_read() -> None:
     assert refusal_of_format(FORMAT, "") is None
-    assert [refusal_of_format(found, "do this") for found in (None, 1, 2)] == [(FORMER, "do this")] * 3
+    assert [refusal_of_format(found, "do this") for found in (None, 1, 2)] == [
+        (FORMER, "do this")
+    ] * 3

@@ -1,4 +1,6 @@
-"""Statements of privacy are made in one place: nothing else builds one, or changes what one says."""
+"""Statements of privacy are made in one place: nothing else builds one, or changes what one
+says.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,31 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 STATEMENTS = ("statement", "statement_facts", "statement_reading")
 HOME = {SOURCE / "sottovoce" / "privacy" / f"{name}.py" for name in STATEMENTS}
-TOLD = {"adversary", "accountants", "per_node", "printed_claim", "assumes", "early", "unprotected", "not_protected"}
+TOLD = {
+    "adversary",
+    "accountants",
+    "per_node",
+    "printed_claim",
+    "assumes",
+    "early",
+    "unprotected",
+    "not_protected",
+}
 """Keys and fields that only statements have."""
 NAMES = {"privacy", "statement"}
 
 
 def is_statement(node: ast.AST) -> bool:
-    """Whether an expression is called a statement: ``privacy``, ``run.statement``, ``d["privacy"]``, any as a dict."""
+    """Whether an expression is called a statement: ``privacy``, ``run.statement``,
+    ``d["privacy"]``, any as a dict.
+    """
     if isinstance(node, ast.Call):
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if inner is not None and isinstance(node.func, ast.Attribute) and node.func.attr == "promise":
+        if (
+            inner is not None
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "promise"
+        ):
             return True
         return any(is_statement(part) for part in ([inner] if inner is not None else node.args))
     if isinstance(node, ast.Subscript):
@@ -37,7 +54,9 @@ def faults(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         where = f"line {getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Call):
-            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            name = (
+                node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            )
             given = {keyword.arg for keyword in node.keywords}
             if name == "Statement":
                 yield f"{where}: makes a Statement by hand"
@@ -45,14 +64,19 @@ def faults(source: str) -> Iterator[str]:
                 yield f"{where}: replaces fields of a statement"
             elif name in ("update", "setdefault", "pop", "__setitem__", "__setattr__", "setattr"):
                 target = node.func.value if isinstance(node.func, ast.Attribute) else None
-                if (target is not None and is_statement(target)) or any(is_statement(arg) for arg in node.args):
+                if (target is not None and is_statement(target)) or any(
+                    is_statement(arg) for arg in node.args
+                ):
                     yield f"{where}: changes a statement"
             elif name == "dict" and given & TOLD:
                 yield f"{where}: builds a dict of a statement"
         elif isinstance(node, ast.Dict):
             if {text(key) for key in node.keys} & TOLD:
                 yield f"{where}: builds a dict of a statement"
-            if any(key is None and is_statement(value) for key, value in zip(node.keys, node.values, strict=True)):
+            if any(
+                key is None and is_statement(value)
+                for key, value in zip(node.keys, node.values, strict=True)
+            ):
                 yield f"{where}: copies a statement into another dict"
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             if is_statement(node.left) or is_statement(node.right):
@@ -60,7 +84,9 @@ def faults(source: str) -> Iterator[str]:
         elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
             targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
             for target in targets:
-                part = isinstance(target, ast.Subscript) and (is_statement(target.value) or text(target.slice) in TOLD)
+                part = isinstance(target, ast.Subscript) and (
+                    is_statement(target.value) or text(target.slice) in TOLD
+                )
                 if part or (isinstance(target, ast.Attribute) and is_statement(target.value)):
                     yield f"{where}: sets a part of a statement"
             if isinstance(node, ast.AugAssign) and is_statement(node.target):

@@ -24,11 +24,15 @@ def alike(told: str, shown: str) -> bool:
     """Equal in words, and in numbers but for the last bits of another processor's arithmetic."""
     here, there = (list(map(float, NUMBER.findall(text))) for text in (told, shown))
     words = [NUMBER.sub("#", text).split() for text in (told, shown)]
-    return words[0] == words[1] and all(abs(a - b) <= 0.01 + 0.03 * abs(b) for a, b in zip(here, there, strict=True))
+    return words[0] == words[1] and all(
+        abs(a - b) <= 0.01 + 0.03 * abs(b) for a, b in zip(here, there, strict=True)
+    )
 
 
 def drawn_here(script: Path, folder: Path) -> str:
-    """What a script prints, with its pictures in `folder`, without the time that a new interpreter takes."""
+    """What a script prints, with its pictures in `folder`, without the time that a new
+    interpreter takes.
+    """
     return ran(script, into=folder, environment={"GALLERY": str(folder), "SOURCE_DATE_EPOCH": "0"})
 
 
@@ -37,7 +41,10 @@ def test_scripts_are_drawn_as_processes_too(tmp_path: Path) -> None:
     (script,) = [script for script in draw.scripts() if script.stem == "accountants"]
     said = draw.run(script, tmp_path)
     assert said == ""
-    drawn, kept = ((folder / "accountants.svg").read_text(encoding="utf-8") for folder in (tmp_path, draw.GALLERY))
+    drawn, kept = (
+        (folder / "accountants.svg").read_text(encoding="utf-8")
+        for folder in (tmp_path, draw.GALLERY)
+    )
     assert re.findall(r' id="\w+', drawn) == re.findall(r' id="\w+', kept)
     (tmp_path / "wrong.py").write_text("raise SystemExit(3)")
     with pytest.raises(RuntimeError, match="ended with 3"):
@@ -53,14 +60,19 @@ def test_a_script_prints_and_draws_what_the_pages_show(script: Path, tmp_path: P
     drawn = [path.name for path in tmp_path.glob("*.svg")]
     assert drawn == ([] if script.stem == "ten_lines" else [f"{script.stem}.svg"])
     for numbers in tmp_path.glob("*.json"):
-        here, there = json.loads(numbers.read_text()), json.loads((draw.GALLERY / numbers.name).read_text())
+        here, there = (
+            json.loads(numbers.read_text()),
+            json.loads((draw.GALLERY / numbers.name).read_text()),
+        )
         assert [[len(line) for line in panel["lines"]] for panel in here] == [
             [len(line) for line in panel["lines"]] for panel in there
         ]
         assert alike(json.dumps(here), json.dumps(there))
     for name in drawn:  # readable on white and on black: no ground, and no black or white ink
         for picture in (tmp_path / name, kept.with_suffix(".svg")):
-            ink = re.findall(r"(?:fill|stroke): #(000000|ffffff)", picture.read_text(encoding="utf-8"))
+            ink = re.findall(
+                r"(?:fill|stroke): #(000000|ffffff)", picture.read_text(encoding="utf-8")
+            )
             assert ElementTree.parse(picture).getroot().get("viewBox") and not ink, picture
 
 
@@ -69,15 +81,23 @@ def test_every_picture_has_a_script() -> None:
     assert pictures - {"odds"} == {script.stem for script in draw.scripts()} - {"ten_lines"}
     page = (draw.GALLERY / "index.md").read_text(encoding="utf-8")
     listed = page.split("```{gallery}\n")[1].split("```")[0].split()
-    assert sorted(listed) == sorted(path.stem for path in draw.GALLERY.glob("*.svg")) and len(listed) >= 12
+    assert (
+        sorted(listed) == sorted(path.stem for path in draw.GALLERY.glob("*.svg"))
+        and len(listed) >= 12
+    )
 
 
 def test_readme_and_the_first_page_show_the_same_ten_lines() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     code = (ROOT / "examples" / "doors" / "ten_lines.py").read_text(encoding="utf-8")
-    assert f"```python\n{code}```\n\n```text\n{(draw.DOORS / 'ten_lines.txt').read_text(encoding='utf-8')}```" in readme
+    assert (
+        f"```python\n{code}```\n\n```text\n{(draw.DOORS / 'ten_lines.txt').read_text(encoding='utf-8')}```"
+        in readme
+    )
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     (lead,) = re.findall(
-        r"# sottovoce\n\n(.*?)\n\n!", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), flags=re.S
+        r"# sottovoce\n\n(.*?)\n\n!",
+        (ROOT / "docs" / "index.md").read_text(encoding="utf-8"),
+        flags=re.S,
     )
     assert lead in readme

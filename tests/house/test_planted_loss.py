@@ -64,6 +64,12 @@ print(json.dumps({
 def test_a_planted_loss_is_everywhere_and_one_file_was_touched(tmp_path: Path) -> None:
     edits = {"\nREGISTRY: dict": PLANTED, "in (Logistic, ": "in (Logistic, Slow, "}
     assert planted_apart(tmp_path, "problem/losses.py", edits, USES) == {
-        "spent": 1.0, "sharper": [False], "refused": True, "helps": [True] * 3, "plan": 1.0, "auto": "mr_admm",
-        "estimator": [1, 4], "documented": True,
-    }  # fmt: skip
+        "spent": 1.0,
+        "sharper": [False],
+        "refused": True,
+        "helps": [True] * 3,
+        "plan": 1.0,
+        "auto": "mr_admm",
+        "estimator": [1, 4],
+        "documented": True,
+    }

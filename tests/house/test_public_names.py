@@ -1,4 +1,6 @@
-"""What ``import sottovoce`` offers: every name, each from one place, and none before it is asked for."""
+"""What ``import sottovoce`` offers: every name, each from one place, and none before it is asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,18 @@ NAMES = [name for name in sottovoce.__all__ if name != "__version__"]
 
 
 def python(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_every_name_is_there_and_is_listed() -> None:
     assert set(sottovoce.__all__) <= set(dir(sottovoce))
     assert sottovoce.__version__ == version("sottovoce")
     for name in NAMES:
-        assert getattr(sottovoce, name) is getattr(import_module(f"sottovoce.{sottovoce._HOMES[name]}"), name)
+        assert getattr(sottovoce, name) is getattr(
+            import_module(f"sottovoce.{sottovoce._HOMES[name]}"), name
+        )
     assert sorted(sottovoce._HOMES) == sorted(NAMES)
 
 
@@ -40,8 +46,15 @@ def test_a_star_imports_all_of_them() -> None:
 
 def test_type_checkers_see_the_same_names_in_the_same_places() -> None:
     tree = ast.parse(Path(sottovoce.__file__).read_text(encoding="utf-8"))
-    (block,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
-    seen = {alias.name: line.module for line in block.body if isinstance(line, ast.ImportFrom) for alias in line.names}
+    (block,) = (
+        node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name)
+    )
+    seen = {
+        alias.name: line.module
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
     assert seen == sottovoce._HOMES
 
 
@@ -60,14 +73,31 @@ def test_objects_are_pickled_by_the_place_where_their_class_is() -> None:
 
 
 def test_nothing_is_loaded_before_it_is_asked_for() -> None:
-    heavy = "[name for name in ('numpy', 'scipy', 'sklearn', 'networkx', 'click') if name in sys.modules]"
-    assert python(f"import sys, sottovoce; print({heavy}, 'train' in dir(sottovoce))") == "[] True\n"
-    assert python("import sys, sottovoce; sottovoce.RunConfig; print('sklearn' in sys.modules)") == "False\n"
-    assert python("import sys; from sottovoce import PrivateClassifier; print('sklearn' in sys.modules)") == "True\n"
+    heavy = (
+        "[name for name in ('numpy', 'scipy', 'sklearn', 'networkx', 'click') if name in "
+        "sys.modules]"
+    )
+    assert (
+        python(f"import sys, sottovoce; print({heavy}, 'train' in dir(sottovoce))") == "[] True\n"
+    )
+    assert (
+        python("import sys, sottovoce; sottovoce.RunConfig; print('sklearn' in sys.modules)")
+        == "False\n"
+    )
+    assert (
+        python(
+            "import sys; from sottovoce import PrivateClassifier; print('sklearn' in sys.modules)"
+        )
+        == "True\n"
+    )
 
 
 def test_the_reference_has_every_name() -> None:
-    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    pages = "".join(
+        page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md")
+    )
     modules = set(re.findall(r"automodule:: sottovoce\.(\S+)\n   :members:", pages))
     shown = set(re.findall(r"autoclass:: sottovoce\.(\w+)$", pages, flags=re.M))
-    assert [name for name in NAMES if name not in shown and sottovoce._HOMES[name] not in modules] == []
+    assert [
+        name for name in NAMES if name not in shown and sottovoce._HOMES[name] not in modules
+    ] == []

@@ -1,4 +1,6 @@
-"""The README's commands, run as they stand there (installation aside), on a table of the shape it describes."""
+"""The README's commands, run as they stand there (installation aside), on a table of the shape
+it describes.
+"""
 
 from __future__ import annotations
 
@@ -36,20 +38,30 @@ def test_first_command_ends_with_the_main_job(capsys: pytest.CaptureFixture[str]
     assert "pip install" in install
     assert train == ".venv/bin/sottovoce train"
     out, shown = run(train, capsys), blocks("text")[0]
-    # The choice of "auto" may turn on the last bits of another processor's arithmetic; all else may not.
+    # The choice of "auto" may turn on the last bits of another processor's arithmetic; all else may
+    # not.
     data = "(corrected) on adult: 5 sites of 8,000 rows, iid partition, ring graph, 36 features,"
     for screen in (out, shown):
-        assert data in " ".join(words(screen)) and "no private row was read." in " ".join(words(screen))
-    told, expected = (re.sub(r"[\d.,]+", "#", " ".join(words(s.partition("Privacy")[2]))) for s in (out, shown))
+        assert data in " ".join(words(screen)) and "no private row was read." in " ".join(
+            words(screen)
+        )
+    told, expected = (
+        re.sub(r"[\d.,]+", "#", " ".join(words(s.partition("Privacy")[2]))) for s in (out, shown)
+    )
     assert len(expected) > 500 and told.startswith(expected)
     was = float(re.search(r"^this run +([0-9.]+) ", shown, flags=re.M)[1])  # type: ignore[index]
-    scores = {line: float(re.search(rf"^{line} +([0-9.]+) ", out, flags=re.M)[1]) for line in SCORES}  # type: ignore[index]
+    scores = {
+        line: float(re.search(rf"^{line} +([0-9.]+) ", out, flags=re.M)[1]) for line in SCORES
+    }  # type: ignore[index]
     assert abs(scores["this run"] - was) <= 0.5
-    assert scores["this run"] >= scores["without privacy"] - 1.0  # the first run that anybody sees is a good one
+    # the first run that anybody sees is a good one
+    assert scores["this run"] >= scores["without privacy"] - 1.0
     assert scores["this run"] >= scores["majority"] + 5.0
 
 
-def test_own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     age, balance = rng.integers(18, 90, 800), rng.exponential(4000, 800).round(2)
@@ -59,7 +71,9 @@ def test_own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
             writer = csv.writer(file)
             writer.writerow(["branch", "age", "balance", "default"])
             for i in range(800):
-                writer.writerow([f"branch {i % 4}", age[i], balance[i], "yes" if default[i] else "no"])
+                writer.writerow(
+                    [f"branch {i % 4}", age[i], balance[i], "yes" if default[i] else "no"]
+                )
     (schema,) = blocks("toml")
     Path("bank.toml").write_text(schema)
     check, train, predict = blocks("sh")[2].strip().splitlines()
@@ -76,13 +90,19 @@ def test_method_table_is_the_registry() -> None:
         (name, REGISTRY[name].private, REGISTRY[name].paper) for name in NAMES
     ]
     trusts = re.findall(r"^\| `(\w+)` \| (?:yes|no) \| ([a-z, ]+) \|", README, flags=re.M)
-    assert {name: trust.split(", ") for name, trust in trusts} == {name: list(trusts_of(name)) for name in NAMES}
+    assert {name: trust.split(", ") for name, trust in trusts} == {
+        name: list(trusts_of(name)) for name in NAMES
+    }
 
 
 def test_methods_that_are_the_same_are_named() -> None:
-    (said,) = re.findall(r"At their defaults (.*?) are the same method, and so are (.*?)\.\s", README, flags=re.S)
+    (said,) = re.findall(
+        r"At their defaults (.*?) are the same method, and so are (.*?)\.\s", README, flags=re.S
+    )
     pairs = [tuple(re.findall(r"`(\w+)`", pair)) for pair in [said[0], *said[1].split(", and")]]
-    assert {frozenset(pair) for pair in pairs} == {frozenset((n, o)) for n in REGISTRY for o in same_as(n)}
+    assert {frozenset(pair) for pair in pairs} == {
+        frozenset((n, o)) for n in REGISTRY for o in same_as(n)
+    }
 
 
 def test_linked_files_exist() -> None:

@@ -1,4 +1,6 @@
-"""A package of somebody else, as an installer leaves it, brings a method, a command and an audit."""
+"""A package of somebody else, as an installer leaves it, brings a method, a command and an
+audit.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def forget() -> None:
     brought = [name for name, method in REGISTRY.items() if method.__module__.startswith("dp_")]
     for name in brought:
         unregister(name)
-    for name in [name for name in sys.modules if name.startswith(("dp_extra", "dp_other", "dp_broken"))]:
+    for name in [
+        name for name in sys.modules if name.startswith(("dp_extra", "dp_other", "dp_broken"))
+    ]:
         del sys.modules[name]
 
 
@@ -84,7 +88,9 @@ def site_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     folder = tmp_path / "site-packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    )
     yield folder
     forget()
 
@@ -100,7 +106,9 @@ def extra(site_packages: Path) -> Path:
 def declare(folder: Path, package: str, groups: dict[str, dict[str, str]]) -> None:
     info = folder / f"{package}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8"
+    )
     (info / "entry_points.txt").write_text(written(groups), encoding="utf-8")
 
 
@@ -110,12 +118,18 @@ def loaded() -> bool:
 
 def test_help_shows_its_command_and_runs_nothing_of_it(extra: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, "--help"], capture_output=True, text=True, check=True, cwd=tmp_path
+        [sys.executable, "-c", CHILD, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
     )
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("  rounds "))
     assert "Tell how the noise of a gradient grows" in line
     modules = json.loads(done.stderr.splitlines()[-1])
-    assert not [name for name in modules if name.startswith(("dp_extra", "sottovoce_papers", "numpy"))]
+    assert not [
+        name for name in modules if name.startswith(("dp_extra", "sottovoce_papers", "numpy"))
+    ]
 
 
 def test_its_command_runs(extra: Path) -> None:
@@ -147,9 +161,14 @@ def test_its_price_is_that_of_its_releases(extra: Path, rows: Rows) -> None:
 
 def test_without_noise_it_solves_the_pooled_problem(extra: Path) -> None:
     """At a small step, up to the bias that gradient descent over a graph has."""
-    rows, config = unlike_sites(), RunConfig(method="combine", epsilon=math.inf, rounds=1500, rho=0.1, eta=20.0)
+    rows, config = (
+        unlike_sites(),
+        RunConfig(method="combine", epsilon=math.inf, rounds=1500, rho=0.1, eta=20.0),
+    )
     wanted = pooled_minimiser(rows, config, l2=0.1 / 5)
-    assert np.linalg.norm(simulate(config, rows).models[0] - wanted, axis=-1).max() < 0.05 * np.linalg.norm(wanted)
+    assert np.linalg.norm(
+        simulate(config, rows).models[0] - wanted, axis=-1
+    ).max() < 0.05 * np.linalg.norm(wanted)
 
 
 def test_its_method_is_audited_by_name(extra: Path) -> None:
@@ -188,7 +207,9 @@ def test_a_finished_cell_counts_no_longer_when_its_package_changes(extra: Path) 
 
 def test_the_list_of_methods_names_it_and_loads_nothing(extra: Path) -> None:
     shown = CliRunner().invoke(cli, ["methods"])
-    assert "--method combine" in shown.output and "Every node averages" in " ".join(shown.output.split())
+    assert "--method combine" in shown.output and "Every node averages" in " ".join(
+        shown.output.split()
+    )
     with pytest.raises(InvalidInput) as refused:
         RunConfig(method="combined")
     assert "'combine'" in refused.value.rule and not loaded()
@@ -209,7 +230,8 @@ def test_a_saved_run_of_others_loads_no_package(extra: Path, rows: Rows, tmp_pat
     path = tmp_path / "run.npz"
     result = simulate(RunConfig(method="combine", epsilon=5.0, delta=1e-5, rounds=2), rows)
     result.save(path)
-    assert Result.load(path).config == result.config  # where the program has registered the method itself
+    # where the program has registered the method itself
+    assert Result.load(path).config == result.config
     forget()
     with pytest.raises(CheckpointError, match="names the method 'combine'"):
         Result.load(path)
@@ -218,7 +240,9 @@ def test_a_saved_run_of_others_loads_no_package(extra: Path, rows: Rows, tmp_pat
     assert refused.value.field == "method" and not loaded()
     ran = CliRunner().invoke(cli, ["report", str(path), "--out", str(tmp_path / "run.html")])
     assert isinstance(ran.exception, CheckpointError) and not loaded()
-    ran = CliRunner().invoke(cli, ["report", str(path), "--out", str(tmp_path / "run.html"), "--method", "combine"])
+    ran = CliRunner().invoke(
+        cli, ["report", str(path), "--out", str(tmp_path / "run.html"), "--method", "combine"]
+    )
     assert ran.exit_code == 0 and loaded() and (tmp_path / "run.html").is_file()
 
 
@@ -226,7 +250,9 @@ def test_a_saved_estimator_of_others_loads_no_package(extra: Path, tmp_path: Pat
     X = np.random.default_rng(0).normal(size=(600, 3)) / 4
     y = (X[:, 0] > 0).astype(int)
     path = tmp_path / "model.npz"
-    made = ConsensusClassifier(method="dgd", epsilon=50.0, classes=[0, 1], n_sites=3, rounds=4, random_state=0)
+    made = ConsensusClassifier(
+        method="dgd", epsilon=50.0, classes=[0, 1], n_sites=3, rounds=4, random_state=0
+    )
     made.fit(X, y).save(path)
     assert ConsensusClassifier.load(path).method == "dgd"
     arrays = dict(np.load(path))
@@ -240,7 +266,11 @@ def test_a_saved_estimator_of_others_loads_no_package(extra: Path, tmp_path: Pat
 
 
 def test_an_audit_of_the_name_of_a_method_is_refused_whatever_is_loaded(extra: Path) -> None:
-    declare(extra.parent, "dp_other", {plugins.AUDITS: {"combine": "dp_extra.audits:COUNT", "dgd": "dp_other:absent"}})
+    declare(
+        extra.parent,
+        "dp_other",
+        {plugins.AUDITS: {"combine": "dp_extra.audits:COUNT", "dgd": "dp_other:absent"}},
+    )
     for _ in range(2):
         with pytest.raises(InvalidInput) as refused:
             attack("combine", claim=Claim(delta=1e-2), replicates=200)
@@ -265,7 +295,11 @@ def test_a_file_for_config_loads_no_package(extra: Path, tmp_path: Path) -> None
     (tmp_path / "run.toml").write_text('method = "combine"\n', encoding="utf-8")
     words = ["plan", "--config", str(tmp_path / "run.toml"), "--json"]
     ran = CliRunner().invoke(cli, words)
-    assert isinstance(ran.exception, InvalidInput) and ran.exception.field == "config: method" and not loaded()
+    assert (
+        isinstance(ran.exception, InvalidInput)
+        and ran.exception.field == "config: method"
+        and not loaded()
+    )
     ran = CliRunner().invoke(cli, [*words, "--method", "combine"])
     assert ran.exit_code == 0 and loaded()
 
@@ -289,7 +323,9 @@ def test_what_two_packages_bring_is_refused_by_both_names(extra: Path) -> None:
         ("dp_broken_exit:Method", "cannot be loaded"),
     ],
 )
-def test_what_is_no_method_is_refused_in_one_line(site_packages: Path, value: str, says: str) -> None:
+def test_what_is_no_method_is_refused_in_one_line(
+    site_packages: Path, value: str, says: str
+) -> None:
     code = "nothing = 5\nclass Named:\n    name = 'otherwise'\n"
     (site_packages / "dp_broken.py").write_text(code, encoding="utf-8")
     (site_packages / "dp_broken_text.py").write_text("def (:\n", encoding="utf-8")
@@ -332,13 +368,17 @@ print(json.dumps([field, sorted(KNOBS), before == RunConfig.from_dict(asked)]))
 
 
 @pytest.mark.parametrize("name", ["copies", "pull"])
-def test_a_new_knob_of_an_entry_point_is_refused_whatever_is_loaded(site_packages: Path, name: str) -> None:
+def test_a_new_knob_of_an_entry_point_is_refused_whatever_is_loaded(
+    site_packages: Path, name: str
+) -> None:
     (site_packages / "dp_other.py").write_text(KNOBBED.format(knob=name), encoding="utf-8")
     declare(site_packages, "dp_other", {plugins.METHODS: {"knobbed": "dp_other:Knobbed"}})
     with pytest.raises(InvalidInput) as refused:
         RunConfig(method="knobbed")
     assert refused.value.field == "method" and "knobbed" not in REGISTRY and name not in KNOBS
-    new = subprocess.run([sys.executable, "-c", ASKS_ONCE], capture_output=True, text=True, check=True)
+    new = subprocess.run(
+        [sys.executable, "-c", ASKS_ONCE], capture_output=True, text=True, check=True
+    )
     assert json.loads(new.stdout) == ["method", sorted(KNOBS), True]
 
 
@@ -358,7 +398,9 @@ def test_what_the_papers_bring_is_there_and_of_its_kind() -> None:
 
 
 def test_the_installed_entry_points_are_those_of_this_tree() -> None:
-    """Otherwise install again: ``pip install --editable .``; commands are found where the package was installed."""
+    """Otherwise install again: ``pip install --editable .``; commands are found where the
+    package was installed.
+    """
     installed: dict[str, dict[str, str]] = {}
     for entry in distribution("sottovoce").entry_points:
         installed.setdefault(entry.group, {})[entry.name] = entry.value
@@ -370,5 +412,8 @@ def test_the_files_of_installers_are_read_as_the_standard_library_reads_them() -
     for group in (plugins.COMMANDS, plugins.AUDITS):
         found = [entry for entries in plugins.installed(group).values() for entry in entries]
         ours = {(entry.name, f"{entry.module}:{entry.attribute}") for entry in found}
-        theirs = {(one.name, one.value) for one in import_module("importlib.metadata").entry_points(group=group)}
+        theirs = {
+            (one.name, one.value)
+            for one in import_module("importlib.metadata").entry_points(group=group)
+        }
         assert ours == theirs and len(ours) >= 3

@@ -1,4 +1,6 @@
-"""Trust is chosen at the top: below, no code asks whom people trust (docs/explanation/architecture.md)."""
+"""Trust is chosen at the top: below, no code asks whom people trust
+(docs/explanation/architecture.md).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ SUMMED = {
     "answers/separate_sites.py": "the price: whether every site's answer is stored by itself",
     "network/dropout.py": "the rehearsal of lost sites, under either protocol",
 }
-"""Where facts may be asked whether answers are sums, and why; the protocol between sites (deploy/) aside."""
+"""Where facts may be asked whether answers are sums, and why; the protocol between sites
+(deploy/) aside.
+"""
 CLASSES = {"Trust", "Sum", "SummedGaussianMechanism", "Oracle", "OwnAnswers", "SumAnswers"}
 CONSTANTS = {"NOBODY", "SUM", "CURATOR"}
 PROTOCOL = ("deploy/", "cli/")
@@ -39,7 +43,11 @@ def names(node: ast.AST) -> set[str]:
 
 
 def texts(node: ast.AST) -> set[str]:
-    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+    return {
+        part.value
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    }
 
 
 def about_trust(sides: list[ast.expr]) -> bool:
@@ -50,7 +58,9 @@ def about_trust(sides: list[ast.expr]) -> bool:
 
 
 def kind_of_question(node: ast.AST) -> str | None:
-    """What a piece of code asks of trust: the class of an object, a trust's name, or whether answers are sums."""
+    """What a piece of code asks of trust: the class of an object, a trust's name, or whether
+    answers are sums.
+    """
     if isinstance(node, ast.Call) and names(node.func) & {"isinstance", "issubclass"}:
         return "class" if names(node.args[1]) & CLASSES else None
     if isinstance(node, ast.Compare):
@@ -76,14 +86,19 @@ def test_nothing_below_the_top_asks_whom_people_trust() -> None:
     asked = found_in(SOURCE)
     assert {path for path, kind in asked if kind == "class"} == set()
     assert {path for path, kind in asked if kind == "name"} == TOP.keys()
-    assert {path for path, kind in asked if kind == "summed" and not path.startswith(PROTOCOL)} == SUMMED.keys()
+    assert {
+        path for path, kind in asked if kind == "summed" and not path.startswith(PROTOCOL)
+    } == SUMMED.keys()
 
 
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
         ("if isinstance(query, Sum): pass", "class"),
-        ("isinstance(row.event, (events.GaussianMechanism, events.SummedGaussianMechanism))", "class"),
+        (
+            "isinstance(row.event, (events.GaussianMechanism, events.SummedGaussianMechanism))",
+            "class",
+        ),
         ("isinstance(place.oracle, SumAnswers)", "class"),
         ("x = 1 if config.trusts == 'nobody' else 2", "name"),
         ("cls.trust.kind in ('sum', 'curator')", "name"),
@@ -98,7 +113,9 @@ def test_a_planted_question_is_found(tmp_path: Path, line: str, kind: str) -> No
     assert found_in(tmp_path) == {("algorithms/base.py", kind)}
 
 
-@pytest.mark.parametrize("line", ["isinstance(value, str)", "table.kind == 'line'", "found.summed", "print('sum')"])
+@pytest.mark.parametrize(
+    "line", ["isinstance(value, str)", "table.kind == 'line'", "found.summed", "print('sum')"]
+)
 def test_other_questions_are_not_counted(tmp_path: Path, line: str) -> None:
     (tmp_path / "base.py").write_text(line + "\n")
     assert found_in(tmp_path) == set()

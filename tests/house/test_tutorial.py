@@ -1,4 +1,6 @@
-"""The commands of the tutorial and of its sibling, run as they stand there: each prints what the page shows."""
+"""The commands of the tutorial and of its sibling, run as they stand there: each prints what the
+page shows.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ PAGES = {
     for name, path in (("tutorial", "tutorial/first_study.md"), ("hospital", "howto/hospital.md"))
 }
 PAGE = PAGES["tutorial"]
-STEPS = {name: re.findall(r"```sh\n(.*?)```.*?```text\n(.*?)```", page, flags=re.S) for name, page in PAGES.items()}
+STEPS = {
+    name: re.findall(r"```sh\n(.*?)```.*?```text\n(.*?)```", page, flags=re.S)
+    for name, page in PAGES.items()
+}
 
 
 def tokens(screen: str) -> list[str]:
@@ -64,8 +69,12 @@ def screens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, l
     return folders["tutorial"], {name: shown_by(name, folder) for name, folder in folders.items()}
 
 
-@pytest.mark.parametrize(("name", "k"), [(name, k) for name, steps in STEPS.items() for k in range(len(steps))])
-def test_a_command_prints_what_the_page_shows(screens: tuple[Path, dict[str, list[str]]], name: str, k: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "k"), [(name, k) for name, steps in STEPS.items() for k in range(len(steps))]
+)
+def test_a_command_prints_what_the_page_shows(
+    screens: tuple[Path, dict[str, list[str]]], name: str, k: int
+) -> None:
     told, shown = tokens(screens[1][name][k]), tokens(STEPS[name][k][1])
     if shown[0] == "...":
         shown = shown[1:]
@@ -75,28 +84,48 @@ def test_a_command_prints_what_the_page_shows(screens: tuple[Path, dict[str, lis
 
 
 def test_there_are_all_steps() -> None:
-    words = {name: [commands.split()[1] for commands, _ in steps[1:]] for name, steps in STEPS.items()}
+    words = {
+        name: [commands.split()[1] for commands, _ in steps[1:]] for name, steps in STEPS.items()
+    }
     assert words["tutorial"] == ["schema", "schema", "train", "report", "train", "predict"]
     assert words["hospital"] == ["schema", "schema", "schema", "train"]
 
 
-def test_truth_estimates_and_misses_are_those_of_the_run(screens: tuple[Path, dict[str, list[str]]]) -> None:
+def test_truth_estimates_and_misses_are_those_of_the_run(
+    screens: tuple[Path, dict[str, list[str]]],
+) -> None:
     """Every interval that does not hold the truth is named below the table."""
     lines = json.loads((screens[0] / "run.json").read_text())["record"]["coefficients"]
     truth = runpy.run_path(str(ROOT / "examples/tutorial/hospitals.py"))["TRUTH"]
-    rows = re.findall(r"^\| ([^|]+) \| (-?[\d.]+) \| (-?[\d.]+) \| (-?[\d.]+) to (-?[\d.]+) \|$", PAGE, flags=re.M)
+    rows = re.findall(
+        r"^\| ([^|]+) \| (-?[\d.]+) \| (-?[\d.]+) \| (-?[\d.]+) to (-?[\d.]+) \|$", PAGE, flags=re.M
+    )
     assert [float(row[1]) for row in rows] == list(truth.values())
     missed = []
     for (name, real, *numbers), line in zip(rows, lines[: len(rows)], strict=True):
-        assert [float(x) for x in numbers] == pytest.approx([line[k] for k in ("estimate", "low", "high")], abs=0.002)
+        assert [float(x) for x in numbers] == pytest.approx(
+            [line[k] for k in ("estimate", "low", "high")], abs=0.002
+        )
         if not line["low"] <= float(real) <= line["high"]:
             missed.append(name)
     assert missed == re.findall(r"That of `(\w+)` misses", PAGE)
 
 
-def test_the_report_has_the_answer_and_the_picture_is_its_own(screens: tuple[Path, dict[str, list[str]]]) -> None:
+def test_the_report_has_the_answer_and_the_picture_is_its_own(
+    screens: tuple[Path, dict[str, list[str]]],
+) -> None:
     page = (screens[0] / "report.html").read_text()
-    assert "<h1>Who comes back within 30 days?</h1>" in page and "Ulmenhof" in page and "geriatrics" in page
-    drawn, kept = (screens[0] / "odds.svg").read_text(), (ROOT / "docs/tutorial/odds.svg").read_text()
+    assert (
+        "<h1>Who comes back within 30 days?</h1>" in page
+        and "Ulmenhof" in page
+        and "geriatrics" in page
+    )
+    drawn, kept = (
+        (screens[0] / "odds.svg").read_text(),
+        (ROOT / "docs/tutorial/odds.svg").read_text(),
+    )
     strip = re.compile(r"<[^>]*>")
-    assert all(same(*pair) for pair in zip(strip.sub(" ", drawn).split(), strip.sub(" ", kept).split(), strict=True))
+    assert all(
+        same(*pair)
+        for pair in zip(strip.sub(" ", drawn).split(), strip.sub(" ", kept).split(), strict=True)
+    )

@@ -1,4 +1,6 @@
-"""Charging many releases together spends what charging them one by one spends, whatever was charged before."""
+"""Charging many releases together spends what charging them one by one spends, whatever was
+charged before.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,17 @@ def carried(index: int, rounds: int = 4, sigma: float = 4.0) -> Event:
     """Round `index` of a run whose noise falls as the theorem has it."""
     for t in range(2, index + 1):
         sigma *= np.sqrt((rounds + t) * (rounds + t - 2.0)) / (rounds + t - 1.0)
-    return CarriedGaussianMechanism("test", RELATION, np.array([sigma]), np.array([2.0]), 3, index, rounds)
+    return CarriedGaussianMechanism(
+        "test", RELATION, np.array([sigma]), np.array([2.0]), 3, index, rounds
+    )
 
 
 def gated(index: int, sigma: float = 3.0) -> Event:
     """Round `index` of a sparse vector that lets two releases pass."""
     one = np.array([1.0])
-    return GatedRelease("test", RELATION, np.array([sigma]), 2.0 * one, 3, 0.1 * one, 0.2 * one, 2, index)
+    return GatedRelease(
+        "test", RELATION, np.array([sigma]), 2.0 * one, 3, 0.1 * one, 0.2 * one, 2, index
+    )
 
 
 def redrawn(index: int) -> Event:
@@ -50,7 +56,17 @@ def redrawn(index: int) -> Event:
 def read(index: int) -> Event:
     one = np.array([1.0])
     return MinimiserGateRelease(
-        "test", RELATION, 6.0 * one, 50.0 * one, 0.25, 3, 0.01 * one, 0.1 * one, 0.05 * one, 2, index
+        "test",
+        RELATION,
+        6.0 * one,
+        50.0 * one,
+        0.25,
+        3,
+        0.01 * one,
+        0.1 * one,
+        0.05 * one,
+        2,
+        index,
     )
 
 
@@ -60,7 +76,9 @@ def gaussian(sigma: float = 4.0) -> Event:
 
 def objective() -> Event:
     one = np.array([1.0])
-    return GaussianObjectivePerturbation("test", RELATION, 6.0 * one, 50.0 * one, 0.25, 3, 0.0 * one, 0.1 * one)
+    return GaussianObjectivePerturbation(
+        "test", RELATION, 6.0 * one, 50.0 * one, 0.25, 3, 0.0 * one, 0.1 * one
+    )
 
 
 def summed() -> Event:
@@ -74,9 +92,15 @@ LAPLACE = LaplaceMechanism("test", RELATION, np.array([20.0]), np.array([1.0]))
 Case = tuple[list[Event], list[Event]]
 CASES: dict[str, Callable[[], Case]] = {
     "the second of two carried rounds, again": lambda: ([carried(1)], [carried(2)]),
-    "the rest of a carried run, again": lambda: ([carried(1)], [carried(2), carried(3), carried(4)]),
+    "the rest of a carried run, again": lambda: (
+        [carried(1)],
+        [carried(2), carried(3), carried(4)],
+    ),
     "a whole carried run, again": lambda: ([], [carried(k) for k in (1, 2, 3, 4)]),
-    "a whole carried run after one": lambda: ([carried(k) for k in (1, 2, 3, 4)], [carried(k) for k in (1, 2, 3, 4)]),
+    "a whole carried run after one": lambda: (
+        [carried(k) for k in (1, 2, 3, 4)],
+        [carried(k) for k in (1, 2, 3, 4)],
+    ),
     "a carried round of which two could follow": lambda: ([carried(1), carried(1)], [carried(2)]),
     "carried rounds in the wrong order": lambda: ([carried(1)], [carried(3), carried(2)]),
     "the second round of a gate, again": lambda: ([gated(1)], [gated(2)]),
@@ -84,19 +108,29 @@ CASES: dict[str, Callable[[], Case]] = {
     "a whole gate, again": lambda: ([], [gated(1), gated(2), gated(3)]),
     "a redrawn gate's second round, again": lambda: ([redrawn(1)], [redrawn(2)]),
     "the second round of a gate that reads the minimiser, again": lambda: ([read(1)], [read(2)]),
-    "Gaussian noise between carried rounds": lambda: ([carried(1)], [gaussian(), carried(2), gaussian(5.0)]),
-    "events that need no rounds": lambda: ([gaussian()], [gaussian(), objective(), SPHERICAL, LAPLACE]),
+    "Gaussian noise between carried rounds": lambda: (
+        [carried(1)],
+        [gaussian(), carried(2), gaussian(5.0)],
+    ),
+    "events that need no rounds": lambda: (
+        [gaussian()],
+        [gaussian(), objective(), SPHERICAL, LAPLACE],
+    ),
     "sums between carried rounds": lambda: ([carried(1), summed()], [summed(), carried(2)]),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 @pytest.mark.parametrize("accountant", ["rdp", "pld", "best"])
-def test_charging_together_spends_what_charging_one_by_one_spends(case: Callable[[], Case], accountant: str) -> None:
+def test_charging_together_spends_what_charging_one_by_one_spends(
+    case: Callable[[], Case], accountant: str
+) -> None:
     """To the last bit, for every number of times, and for what is charged afterwards."""
     before, events = case()
     for times in (1, 2, 3):
-        together, single = (Ledger(make_accountant(accountant), np.inf, 1e-5, sites_per_row=2) for _ in range(2))
+        together, single = (
+            Ledger(make_accountant(accountant), np.inf, 1e-5, sites_per_row=2) for _ in range(2)
+        )
         for event in before:
             together.charge(event)
             single.charge(event)
@@ -117,11 +151,17 @@ def test_a_carried_round_cannot_follow_the_same_round_twice() -> None:
     ledger.charge(carried(1))
     ledger.charge_all([carried(2)], times=2)
     prices = [row.priced for row in ledger.account.book]
-    assert [type(price) for price in prices] == [CarriedGaussianMechanism, CarriedGaussianMechanism, GaussianMechanism]
+    assert [type(price) for price in prices] == [
+        CarriedGaussianMechanism,
+        CarriedGaussianMechanism,
+        GaussianMechanism,
+    ]
 
 
 def test_a_count_of_equal_events_is_charged_as_they_are_one_by_one() -> None:
-    for first, event in itertools.product(([], [carried(1)], [gated(1)]), (carried(2), gated(2), gaussian())):
+    for first, event in itertools.product(
+        ([], [carried(1)], [gated(1)]), (carried(2), gated(2), gaussian())
+    ):
         together, single = (Ledger(make_accountant("rdp"), np.inf, 1e-5) for _ in range(2))
         for each in first:
             together.charge(each)

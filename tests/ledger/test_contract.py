@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 from ledgers import price, release
 
-from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerMismatch, SottovoceError, UnknownEvent
+from sottovoce.errors import (
+    BudgetExceeded,
+    InvalidInput,
+    LedgerMismatch,
+    SottovoceError,
+    UnknownEvent,
+)
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.joint import Joint
 from sottovoce.ledger.memory import Ledger
@@ -52,7 +58,11 @@ class LedgerContract(ABC):
             ledger.charge(event)
         np.testing.assert_array_equal(ledger.per_node(), PureAccountant().total(events))
         assert ledger.total() == ledger.per_node()[0] > ledger.per_node()[1]
-        assert ledger.to_list() == [event.to_dict() for event in events] == [row.to_dict() for row in ledger.rows]
+        assert (
+            ledger.to_list()
+            == [event.to_dict() for event in events]
+            == [row.to_dict() for row in ledger.rows]
+        )
 
     def test_without_noise_epsilon_is_infinite(self, make: Callable[..., AnyLedger]) -> None:
         event, ledger = Unprotected(source="test", rows=np.array([[5.0], [6.0]])), make()
@@ -151,7 +161,9 @@ class TestDurable(LedgerContract):
         made: list[DurableLedger] = []
 
         def new(epsilon: Any = np.inf) -> DurableLedger:
-            made.append(DurableLedger.create(tmp_path / f"{len(made)}.ledger", epsilon=epsilon, n_nodes=2))
+            made.append(
+                DurableLedger.create(tmp_path / f"{len(made)}.ledger", epsilon=epsilon, n_nodes=2)
+            )
             return made[-1]
 
         yield new
@@ -160,12 +172,16 @@ class TestDurable(LedgerContract):
 
 
 class ReleasesContract(ABC):
-    """What every book keeps from which a row guard draws: no release without its row, and the row first."""
+    """What every book keeps from which a row guard draws: no release without its row, and the
+    row first.
+    """
 
     @abstractmethod
     @pytest.fixture
     def begin(self, tmp_path: Path) -> Begin:
-        """From the planned events and an epsilon to a book, and what reads the rows of the data set anew."""
+        """From the planned events and an epsilon to a book, and what reads the rows of the data
+        set anew.
+        """
 
     def test_the_row_is_there_when_the_release_is_drawn(self, begin: Begin) -> None:
         seen = []
@@ -175,7 +191,9 @@ class ReleasesContract(ABC):
                 seen.append([event.to_dict() for event in rows()])
                 return b"drawn"
 
-            assert [book.once(event, draw) for event in (release(0.1), release(0.2))] == [b"drawn"] * 2
+            assert [book.once(event, draw) for event in (release(0.1), release(0.2))] == [
+                b"drawn"
+            ] * 2
             assert book.to_list() == [event.to_dict() for event in book.rows] == seen[1]
         assert [len(rows_then) for rows_then in seen] == [1, 2]
         assert seen[1] == [release(0.1).to_dict(), release(0.2).to_dict()]
@@ -210,7 +228,9 @@ def _never() -> bytes:
 class TestReleasesInMemory(ReleasesContract):
     @pytest.fixture
     def begin(self) -> Begin:
-        def new(planned: Sequence[Event], epsilon: float = np.inf) -> AbstractContextManager[tuple[Book, Rows]]:
+        def new(
+            planned: Sequence[Event], epsilon: float = np.inf
+        ) -> AbstractContextManager[tuple[Book, Rows]]:
             ledger = Ledger(epsilon=epsilon)
             ledger.expect(planned)
             return nullcontext((ledger, lambda: ledger.rows))

@@ -1,4 +1,6 @@
-"""Charges that were tested together, charges by the count, in memory and on disk, and totals that have no number."""
+"""Charges that were tested together, charges by the count, in memory and on disk, and totals
+that have no number.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile
 from sottovoce.ledger.history import packed, unpacked
 from sottovoce.ledger.memory import Ledger
-from sottovoce.privacy.accountants import BestAccountant, PLDAccountant, PureAccountant, RDPAccountant, ZCDPAccountant
+from sottovoce.privacy.accountants import (
+    BestAccountant,
+    PLDAccountant,
+    PureAccountant,
+    RDPAccountant,
+    ZCDPAccountant,
+)
 from sottovoce.privacy.events import CarriedGaussianMechanism, GaussianMechanism
 from sottovoce.util.compatibility import FORMAT
 
@@ -32,7 +40,11 @@ ACCOUNTANTS: list[Any] = [ZCDPAccountant, RDPAccountant, PLDAccountant, BestAcco
 def noisy(sigma: float = 20.0, nodes: int = 2) -> GaussianMechanism:
     each = np.full(nodes, sigma)
     return GaussianMechanism(
-        source="s", relation="replace-one", sigma=each, sensitivity=np.arange(1.0, nodes + 1.0), dimension=3
+        source="s",
+        relation="replace-one",
+        sigma=each,
+        sensitivity=np.arange(1.0, nodes + 1.0),
+        dimension=3,
     )
 
 
@@ -136,8 +148,12 @@ def test_a_count_is_charged_whole_or_not_at_all_and_is_a_number() -> None:
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
 @pytest.mark.parametrize("rounds", [1, 2, 5, 40])
-def test_what_is_paid_for_a_part_of_a_run_is_no_more_than_for_the_whole(accountant: Any, rounds: int) -> None:
-    """So a test of the whole run holds for every charge of it; at most by the rounding of a total."""
+def test_what_is_paid_for_a_part_of_a_run_is_no_more_than_for_the_whole(
+    accountant: Any, rounds: int
+) -> None:
+    """So a test of the whole run holds for every charge of it; at most by the rounding of a
+    total.
+    """
     ledger, totals = Ledger(accountant(), np.inf, 1e-5), [0.0]
     for event in carried(rounds):
         ledger.charge(event)
@@ -159,9 +175,13 @@ def test_an_event_of_one_node_counts_for_all(accountant: Any) -> None:
 @pytest.mark.parametrize("accountant", [ZCDPAccountant, RDPAccountant, PLDAccountant])
 def test_a_total_without_a_number_is_infinite(accountant: Any) -> None:
     one = np.array([np.inf])
-    event = GaussianMechanism(source="s", relation="replace-one", sigma=one, sensitivity=one, dimension=3)
+    event = GaussianMechanism(
+        source="s", relation="replace-one", sigma=one, sensitivity=one, dimension=3
+    )
     with np.errstate(all="ignore"):
-        assert np.all(np.isinf(accountant().epsilon(accountant().add(accountant().nothing(), event), 1e-5)))
+        assert np.all(
+            np.isinf(accountant().epsilon(accountant().add(accountant().nothing(), event), 1e-5))
+        )
 
 
 # On disk
@@ -178,15 +198,32 @@ def _bodies(path: Path) -> list[dict[str, Any]]:
 
 
 def test_packed_events_are_the_same_again() -> None:
-    """Equal ones counted, of one class what differs, of another class whole; 1 and 1.0 are not the same text."""
-    plain = [event.to_dict() for event in [noisy(), noisy(), *carried(3), noisy(), noisy(3.0), noisy(3.0)]]
+    """Equal ones counted, of one class what differs, of another class whole; 1 and 1.0 are not
+    the same text.
+    """
+    plain = [
+        event.to_dict()
+        for event in [noisy(), noisy(), *carried(3), noisy(), noisy(3.0), noisy(3.0)]
+    ]
     plain += [plain[-1] | {"dimension": 3.0}, plain[0] | {"source": "t"}]
     packs = json.loads(json.dumps(packed(plain)))
     assert [count for _, count in packs] == [2, 1, 1, 1, 1, 2, 1, 1]
-    assert set(packs[2][0]) == {"index"} and "event" in packs[4][0] and packs[6][0] == {"dimension": 3.0}
+    assert (
+        set(packs[2][0]) == {"index"}
+        and "event" in packs[4][0]
+        and packs[6][0] == {"dimension": 3.0}
+    )
     again = [event for event, count in unpacked(packs) for _ in range(count)]
-    assert [json.dumps(event, sort_keys=True) for event in again] == [json.dumps(e, sort_keys=True) for e in plain]
-    for wrong in ([[{}, 1]], [[plain[0], 0]], [[plain[0], True]], [[plain[0], 6_000_000], [{}, 6_000_000]], [[[], 1]]):
+    assert [json.dumps(event, sort_keys=True) for event in again] == [
+        json.dumps(e, sort_keys=True) for e in plain
+    ]
+    for wrong in (
+        [[{}, 1]],
+        [[plain[0], 0]],
+        [[plain[0], True]],
+        [[plain[0], 6_000_000], [{}, 6_000_000]],
+        [[[], 1]],
+    ):
         with pytest.raises(ValueError):
             list(unpacked(wrong))
 
@@ -209,7 +246,9 @@ def test_a_count_on_disk_is_so_many_charges(tmp_path: Path, events: list[Any]) -
     assert len({total.tobytes() for total in totals}) == 1
     assert len(_bodies(tmp_path / "many")) == 1 + 2 * len(events)
     if len(events) == 1:  # an event is written once, and known from then on
-        assert ["event" in body for body in _bodies(tmp_path / "one")] == [False, True] + [False] * 7
+        assert ["event" in body for body in _bodies(tmp_path / "one")] == [False, True] + [
+            False
+        ] * 7
 
 
 def test_a_count_on_disk_is_charged_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -223,7 +262,9 @@ def test_a_count_on_disk_is_charged_whole_or_not_at_all(tmp_path: Path) -> None:
         assert ledger.file.head() == head and ledger.total() == 0.0
 
 
-def test_a_run_writes_each_event_once_and_charges_outside_do_not_mix_with_it(tmp_path: Path) -> None:
+def test_a_run_writes_each_event_once_and_charges_outside_do_not_mix_with_it(
+    tmp_path: Path,
+) -> None:
     """What a charge leaves out is of its own run, or of the charges outside runs."""
     path, one, other = tmp_path / "a", noisy(nodes=1), noisy(9.0, 1)
     with _on_disk(path) as ledger:
@@ -237,8 +278,15 @@ def test_a_run_writes_each_event_once_and_charges_outside_do_not_mix_with_it(tmp
         assert ledger.show()["runs"][0]["charged"] == 2
     assert rows == [event.to_dict() for event in (one, other, one, other, other)]
     assert [set(body) & {"event", "releases"} for body in _bodies(path)] == [
-        set(), {"event"}, {"releases"}, set(), set(), set(), {"event"}, set()
-    ]  # fmt: skip
+        set(),
+        {"event"},
+        {"releases"},
+        set(),
+        set(),
+        set(),
+        {"event"},
+        set(),
+    ]
     with DurableLedger.open(path) as ledger:
         assert ledger.to_list() == rows and np.array_equal(ledger.per_node(), expected)
 
@@ -253,7 +301,14 @@ def test_records_of_schema_4_cost_the_same_and_a_reader_of_it_refuses_those_of_n
             if old:  # as it was written
                 plain = [event.to_dict() for event in events]
                 records: list[dict[str, Any]] = [
-                    {"kind": "reserve", "run": "run", "plan": "plan", "events": plain, "at": "then", "version": FORMAT},
+                    {
+                        "kind": "reserve",
+                        "run": "run",
+                        "plan": "plan",
+                        "events": plain,
+                        "at": "then",
+                        "version": FORMAT,
+                    },
                     {"kind": "charge", "run": "run", "release": 1, "event": plain[0], "kept": True},
                     {"kind": "charge", "run": None, "release": None, "event": plain[0]},
                 ]
@@ -294,7 +349,9 @@ def test_a_count_is_there_whole_or_not_at_all_after_a_kill(tmp_path: Path, point
     if not pid:
         append = ChainFile.append
 
-        def dying(file: ChainFile[Any], record: dict[str, Any], payload: bytes | None = None) -> None:
+        def dying(
+            file: ChainFile[Any], record: dict[str, Any], payload: bytes | None = None
+        ) -> None:
             append(file, record, payload)
             if point == "in the commit":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -309,9 +366,18 @@ def test_a_count_is_there_whole_or_not_at_all_after_a_kill(tmp_path: Path, point
 
 
 @pytest.mark.parametrize(
-    "change", [{"count": 2}, {"count": 0}, {"release": 3}, {"event": noisy(9.0, 1).to_dict()}, {"run": "none"}]
+    "change",
+    [
+        {"count": 2},
+        {"count": 0},
+        {"release": 3},
+        {"event": noisy(9.0, 1).to_dict()},
+        {"run": "none"},
+    ],
 )
-def test_a_charge_that_is_not_the_next_reserved_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_charge_that_is_not_the_next_reserved_is_no_record(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
     with _on_disk(tmp_path / "a") as ledger:
         ledger.reserve("run", "plan", [noisy(nodes=1)] * 3).charge(noisy(nodes=1))
         record = {"kind": "charge", "run": "run", "release": 2, "kept": True} | change

@@ -1,4 +1,6 @@
-"""A ledger in memory that is shared: by clones and threads, by runs that deal rows anew, by people at several sites."""
+"""A ledger in memory that is shared: by clones and threads, by runs that deal rows anew, by
+people at several sites.
+"""
 
 from __future__ import annotations
 
@@ -42,19 +44,30 @@ def gauss(*mus: float, relation: str = "replace-one") -> GaussianMechanism:
 def test_rows_that_are_dealt_anew_may_have_been_at_the_worst_node_each_time() -> None:
     ledger = Ledger(epsilon=2.5)
     ledger.charge(laplace(1.0, 0.2), deal=b"first")
-    with pytest.raises(BudgetExceeded, match=r"release 2 would bring a row .* 2 times from 1 to 2.7;"):
+    with pytest.raises(
+        BudgetExceeded, match=r"release 2 would bring a row .* 2 times from 1 to 2.7;"
+    ):
         ledger.charge(laplace(0.2, 1.7), deal=b"second")
     ledger.charge(laplace(0.2, 1.0), deal=b"second")
-    assert ledger.total() == 2.0 and ledger.per_node().tolist() == [2.0] and ledger.report() == {"pure": 2.0}
+    assert (
+        ledger.total() == 2.0
+        and ledger.per_node().tolist() == [2.0]
+        and ledger.report() == {"pure": 2.0}
+    )
     ledger.charge(laplace(0.2, 0.3), deal=b"first")  # node by node within a deal: 1.2 and 0.5
     assert ledger.total() == pytest.approx(2.2)
-    assert ledger.account.against([0]) == pytest.approx(0.5 + 1.0) and ledger.account.against([0, 1]) == 0.0
+    assert (
+        ledger.account.against([0]) == pytest.approx(0.5 + 1.0)
+        and ledger.account.against([0, 1]) == 0.0
+    )
     with pytest.raises(
         BudgetExceeded, match=r"^epsilon=2.5: release 4 would bring a row that was dealt to nodes"
     ) as no:
         ledger.charge(laplace(0.1, 0.35), deal=b"third")
     assert "3 times from 2.2 to 2.55" in str(no.value) and "\n" not in str(no.value)
-    assert len(ledger.rows) == 3 and ledger.total() == pytest.approx(2.2) and ledger.claimed() is None
+    assert (
+        len(ledger.rows) == 3 and ledger.total() == pytest.approx(2.2) and ledger.claimed() is None
+    )
     assert Ledger().trial().total() == 0.0 and ledger.trial().total() == ledger.total()
 
 
@@ -70,28 +83,39 @@ def test_charges_without_a_deal_are_of_the_same_rows_at_the_same_nodes() -> None
 @pytest.mark.parametrize("name", ["pure", "zcdp", "rdp"])
 @pytest.mark.parametrize("sites_per_row", [1, 2])
 def test_the_total_over_deals_is_that_of_the_unluckiest_row(name: str, sites_per_row: int) -> None:
-    """Every way in which a person's rows can have been dealt, priced as the releases of one node."""
+    """Every way in which a person's rows can have been dealt, priced as the releases of one
+    node.
+    """
     rng, delta = np.random.default_rng(3), 0.0 if name == "pure" else 1e-5
     ledger = Ledger(name, np.inf, delta, sites_per_row)
-    deals: list[list[np.ndarray]] = [[rng.uniform(0.05, 0.3, 3) for _ in range(2)] for _ in range(3)]
+    deals: list[list[np.ndarray]] = [
+        [rng.uniform(0.05, 0.3, 3) for _ in range(2)] for _ in range(3)
+    ]
     event = laplace if name == "pure" else gauss
     for number, releases in enumerate(deals):
         for values in releases:
             ledger.charge(event(*values), deal=bytes([number]))
     places = list(itertools.combinations(range(3), sites_per_row))
     worst = max(
-        float(ledger.accountant.total([event(v[i]) for at, d in zip(way, deals, strict=True) for v in d for i in at],
-                                      delta)[0])
+        float(
+            ledger.accountant.total(
+                [event(v[i]) for at, d in zip(way, deals, strict=True) for v in d for i in at],
+                delta,
+            )[0]
+        )
         for way in itertools.product(places, repeat=len(deals))
-    )  # fmt: skip
-    assert ledger.total() == pytest.approx(worst, rel=1e-12) == ledger.report()[ledger.accountant.name]
+    )
+    assert (
+        ledger.total() == pytest.approx(worst, rel=1e-12) == ledger.report()[ledger.accountant.name]
+    )
 
 
 def test_directions_are_kept_apart_over_deals() -> None:
     ledger = Ledger("rdp", np.inf, 1e-5)
     for deal, mus in ((b"1", (0.1, 0.3)), (b"2", (0.4, 0.2))):
         ledger.charge(gauss(*mus, relation="zero-out"), deal=deal)
-    assert ledger.total() == pytest.approx(float(ledger.accountant.total([gauss(0.5)], 1e-5)[0]))  # .3^2 + .4^2
+    # .3^2 + .4^2
+    assert ledger.total() == pytest.approx(float(ledger.accountant.total([gauss(0.5)], 1e-5)[0]))
 
 
 def test_deals_of_other_numbers_of_nodes_share_a_ledger_and_the_least_budget() -> None:
@@ -105,7 +129,9 @@ def test_deals_of_other_numbers_of_nodes_share_a_ledger_and_the_least_budget() -
     wide.charge(laplace(0.1, 0.1, 0.1))
     with pytest.raises(InvalidInput, match=r"^nodes=2: releases of these rows were of 3 nodes"):
         wide.charge(laplace(0.1, 0.1))
-    with pytest.raises(InvalidInput, match=r"^epsilon: has 2 budgets, and the release is of 3 nodes"):
+    with pytest.raises(
+        InvalidInput, match=r"^epsilon: has 2 budgets, and the release is of 3 nodes"
+    ):
         ledger.charge(laplace(0.1, 0.1, 0.1), deal=b"three")
 
 
@@ -113,7 +139,9 @@ def test_deals_of_other_numbers_of_nodes_share_a_ledger_and_the_least_budget() -
 def test_what_keeps_no_sums_takes_one_deal(name: str) -> None:
     ledger = Ledger(make_accountant(name), np.inf, 1e-5)
     ledger.charge(gauss(0.1, 0.2), deal=b"1")
-    with pytest.raises(InvalidInput, match=rf"^accountant='{name}': this accountant cannot combine"):
+    with pytest.raises(
+        InvalidInput, match=rf"^accountant='{name}': this accountant cannot combine"
+    ):
         ledger.charge(gauss(0.1, 0.2), deal=b"2")
     assert len(ledger.rows) == 1 and ledger.total() > 0
 
@@ -134,18 +162,23 @@ def test_runs_on_the_same_rows_add_node_by_node_and_runs_that_deal_them_anew_do_
 def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -> None:
     rows = make_rows([60, 45, 50], 4)
     config = RunConfig(method="dvp", rho=0.02, eta=0.05, rounds=2, epsilon=1.0, sites_per_row=2)
-    with pytest.raises(InvalidInput, match=r"^sites_per_row=2: the ledger counts people with rows at 1 site;"):
+    with pytest.raises(
+        InvalidInput, match=r"^sites_per_row=2: the ledger counts people with rows at 1 site;"
+    ):
         simulate(config, rows, ledger=(small := Ledger()))
     assert small.rows == ()
     simulate(config, rows, ledger=(large := Ledger(sites_per_row=3)))
     assert large.total() > simulate(config, rows).privacy["epsilon"] == pytest.approx(1.0, rel=1e-5)
     with sottovoce.DurableLedger.create(tmp_path / "a", epsilon=3.0, n_nodes=3) as durable:
-        with pytest.raises(InvalidInput, match=r"^sites_per_row=2: a ledger on disk counts each node's rows alone"):
+        with pytest.raises(
+            InvalidInput, match=r"^sites_per_row=2: a ledger on disk counts each node's rows alone"
+        ):
             simulate(config, rows, ledger=durable)
         assert not durable.runs
     pooled = RunConfig(method="central", epsilon=1.0, rounds=1)
     with pytest.raises(
-        InvalidInput, match=r"^method='central': the ledger counts people with rows at 3 sites, and thi"
+        InvalidInput,
+        match=r"^method='central': the ledger counts people with rows at 3 sites, and thi",
     ):
         simulate(pooled, rows, ledger=large)
     for wrong in (0, 1.5, "2"):
@@ -157,9 +190,15 @@ def test_people_at_several_sites_need_a_ledger_that_counts_them(tmp_path: Any) -
 
 
 def test_an_accountants_name_means_one_for_life() -> None:
-    assert Ledger("rdp", 2.0, 1e-5).accountant.is_filter and Ledger("zcdp:5", 2.0, 1e-5).accountant.label == "zcdp:5.0"
+    assert (
+        Ledger("rdp", 2.0, 1e-5).accountant.is_filter
+        and Ledger("zcdp:5", 2.0, 1e-5).accountant.label == "zcdp:5.0"
+    )
     assert Ledger(accountant="pure").accountant.name == "pure"
-    assert repr(Ledger("rdp:20", 2.0, 1e-5)) == "Ledger('rdp:20.0', epsilon=2.0, delta=1e-05, sites_per_row=1)"
+    assert (
+        repr(Ledger("rdp:20", 2.0, 1e-5))
+        == "Ledger('rdp:20.0', epsilon=2.0, delta=1e-05, sites_per_row=1)"
+    )
     for wrong, delta in (("best", 1e-5), ("rdp", 0.0), ("zcdp:5", 0.0), ("none", 0.0)):
         with pytest.raises(InvalidInput):
             Ledger(wrong, 1.0, delta)
@@ -207,11 +246,29 @@ def test_what_another_process_gets_of_it_refuses_everything() -> None:
     away = copy.deepcopy(clone(loaded, safe=False))
     assert isinstance(away, Ledger) and repr(away) == "Ledger(of another process)"
     assert pickle.loads(pickle.dumps(away)).__class__ is away.__class__ is not Ledger
-    uses = [lambda: away.charge(laplace(1.0)), away.total, away.trial, away.settle, away.per_node, away.report]
-    uses += [lambda: away.rows, lambda: away.account.against([]), away.claimed, away.to_list, lambda: away.restore([])]
-    uses += [lambda: away.once(laplace(1.0), lambda: b""), lambda: Joint(Ledger(), away, [laplace(1.0)])]
+    uses = [
+        lambda: away.charge(laplace(1.0)),
+        away.total,
+        away.trial,
+        away.settle,
+        away.per_node,
+        away.report,
+    ]
+    uses += [
+        lambda: away.rows,
+        lambda: away.account.against([]),
+        away.claimed,
+        away.to_list,
+        lambda: away.restore([]),
+    ]
+    uses += [
+        lambda: away.once(laplace(1.0), lambda: b""),
+        lambda: Joint(Ledger(), away, [laplace(1.0)]),
+    ]
     for use in uses:
-        with pytest.raises(LedgerError, match=r"^ledger: one in memory stays in its process") as refusal:
+        with pytest.raises(
+            LedgerError, match=r"^ledger: one in memory stays in its process"
+        ) as refusal:
             use()
         assert "\n" not in str(refusal.value)
 
@@ -238,7 +295,8 @@ def test_a_pool_of_processes_is_refused_in_words() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_fork_cannot_charge_what_it_copied() -> None:
     code = (
-        "import os, numpy as np; from sottovoce import Ledger; from sottovoce.privacy.events import Unprotected\n"
+        "import os, numpy as np; from sottovoce import Ledger; from sottovoce.privacy.events "
+        "import Unprotected\n"
         "ledger = Ledger(); pid = os.fork()\n"
         "try: ledger.charge(Unprotected('test', np.ones(1)))\n"
         "except Exception as error: print(type(error).__name__, flush=True); os._exit(0)\n"
@@ -252,7 +310,9 @@ def test_threads_cannot_race_for_a_budget() -> None:
     for _ in range(20):
         ledger, gate, refused = Ledger(epsilon=20.5), threading.Barrier(8), []
 
-        def spend(ledger: Ledger = ledger, gate: threading.Barrier = gate, refused: list[Any] = refused) -> None:
+        def spend(
+            ledger: Ledger = ledger, gate: threading.Barrier = gate, refused: list[Any] = refused
+        ) -> None:
             gate.wait()
             for _ in range(5):
                 try:
@@ -270,7 +330,9 @@ def test_a_run_holds_what_it_will_cost_until_it_is_over() -> None:
     shared, event = Ledger(epsilon=5.5), laplace(1.0)
     with Joint(Ledger(), shared, [event] * 3, b"a") as run:
         run.charge(event)
-        with pytest.raises(BudgetExceeded, match=r"^epsilon=5.5: a run of 3 releases would bring .*in progress"):
+        with pytest.raises(
+            BudgetExceeded, match=r"^epsilon=5.5: a run of 3 releases would bring .*in progress"
+        ):
             Joint(Ledger(), shared, [event] * 3, b"a")
         with pytest.raises(BudgetExceeded, match="1 spent, the rest held by runs in progress"):
             shared.charge(laplace(2.6), deal=b"b")
@@ -285,7 +347,10 @@ def test_a_run_holds_what_it_will_cost_until_it_is_over() -> None:
 
 
 def test_a_run_that_fails_keeps_what_it_drew_and_gives_back_the_rest() -> None:
-    ledger, config = Ledger(epsilon=1.0), RunConfig(method="dvp", rho=0.02, eta=0.05, rounds=4, epsilon=1.0)
+    ledger, config = (
+        Ledger(epsilon=1.0),
+        RunConfig(method="dvp", rho=0.02, eta=0.05, rounds=4, epsilon=1.0),
+    )
 
     def stop(k: int, _: Any) -> None:
         if k == 2:
@@ -305,6 +370,8 @@ def test_no_release_is_drawn_on_a_trial() -> None:
     with pytest.raises(LedgerError, match="nothing was drawn"):
         book.trial().once(laplace(0.5), lambda: drawn.append(1) or b"")
     with pytest.raises(LedgerError, match="nothing was drawn"):
-        simulate(RunConfig(epsilon=0.5, rounds=2, seed=0), make_rows([20, 20], 3), ledger=book.trial())
+        simulate(
+            RunConfig(epsilon=0.5, rounds=2, seed=0), make_rows([20, 20], 3), ledger=book.trial()
+        )
     book.trial().charge(laplace(0.5))  # to see whether it fits
     assert not drawn and book.total() == 0.0

@@ -1,4 +1,6 @@
-"""Of a ledger on disk: one budget for all runs, and one draw a row.  What every ledger does is in test_contract."""
+"""Of a ledger on disk: one budget for all runs, and one draw a row.  What every ledger does is
+in test_contract.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ import numpy as np
 import pytest
 from ledgers import DATA, again, price, release
 
-from sottovoce.errors import BudgetExceeded, InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch
+from sottovoce.errors import (
+    BudgetExceeded,
+    InvalidInput,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerMismatch,
+)
 from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.history import RunHistory
 from sottovoce.ledger.memory import Ledger
@@ -28,7 +36,9 @@ from sottovoce.runs.simulate import RunConfig, prepare, simulate
 from sottovoce.util.compatibility import FORMAT
 
 
-@pytest.mark.parametrize(("version", "former"), [(None, True), (FORMAT - 1, True), (FORMAT, False), (FORMAT + 1, True)])
+@pytest.mark.parametrize(
+    ("version", "former"), [(None, True), (FORMAT - 1, True), (FORMAT, False), (FORMAT + 1, True)]
+)
 def test_only_a_run_of_the_present_format_goes_on(version: int | None, former: bool) -> None:
     run = RunHistory(plan="p", planned=[], texts=[], priced=[], since="2026-01-01", version=version)
     assert run.former == former
@@ -51,7 +61,10 @@ def ledger(path: Path) -> Iterator[DurableLedger]:
 def test_a_reservation_holds_what_it_may_spend(ledger: DurableLedger, path: Path) -> None:
     first = ledger.reserve("first", "p1", [release()] * 2)
     assert ledger.total() == 0.0 and ledger.account.committed()[0] == 2 * price()
-    with again(path) as other, pytest.raises(BudgetExceeded, match=r"^epsilon=.*nothing was reserved") as refusal:
+    with (
+        again(path) as other,
+        pytest.raises(BudgetExceeded, match=r"^epsilon=.*nothing was reserved") as refusal,
+    ):
         other.reserve("second", "p2", [release()] * 2)
     assert "\n" not in str(refusal.value)
     with pytest.raises(BudgetExceeded, match="held by open runs"):
@@ -104,7 +117,9 @@ def test_a_run_belongs_to_its_plan(ledger: DurableLedger) -> None:
         ledger.reserve("wide", "plan", [Unprotected(source="t", rows=np.ones(3))])
 
 
-def test_an_abandoned_run_holds_its_budget_until_somebody_closes_it(path: Path, ledger: DurableLedger) -> None:
+def test_an_abandoned_run_holds_its_budget_until_somebody_closes_it(
+    path: Path, ledger: DurableLedger
+) -> None:
     living = ledger.reserve("run", "plan", [release()] * 3)
     living.charge(release(), kept=True)
     with again(path) as other:
@@ -112,7 +127,9 @@ def test_an_abandoned_run_holds_its_budget_until_somebody_closes_it(path: Path, 
             other.close_run("run")
         other.close_run("run", reclaim=True)
         assert other.account.committed()[0] == price()
-    with pytest.raises(LedgerError, match="is closed; nothing was drawn"):  # it lives, and cannot pass the budget
+    with pytest.raises(
+        LedgerError, match="is closed; nothing was drawn"
+    ):  # it lives, and cannot pass the budget
         living.charge(release())
     living.store(b"was being drawn")  # its row is spent, so what it drew may still be kept
     with pytest.raises(LedgerMismatch, match="is closed"):
@@ -129,7 +146,9 @@ def test_leaving_a_run_by_an_exception_keeps_it_open(ledger: DurableLedger) -> N
     assert ledger.show()["runs"][0]["state"] == "closed"
 
 
-def test_a_price_that_is_no_number_is_refused(ledger: DurableLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_price_that_is_no_number_is_refused(
+    ledger: DurableLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(PureAccountant, "price", lambda self, event: np.full(2, np.nan))
     with pytest.raises(BudgetExceeded):
         ledger.charge(release())
@@ -140,7 +159,11 @@ def test_spending_is_summed_in_whole_numbers(path: Path) -> None:
         for _ in range(300):
             ledger.charge(release(0.1))
         exact = 300 * Fraction(price(0.1))
-        assert 0 <= Fraction(float(ledger.per_node()[0])) - exact <= 2 * Fraction(np.spacing(float(exact)))
+        assert (
+            0
+            <= Fraction(float(ledger.per_node()[0])) - exact
+            <= 2 * Fraction(np.spacing(float(exact)))
+        )
 
 
 def test_threads_share_a_ledger(path: Path) -> None:
@@ -166,7 +189,9 @@ def test_threads_share_a_ledger(path: Path) -> None:
 # One draw a row
 
 
-def test_a_release_is_drawn_once_and_handed_out_as_often_as_asked(ledger: DurableLedger, path: Path) -> None:
+def test_a_release_is_drawn_once_and_handed_out_as_often_as_asked(
+    ledger: DurableLedger, path: Path
+) -> None:
     first = ledger.reserve("run", "plan", [release(0.1)] * 3)
     drawn = [first.once(release(0.1), lambda: os.urandom(8)) for _ in range(2)]
     with again(path) as other:
@@ -179,7 +204,9 @@ def test_a_release_is_drawn_once_and_handed_out_as_often_as_asked(ledger: Durabl
 
 def test_the_first_commit_wins(ledger: DurableLedger) -> None:
     slow, fast = (ledger.reserve("run", "plan", [release()]) for _ in range(2))
-    assert slow.once(release(), lambda: (fast.once(release(), lambda: b"fast"), b"slow")[1]) == b"fast"
+    assert (
+        slow.once(release(), lambda: (fast.once(release(), lambda: b"fast"), b"slow")[1]) == b"fast"
+    )
     with pytest.raises(LedgerMismatch, match="has other bytes already"):
         slow.store(b"slow")
     slow.store(b"fast")
@@ -205,7 +232,8 @@ def test_a_failure_beside_a_release_of_the_same_row_is_kept_quiet(ledger: Durabl
         fast.once(release(), lambda: b"fast")
         raise ZeroDivisionError
 
-    assert slow.once(release(), fails) == b"fast"  # the error would have been a second release of the row
+    # the error would have been a second release of the row
+    assert slow.once(release(), fails) == b"fast"
     assert ledger.show()["runs"][0]["failed"] == 0
 
     def fails_first() -> bytes:
@@ -220,7 +248,10 @@ def test_a_failure_beside_a_release_of_the_same_row_is_kept_quiet(ledger: Durabl
 def test_what_was_not_kept_cannot_be_drawn_again(ledger: DurableLedger) -> None:
     ledger.reserve("run", "plan", [release(0.1)] * 2).charge(release(0.1))
     resumed = ledger.resume("run", "plan")
-    for attempt in (lambda: resumed.charge(release(0.1)), lambda: resumed.once(release(0.1), pytest.fail)):
+    for attempt in (
+        lambda: resumed.charge(release(0.1)),
+        lambda: resumed.once(release(0.1), pytest.fail),
+    ):
         with pytest.raises(LedgerError, match="may have been seen"):
             attempt()
     with pytest.raises(LedgerError, match="bytes are unknown"):
@@ -238,14 +269,20 @@ def test_a_run_of_the_engine_spends_its_plan(rows: Any, path: Path) -> None:
     config = RunConfig(rounds=4, epsilon=2.0, seed=3)
     prepared = prepare(config, rows.n, rows.d)
     facts, nodes = prepared.facts, prepared.facts.n_nodes
-    events = plan(prepared.algorithm, RunSetting(facts, prepared.graph, 4, prepared.ledger.accountant)).rows
+    events = plan(
+        prepared.algorithm, RunSetting(facts, prepared.graph, 4, prepared.ledger.accountant)
+    ).rows
 
     class Keeping(RowGuard):
         def ask(self, query: Any) -> np.ndarray:
             def draw() -> bytes:
-                return np.asarray(query.answer(self._vault, self.facts, kept.release), "<f8").tobytes()
+                return np.asarray(
+                    query.answer(self._vault, self.facts, kept.release), "<f8"
+                ).tobytes()
 
-            return np.frombuffer(kept.once(query.event(self.facts), draw), "<f8").reshape(1, nodes, rows.d)
+            return np.frombuffer(kept.once(query.event(self.facts), draw), "<f8").reshape(
+                1, nodes, rows.d
+            )
 
     def models(guard: RowGuard) -> np.ndarray:
         place = Place(facts, DenseNet(prepared.graph), guard, (1, nodes), rows.d)
@@ -262,5 +299,7 @@ def test_a_run_of_the_engine_spends_its_plan(rows: Any, path: Path) -> None:
         kept = ledger.reserve("kept", "digest", events)
         first = models(Keeping(rows, facts, SystemNoise((1, nodes)), kept))
         kept = ledger.resume("kept", "digest")
-        np.testing.assert_array_equal(models(Keeping(rows, facts, SystemNoise((1, nodes)), kept)), first)
+        np.testing.assert_array_equal(
+            models(Keeping(rows, facts, SystemNoise((1, nodes)), kept)), first
+        )
         assert len(ledger.rows) == 2 * len(events) and 3.99 < ledger.total() <= 4.0

@@ -1,4 +1,6 @@
-"""Opening a ledger reads every record once, and prices every kind of event once, when somebody asks."""
+"""Opening a ledger reads every record once, and prices every kind of event once, when somebody
+asks.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class WalkedRun(history.RunHistory):
         self.stored = Walked()
 
 
-def test_each_kind_of_event_is_read_and_priced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_kind_of_event_is_read_and_priced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, work = ledger_of(tmp_path / "a", 120), Counter[str]()
     priced, read, expected = PureAccountant.price, history.from_dict, 40 * sum(map(price, BETAS))
 

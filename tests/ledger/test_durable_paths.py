@@ -1,6 +1,8 @@
-"""One file, two paths; side files of another time; processes that die amid a commit.  Nothing that was said is lost.
+"""One file, two paths; side files of another time; processes that die amid a commit.  Nothing that
+was said is lost.
 
-Run as a script, this file is the process that its tests stop and kill: it charges the ledger, and says so after each.
+Run as a script, this file is the process that its tests stop and kill: it charges the ledger, and
+says so after each.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def beside(path: Path) -> list[str]:
-    return sorted(found.name.removeprefix(path.name) for found in path.parent.glob(f"{path.name}-*"))
+    return sorted(
+        found.name.removeprefix(path.name) for found in path.parent.glob(f"{path.name}-*")
+    )
 
 
 # Several paths
@@ -50,8 +54,15 @@ def test_a_file_with_two_paths_is_refused_until_one_is_gone(path: Path, tmp_path
     other = tmp_path / "other.ledger"
     with again(path) as ledger:
         os.link(path, other)
-        for use in (ledger.total, lambda: ledger.charge(release()), lambda: again(other), lambda: again(path)):
-            with pytest.raises(LedgerError, match=r"has 2 paths \(hard links\).*remove all but one") as refusal:
+        for use in (
+            ledger.total,
+            lambda: ledger.charge(release()),
+            lambda: again(other),
+            lambda: again(path),
+        ):
+            with pytest.raises(
+                LedgerError, match=r"has 2 paths \(hard links\).*remove all but one"
+            ) as refusal:
                 use()
             assert "\n" not in str(refusal.value)
         other.unlink()
@@ -69,7 +80,9 @@ def test_a_link_by_name_is_the_same_ledger(path: Path, tmp_path: Path) -> None:
     assert [found.name for found in name.parent.iterdir()] == ["name.ledger"]
 
 
-def test_a_ledger_that_moved_or_was_replaced_while_it_was_open_is_refused(path: Path, tmp_path: Path) -> None:
+def test_a_ledger_that_moved_or_was_replaced_while_it_was_open_is_refused(
+    path: Path, tmp_path: Path
+) -> None:
     with again(path) as ledger:
         path.rename(tmp_path / "moved")
         with pytest.raises(LedgerError, match="cannot be opened"):
@@ -108,13 +121,30 @@ def test_a_file_that_is_mounted_is_refused(path: Path, tmp_path: Path) -> None:
     inside, folder = tmp_path / "in side", tmp_path / "folder"
     inside.touch()
     folder.mkdir()
-    code = "import sys; from ledgers import again; from pathlib import Path; print(len(again(Path(sys.argv[1])).rows))"
+    code = (
+        "import sys; from ledgers import again; from pathlib import Path; "
+        "print(len(again(Path(sys.argv[1])).rows))"
+    )
     found = []
     for target, opened in ((inside, inside), (folder, folder / path.name)):
         source = path if target == inside else path.parent
         script = 'mount --bind "$1" "$2" || exit 77; exec "$3" -c "$4" "$5"'
-        argv = ["unshare", "-m", "sh", "-c", script, "sh", source, target, sys.executable, code, opened]
-        done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, env=environment())
+        argv = [
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            source,
+            target,
+            sys.executable,
+            code,
+            opened,
+        ]
+        done = subprocess.run(
+            list(map(str, argv)), capture_output=True, text=True, env=environment()
+        )
         if "unshare:" in done.stderr or done.returncode == 77:
             pytest.skip("may not mount")
         found.append(done.stdout + done.stderr)
@@ -130,7 +160,11 @@ def test_the_file_itself_is_locked_whatever_it_is_called(path: Path, tmp_path: P
     name.symlink_to(path)
     with again(path, timeout=0.05) as ledger, path.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        for use in (ledger.total, lambda: ledger.charge(release()), lambda: again(name, timeout=0.05)):
+        for use in (
+            ledger.total,
+            lambda: ledger.charge(release()),
+            lambda: again(name, timeout=0.05),
+        ):
             with pytest.raises(LedgerError, match="in use by another process"):
                 use()
         fcntl.flock(held, fcntl.LOCK_UN)
@@ -143,7 +177,11 @@ def test_the_file_itself_is_locked_whatever_it_is_called(path: Path, tmp_path: P
 def test_a_commit_is_in_the_file_itself(path: Path, tmp_path: Path) -> None:
     with again(path) as ledger:
         run = ledger.reserve("run", "plan", [release(0.1)] * 2)
-        steps = [lambda: ledger.charge(release()), lambda: run.once(release(0.1), lambda: b"drawn"), run.close]
+        steps = [
+            lambda: ledger.charge(release()),
+            lambda: run.once(release(0.1), lambda: b"drawn"),
+            run.close,
+        ]
         for number, step in enumerate(steps):
             step()
             assert beside(path) == []
@@ -196,7 +234,9 @@ def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path
             again(path).close()
             assert not side.exists()
         else:
-            with pytest.raises(LedgerCorrupt, match=r"beside it lies 'data.ledger-journal' of another time") as refusal:
+            with pytest.raises(
+                LedgerCorrupt, match=r"beside it lies 'data.ledger-journal' of another time"
+            ) as refusal:
                 again(path)
             assert "\n" not in str(refusal.value) and side.exists()
             side.unlink()
@@ -211,14 +251,18 @@ def test_a_journal_of_another_time_takes_nothing_back(path: Path, tmp_path: Path
 
 
 def test_half_a_commit_is_taken_back_by_its_own_journal_only(path: Path) -> None:
-    """Every part of the pages of a commit that a crash may leave behind; the first page comes first."""
+    """Every part of the pages of a commit that a crash may leave behind; the first page comes
+    first.
+    """
     before = path.read_bytes()
     with again(path) as ledger, ledger.reserve("run", "plan", [release(0.1)]) as run:
         run.charge(release(0.1), kept=True)
         charged = path.read_bytes()
         run.store(bytes(9000))
         after = path.read_bytes()
-    changed = [i for i in range(0, len(after), PAGE) if after[i : i + PAGE] != charged[i : i + PAGE]]
+    changed = [
+        i for i in range(0, len(after), PAGE) if after[i : i + PAGE] != charged[i : i + PAGE]
+    ]
     assert len(changed) > 4
     for written in range(len(changed) + 1):
         half = bytearray(charged)
@@ -245,15 +289,20 @@ def test_half_a_commit_is_taken_back_by_its_own_journal_only(path: Path) -> None
         Path(f"{path}-journal").unlink()
 
 
-def test_whatever_instant_a_process_dies_at_what_it_said_is_there(path: Path, tmp_path: Path) -> None:
-    """Pictures of a stopped process's files are what a kill leaves; its journals are put beside the ledger later."""
+def test_whatever_instant_a_process_dies_at_what_it_said_is_there(
+    path: Path, tmp_path: Path
+) -> None:
+    """Pictures of a stopped process's files are what a kill leaves; its journals are put beside
+    the ledger later.
+    """
     said, rng = tmp_path / "said", random.Random(4)
     argv = [sys.executable, __file__, str(path), str(said)]
     with subprocess.Popen(argv, env=environment()) as process:
         while not said.exists() or not said.stat().st_size:
             time.sleep(0.01)
         pictures: list[tuple[Path, int]] = []
-        hot: dict[bytes, bytes] = {}  # by the random number that a journal's header has: one a transaction
+        # by the random number that a journal's header has: one a transaction
+        hot: dict[bytes, bytes] = {}
         for number in range(2000):
             time.sleep(rng.uniform(0.0, 2e-3))
             process.send_signal(signal.SIGSTOP)
@@ -276,7 +325,8 @@ def test_whatever_instant_a_process_dies_at_what_it_said_is_there(path: Path, tm
         assert len(ledger.rows) > said.stat().st_size >= pictures[-1][1]
     whole = path.read_bytes()
     for shown, told in pictures:
-        assert told < verified(shown) <= told + 2  # one before the process began, one that it had not told of yet
+        # one before the process began, one that it had not told of yet
+        assert told < verified(shown) <= told + 2
         assert beside(shown) == []
     assert len(hot) == 6
     noticed = 0
@@ -288,7 +338,8 @@ def test_whatever_instant_a_process_dies_at_what_it_said_is_there(path: Path, tm
             noticed += 1
             Path(f"{path}-journal").unlink()
         assert path.read_bytes() == whole
-    assert noticed >= 4  # those of the last change, and of one that it died in, are not needed and go
+    # those of the last change, and of one that it died in, are not needed and go
+    assert noticed >= 4
 
 
 # Ledgers of the schema before, which kept a log beside them
@@ -312,7 +363,9 @@ def charge(chain: Chain[History]) -> None:
     chain._db.execute("COMMIT")
 
 
-def test_a_ledger_with_a_log_beside_it_is_turned_over_with_all_commits(path: Path, tmp_path: Path) -> None:
+def test_a_ledger_with_a_log_beside_it_is_turned_over_with_all_commits(
+    path: Path, tmp_path: Path
+) -> None:
     with logged(path) as chain:
         for _ in range(3):
             charge(chain)
@@ -351,7 +404,9 @@ def test_a_log_of_another_time_or_of_another_ledger_is_refused(path: Path, tmp_p
         assert db.execute("SELECT records FROM meta").fetchone() == (4,)
     for log in (early, strange):
         shutil.copy(f"{log}-wal", side)
-        with pytest.raises(LedgerCorrupt, match=r"beside it lies 'data.ledger-wal' of another time|edited"):
+        with pytest.raises(
+            LedgerCorrupt, match=r"beside it lies 'data.ledger-wal' of another time|edited"
+        ):
             again(path)
         assert path.read_bytes() == before
     side.unlink()

@@ -32,9 +32,16 @@ class Worker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=environment() | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},  # forks must be single-threaded
-        )  # fmt: skip
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment()
+            | {
+                "OPENBLAS_NUM_THREADS": "1",
+                "OMP_NUM_THREADS": "1",
+            },  # forks must be single-threaded
+        )
 
     def __call__(self, job: str, **arguments: Any) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -55,29 +62,43 @@ def worker() -> Iterator[Worker]:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 class TestProcesses:
-    def test_of_two_that_race_for_the_last_of_a_budget_one_wins(self, worker: Worker, tmp_path: Path) -> None:
+    def test_of_two_that_race_for_the_last_of_a_budget_one_wins(
+        self, worker: Worker, tmp_path: Path
+    ) -> None:
         for attempt in range(30):
             path = tmp_path / f"{attempt}.ledger"
-            with DurableLedger.create(path, epsilon=2.5 * price(), n_nodes=2, fingerprint=DATA) as ledger:
+            with DurableLedger.create(
+                path, epsilon=2.5 * price(), n_nodes=2, fingerprint=DATA
+            ) as ledger:
                 ledger.charge(release())
                 assert sorted(worker("race", path=path)) == ["BudgetExceeded", "won"]
-                assert ledger.account.committed()[0] == 2 * price() and len(ledger.show()["runs"]) == 1
+                assert (
+                    ledger.account.committed()[0] == 2 * price() and len(ledger.show()["runs"]) == 1
+                )
                 ledger.file.verify()
 
     def test_killed_at_any_instant_the_ledger_is_never_below_what_was_handed_out(
         self, worker: Worker, tmp_path: Path
     ) -> None:
         path, out, rng = tmp_path / "data.ledger", tmp_path / "handed out", random.Random(0)
-        DurableLedger.create(path, epsilon=1.001 * RELEASES * price(0.1), n_nodes=2, fingerprint=DATA).close()
+        DurableLedger.create(
+            path, epsilon=1.001 * RELEASES * price(0.1), n_nodes=2, fingerprint=DATA
+        ).close()
         out.touch()
         seen: dict[int, str] = {}
         killed, progress = 0, set()
         for attempt in range(31):
-            # Every other time two processes at once: nothing tells a resumed run from a second process on the same run.
-            # They are killed some draws later, at an instant that is nobody's choice; the last time, not at all.
+            # Every other time two processes at once: nothing tells a resumed run from a second
+            # process on the same run. They are killed some draws later, at an instant that is
+            # nobody's choice; the last time, not at all.
             draws = rng.randint(1, RELEASES // 40) if attempt < 30 else 0
             statuses = worker(
-                "train", path=path, out=out, count=1 + attempt % 2, draws=draws, delay=rng.uniform(0, 2e-3)
+                "train",
+                path=path,
+                out=out,
+                count=1 + attempt % 2,
+                draws=draws,
+                delay=rng.uniform(0, 2e-3),
             )
             killed += any(status == -signal.SIGKILL for status in statuses)
             assert set(statuses) <= {0, -signal.SIGKILL}
@@ -93,22 +114,41 @@ class TestProcesses:
         assert killed >= 20 and len(progress) > 10  # the instants were spread over the run
         with again(path) as ledger:
             (shown,) = ledger.show()["runs"]
-            assert (shown["state"], shown["charged"], shown["released"]) == ("closed", RELEASES, RELEASES)
-            total = PureAccountant().total([release(0.1)] * RELEASES)[0]  # in doubles; the ledger sums exactly
+            assert (shown["state"], shown["charged"], shown["released"]) == (
+                "closed",
+                RELEASES,
+                RELEASES,
+            )
+            # in doubles; the ledger sums exactly
+            total = PureAccountant().total([release(0.1)] * RELEASES)[0]
             assert ledger.total() == pytest.approx(total, rel=1e-12)
 
     @pytest.mark.parametrize(
         ("point", "charged", "stored"),
-        [("before row", 1, 1), ("before draw", 2, 1), ("after draw", 2, 1), ("before payload", 2, 1), ("stored", 2, 2)],
+        [
+            ("before row", 1, 1),
+            ("before draw", 2, 1),
+            ("after draw", 2, 1),
+            ("before payload", 2, 1),
+            ("stored", 2, 2),
+        ],
     )
-    def test_crash_points(self, worker: Worker, tmp_path: Path, point: str, charged: int, stored: int) -> None:
+    def test_crash_points(
+        self, worker: Worker, tmp_path: Path, point: str, charged: int, stored: int
+    ) -> None:
         path, out = tmp_path / "data.ledger", tmp_path / "out"
         DurableLedger.create(path, epsilon=9 * price(), n_nodes=2, fingerprint=DATA).close()
-        assert worker("train", path=path, out=out, count=1, point=point, at=2, releases=4) == [-signal.SIGKILL]
+        assert worker("train", path=path, out=out, count=1, point=point, at=2, releases=4) == [
+            -signal.SIGKILL
+        ]
         assert len(out.read_text().splitlines()) == 1
         with again(path) as ledger:
             (shown,) = ledger.show()["runs"]
-            assert (shown["charged"], shown["released"], shown["held"]) == (charged, stored, 4 - charged)
+            assert (shown["charged"], shown["released"], shown["held"]) == (
+                charged,
+                stored,
+                4 - charged,
+            )
             # A crash gives nothing back by itself.
             assert ledger.account.committed()[0] == pytest.approx(4 * price(0.1))
             before = ledger.runs.records("run").payload(2) if stored == 2 else None
@@ -122,7 +162,9 @@ class TestProcesses:
         DurableLedger.create(path, epsilon=1.0, n_nodes=2).close()
         assert "opened before a fork" in worker("fork", path=path)
 
-    def test_a_fork_amid_a_look_does_not_keep_the_lock(self, worker: Worker, tmp_path: Path) -> None:
+    def test_a_fork_amid_a_look_does_not_keep_the_lock(
+        self, worker: Worker, tmp_path: Path
+    ) -> None:
         path = tmp_path / "data.ledger"
         DurableLedger.create(path, epsilon=1.0, n_nodes=2).close()
         assert worker("amid", path=path) == 1
@@ -188,9 +230,14 @@ def _train(
     def train() -> None:
         append = ChainFile.append
 
-        def appending(file: ChainFile[Any], record: dict[str, Any], payload: bytes | None = None) -> None:
+        def appending(
+            file: ChainFile[Any], record: dict[str, Any], payload: bytes | None = None
+        ) -> None:
             append(file, record, payload)  # inside the transaction, before its commit
-            die({"charge": "before row", "store": "before payload"}.get(record["kind"], ""), record.get("release", 0))
+            die(
+                {"charge": "before row", "store": "before payload"}.get(record["kind"], ""),
+                record.get("release", 0),
+            )
 
         ChainFile.append = appending  # type: ignore[method-assign]
         with again(Path(path)) as ledger, open(out, "ab", buffering=0) as file:
@@ -215,7 +262,9 @@ def _train(
     pids = [_fork(train) for _ in range(count)]
     os.close(drew)
     if draws:
-        while draws > 0 and (seen := len(os.read(first, draws))):  # nothing is read when all have finished
+        while draws > 0 and (
+            seen := len(os.read(first, draws))
+        ):  # nothing is read when all have finished
             draws -= seen
         for pid in pids:
             time.sleep(delay)
@@ -259,5 +308,8 @@ if __name__ == "__main__":
     for line in sys.stdin:
         job, arguments = json.loads(line)
         print(
-            json.dumps({"race": _race, "train": _train, "fork": _forked, "amid": _amid}[job](**arguments)), flush=True
+            json.dumps(
+                {"race": _race, "train": _train, "fork": _forked, "amid": _amid}[job](**arguments)
+            ),
+            flush=True,
         )

@@ -1,4 +1,6 @@
-"""A durable ledger that was edited, damaged, rolled back or mixed up with another; what an export tells."""
+"""A durable ledger that was edited, damaged, rolled back or mixed up with another; what an
+export tells.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ import numpy as np
 import pytest
 from ledgers import DATA, again, release
 
-from sottovoce.errors import InvalidInput, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerVersion, UnknownEvent
+from sottovoce.errors import (
+    InvalidInput,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerMismatch,
+    LedgerVersion,
+    UnknownEvent,
+)
 from sottovoce.ledger.chain import link
 from sottovoce.ledger.durable import DurableLedger, rows_digest
 from sottovoce.ledger.identity import holds_rows
@@ -24,7 +33,9 @@ from sottovoce.ledger.identity import holds_rows
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records 1 create, 2 bind, 3 charge, 4 reserve, 5 charge, 6 store, 7 charge, 8 store, 9 close, 10 charge."""
+    """Records 1 create, 2 bind, 3 charge, 4 reserve, 5 charge, 6 store, 7 charge, 8 store, 9
+    close, 10 charge.
+    """
     path = tmp_path_factory.mktemp("used") / "data.ledger"
     with DurableLedger.create(path, epsilon=9.0, n_nodes=2, fingerprint=DATA) as ledger:
         ledger.charge(release(0.25))
@@ -59,12 +70,21 @@ SWAP = (
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
-        (["UPDATE log SET body = replace(body, '0.25', '0.05') WHERE id = 3"], "record 3 was edited"),
-        (["UPDATE log SET body = replace(body, '9.0', '99.0') WHERE id = 1"], "record 1 was edited"),
+        (
+            ["UPDATE log SET body = replace(body, '0.25', '0.05') WHERE id = 3"],
+            "record 3 was edited",
+        ),
+        (
+            ["UPDATE log SET body = replace(body, '9.0', '99.0') WHERE id = 1"],
+            "record 1 was edited",
+        ),
         (["UPDATE log SET hash = zeroblob(32) WHERE id = 5"], "record 5 was edited"),
         (["DELETE FROM log WHERE id = 10"], "holds 9 records where 10 were written"),
         (["DELETE FROM log WHERE id > 8"], "holds 8 records where 10 were written"),
-        (["DELETE FROM log WHERE id = 10", "UPDATE meta SET records = 9"], "holds 9 records where 9 were written"),
+        (
+            ["DELETE FROM log WHERE id = 10", "UPDATE meta SET records = 9"],
+            "holds 9 records where 9 were written",
+        ),
         (["DELETE FROM log WHERE id = 3"], "record 3 was edited, removed or moved"),
         (["DELETE FROM log WHERE id = 3", "UPDATE log SET id = id - 1 WHERE id > 3"], "record 3"),
         (["DELETE FROM log"], "holds 0 records"),
@@ -100,7 +120,9 @@ def test_tampering_is_detected_by_a_ledger_that_is_open(copy: Path) -> None:
             ledger.charge(release(0.1))
 
 
-def test_only_a_noted_head_tells_an_older_copy_or_a_forgery(used: Path, copy: Path, tmp_path: Path) -> None:
+def test_only_a_noted_head_tells_an_older_copy_or_a_forgery(
+    used: Path, copy: Path, tmp_path: Path
+) -> None:
     with again(used) as ledger:
         early = ledger.file.head()
     with again(copy) as ledger:
@@ -112,7 +134,9 @@ def test_only_a_noted_head_tells_an_older_copy_or_a_forgery(used: Path, copy: Pa
     forged = Path(shutil.copy(used, tmp_path / "forged.ledger"))
     db = sqlite3.connect(forged)
     head = hashlib.blake2b(
-        db.execute("SELECT file_id FROM meta").fetchone()[0], digest_size=32, person=b"sottovoce ledger"
+        db.execute("SELECT file_id FROM meta").fetchone()[0],
+        digest_size=32,
+        person=b"sottovoce ledger",
     ).digest()
     with db:
         for number, body in db.execute("SELECT id, body FROM log ORDER BY id").fetchall():
@@ -126,7 +150,9 @@ def test_only_a_noted_head_tells_an_older_copy_or_a_forgery(used: Path, copy: Pa
         with pytest.raises(LedgerCorrupt, match="does not go through the expected head"):
             ledger.file.verify(expected_head=early)
         for nonsense in ("", "x:1", "3:00"):
-            with pytest.raises(InvalidInput, match=r"^head=.*must be a count, a colon and 64 hexadecimal digits"):
+            with pytest.raises(
+                InvalidInput, match=r"^head=.*must be a count, a colon and 64 hexadecimal digits"
+            ):
                 ledger.file.verify(expected_head=nonsense)
 
 
@@ -140,7 +166,8 @@ def test_a_damaged_file_is_refused_or_unharmed(used: Path, tmp_path: Path) -> No
         if trial < 10:
             raw = raw[: trial * len(raw) // 10]
         else:
-            # Half of them in the first page: SQLite's header, and the tables' declarations at its end.
+            # Half of them in the first page: SQLite's header, and the tables' declarations at its
+            # end.
             raw[rng.randrange(4096 if trial % 2 else len(raw))] ^= 1 << rng.randrange(8)
         path.write_bytes(raw)
         try:
@@ -171,8 +198,12 @@ def test_files_that_are_no_ledger(tmp_path: Path, copy: Path) -> None:
         again(copy)
 
 
-def test_an_event_of_a_newer_version_is_not_guessed_at(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules["sottovoce.privacy.events"]._KINDS, "SphericalObjectivePerturbation")
+def test_an_event_of_a_newer_version_is_not_guessed_at(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(
+        sys.modules["sottovoce.privacy.events"]._KINDS, "SphericalObjectivePerturbation"
+    )
     with pytest.raises(UnknownEvent, match="use the version that wrote it"):
         again(copy)
 
@@ -183,7 +214,10 @@ def test_another_data_set_is_refused(copy: Path) -> None:
         DurableLedger.open(copy, fingerprint=other)
     with DurableLedger.open(copy) as ledger:  # without rows, it can be read only
         assert ledger.show()["bound"] and ledger.total() > 0
-        for spend in (lambda: ledger.charge(release(0.1)), lambda: ledger.reserve("new", "plan", [release(0.1)])):
+        for spend in (
+            lambda: ledger.charge(release(0.1)),
+            lambda: ledger.reserve("new", "plan", [release(0.1)]),
+        ):
             with pytest.raises(LedgerMismatch, match="were not shown"):
                 spend()
         ledger.identity.bind(DATA)
@@ -233,7 +267,8 @@ def test_a_busy_file_is_waited_for_then_refused(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"n_nodes": 0}, {"epsilon": [1.0, 2.0], "n_nodes": 3}, {"accountant": "nope"}, {"delta": 2.0}]
+    "options",
+    [{"n_nodes": 0}, {"epsilon": [1.0, 2.0], "n_nodes": 3}, {"accountant": "nope"}, {"delta": 2.0}],
 )
 def test_ledgers_that_cannot_be_made(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
@@ -245,7 +280,8 @@ def test_commits_are_synchronous_and_the_file_is_private(tmp_path: Path) -> None
     with DurableLedger.create(tmp_path / "a", epsilon=1.0, fingerprint=DATA) as ledger:
         db = ledger.file._db
         assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-        assert db.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA: the folder, too, when the journal goes
+        # EXTRA: the folder, too, when the journal goes
+        assert db.execute("PRAGMA synchronous").fetchone() == (3,)
         assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
 
 
@@ -267,7 +303,10 @@ def test_an_export_can_be_verified_by_anybody_and_tells_nothing(used: Path, tmp_
         assert record["hash"] == head.hex() and record["n"] == number
     assert header["hash"] == head.hex() and header["records"] == len(records) == 10
     assert "payload one" not in text
-    unkeyed = [DATA.hex(), hashlib.blake2b(DATA, digest_size=32, person=b"sottovoce ledger").hexdigest()]
+    unkeyed = [
+        DATA.hex(),
+        hashlib.blake2b(DATA, digest_size=32, person=b"sottovoce ledger").hexdigest(),
+    ]
     for hidden in (secret.hex(), b"payload one".hex(), *unkeyed):
         assert hidden not in text and hidden not in shown
 

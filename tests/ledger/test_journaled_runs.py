@@ -1,4 +1,6 @@
-"""Releases that leave in journaled messages only: stored by the commit that writes the message down, or drawn anew."""
+"""Releases that leave in journaled messages only: stored by the commit that writes the message
+down, or drawn anew.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def _never() -> bytes:
 
 def _kinds(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as db:
-        return [json.loads(body)["kind"] for (body,) in db.execute("SELECT body FROM log ORDER BY id")][3:]
+        return [
+            json.loads(body)["kind"] for (body,) in db.execute("SELECT body FROM log ORDER BY id")
+        ][3:]
 
 
 def test_bytes_are_stored_by_the_commit_of_the_message(path: Path) -> None:
@@ -58,7 +62,8 @@ def test_bytes_are_stored_by_the_commit_of_the_message(path: Path) -> None:
         journal.receive(0, b"inbox")
         assert journal.send(0, b"message") == b"inbox"
         run.once(EVENTS[1], lambda: b"second")
-        assert run.payload() == b"second"  # whoever asks finds it: any use of the file writes it first
+        # whoever asks finds it: any use of the file writes it first
+        assert run.payload() == b"second"
         assert _kinds(path)[4:] == ["charge", "store"]
         run.once(EVENTS[2], lambda: b"third")
     assert _kinds(path)[-1] == "store"  # closing is a use, too
@@ -79,13 +84,17 @@ def _in_a_child(job: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("point", ["drawn", "store", "send", "sent"])
-def test_after_a_kill_a_release_has_its_bytes_or_nobody_has_seen_any(path: Path, point: str) -> None:
+def test_after_a_kill_a_release_has_its_bytes_or_nobody_has_seen_any(
+    path: Path, point: str
+) -> None:
     """Killed after the draw, within the commit behind either record, and behind the commit."""
 
     def job() -> None:
         append = ChainFile.append
 
-        def dying(file: ChainFile[Any], record: dict[str, Any], payload: bytes | None = None) -> None:
+        def dying(
+            file: ChainFile[Any], record: dict[str, Any], payload: bytes | None = None
+        ) -> None:
             append(file, record, payload)
             if record["kind"] == point:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -111,11 +120,14 @@ def test_after_a_kill_a_release_has_its_bytes_or_nobody_has_seen_any(path: Path,
         found, message = run.once(EVENTS[0], draw), journal.sent(0)
         if point == "sent":
             assert (found, message, drawn) == (b"first", b"message of first", [])
-        else:  # the row is spent, no message of the first draw was written down, and so none was sent
+        # the row is spent, no message of the first draw was written down, and so none was sent
+        else:
             assert (found, message, drawn) == (b"second", None, [b"second"])
 
 
-def test_a_message_that_cannot_be_written_down_leaves_the_bytes_for_the_next_use(path: Path) -> None:
+def test_a_message_that_cannot_be_written_down_leaves_the_bytes_for_the_next_use(
+    path: Path,
+) -> None:
     with again(path) as ledger:
         run, journal = _run(ledger), Journal(ledger, "run")
         journal.send(0, b"one")

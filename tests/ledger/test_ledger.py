@@ -1,4 +1,6 @@
-"""Events, the pure accountant and targets: exact sums and round trips.  What every ledger does is in test_contract."""
+"""Events, the pure accountant and targets: exact sums and round trips.  What every ledger does
+is in test_contract.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def test_an_event_of_another_module_takes_the_place_of_none_of_ours() -> None:
         class Bolder(type(release())):  # type: ignore[misc]
             needs = "nothing"
 
-    assert type(events.from_dict(stored)) is type(release()) is events.SphericalObjectivePerturbation
+    assert (
+        type(events.from_dict(stored)) is type(release()) is events.SphericalObjectivePerturbation
+    )
 
     @dataclass(frozen=True, eq=False)
     class Unpriced(Event):
@@ -71,7 +75,9 @@ def test_an_event_of_another_module_takes_the_place_of_none_of_ours() -> None:
     ledger = Ledger()
     with pytest.raises(UnknownEvent, match="Unpriced"):
         ledger.charge(Unpriced(source="test"))
-    with pytest.raises(UnknownEvent, match="Unpriced"):  # no ledger that holds one opens, whoever has defined it
+    with pytest.raises(
+        UnknownEvent, match="Unpriced"
+    ):  # no ledger that holds one opens, whoever has defined it
         events.from_dict({"event": "Unpriced", "source": "test"})
     assert ledger.rows == ()
 

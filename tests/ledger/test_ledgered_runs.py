@@ -37,7 +37,9 @@ def ledger(tmp_path: Path) -> DurableLedger:
 def test_an_interrupted_run_goes_on_and_draws_nothing_twice(
     rows: Rows, ledger: DurableLedger, method: str, seed: int | None
 ) -> None:
-    """With keyed noise the end is that of an undisturbed run; with the system's, what was seen is never redrawn."""
+    """With keyed noise the end is that of an undisturbed run; with the system's, what was seen
+    is never redrawn.
+    """
     settings = config(method, seed=seed)
     seen: dict[int, np.ndarray] = {}
 
@@ -73,7 +75,9 @@ def test_a_lifetime_budget_holds_over_runs(rows: Rows, ledger: DurableLedger) ->
     assert ledger.total() <= 7.0
 
 
-def test_a_run_that_stops_at_its_own_budget_reserves_no_more(rows: Rows, ledger: DurableLedger) -> None:
+def test_a_run_that_stops_at_its_own_budget_reserves_no_more(
+    rows: Rows, ledger: DurableLedger
+) -> None:
     result = simulate(config(noise=1.0, epsilon=2.5), rows, ledger=ledger, run_name="two releases")
     assert (result.stopped, result.rounds) == ("budget spent", 2)
     assert ledger.total() == result.privacy["epsilon"] <= 2.5
@@ -93,9 +97,14 @@ def test_other_rows_other_ledger(rows: Rows, ledger: DurableLedger) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"replicates": 2}, "^replicates=2"), ({"delta": 1e-5}, "^delta=1e-05: the ledger counts pure epsilon")],
+    [
+        ({"replicates": 2}, "^replicates=2"),
+        ({"delta": 1e-5}, "^delta=1e-05: the ledger counts pure epsilon"),
+    ],
 )
-def test_what_a_ledger_cannot_count(rows: Rows, ledger: DurableLedger, changes: dict[str, Any], message: str) -> None:
+def test_what_a_ledger_cannot_count(
+    rows: Rows, ledger: DurableLedger, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         simulate(config(**changes), rows, ledger=ledger)
     assert not ledger.runs
@@ -124,7 +133,14 @@ def spelled(trust: str, way: int) -> RunConfig:
     """One run by the name of method and trust together, or by both."""
     by = {"trust": trust} if way else {}
     return RunConfig.from_dict(
-        {"method": SPELLED[trust][way], "epsilon": 2.0, "delta": 1e-5, "rounds": 4, "accountant": "zcdp", **by}
+        {
+            "method": SPELLED[trust][way],
+            "epsilon": 2.0,
+            "delta": 1e-5,
+            "rounds": 4,
+            "accountant": "zcdp",
+            **by,
+        }
     )
 
 
@@ -135,20 +151,32 @@ def stop(k: int, state: Any) -> None:
 
 @pytest.mark.parametrize("trust", SPELLED)
 @pytest.mark.parametrize("ways", [(0, 1), (1, 0)])
-def test_two_spellings_of_a_method_are_one_run(tmp_path: Path, trust: str, ways: tuple[int, int]) -> None:
+def test_two_spellings_of_a_method_are_one_run(
+    tmp_path: Path, trust: str, ways: tuple[int, int]
+) -> None:
     """It is paid once, and goes on in ledgers and from checkpoints."""
-    rows, first, second = make_rows([12, 9, 15], 3, seed=3), spelled(trust, ways[0]), spelled(trust, ways[1])
+    rows, first, second = (
+        make_rows([12, 9, 15], 3, seed=3),
+        spelled(trust, ways[0]),
+        spelled(trust, ways[1]),
+    )
     path, nodes = tmp_path / "half.npz", 1 if trust == "curator" else 3
 
     assert first.to_dict() != second.to_dict()
-    with DurableLedger.create(tmp_path / "a.ledger", epsilon=7.0, delta=1e-4, accountant="zcdp", n_nodes=nodes) as book:
+    with DurableLedger.create(
+        tmp_path / "a.ledger", epsilon=7.0, delta=1e-4, accountant="zcdp", n_nodes=nodes
+    ) as book:
         with pytest.raises(Interrupted):
             simulate(first, rows, ledger=book, observers=[stop])
         with pytest.raises(Interrupted):
             simulate(first, rows, checkpoint=path, observers=[stop])
         committed, seen = book.account.committed(), list[int]()
         resumed = simulate(second, rows, ledger=book)
-        assert len(book.runs) == 1 and len(book.rows) == 4 and np.array_equal(book.account.committed(), committed)
+        assert (
+            len(book.runs) == 1
+            and len(book.rows) == 4
+            and np.array_equal(book.account.committed(), committed)
+        )
         simulate(first, rows, ledger=book)
         assert len(book.runs) == 1 and len(book.rows) == 4
         simulate(replace(second, seed=1), rows, ledger=book)
@@ -158,17 +186,22 @@ def test_two_spellings_of_a_method_are_one_run(tmp_path: Path, trust: str, ways:
 
 
 def test_a_checkpoint_of_another_ledger_is_refused(tmp_path: Path) -> None:
-    """Both have paid for the same run, and drew other noise: a model is of the ledger that its statement names."""
+    """Both have paid for the same run, and drew other noise: a model is of the ledger that its
+    statement names.
+    """
     rows, path = make_rows([12, 9, 15], 3, seed=3), tmp_path / "half.npz"
     config = RunConfig("prox_admm", epsilon=2.0, delta=1e-5, rounds=4, accountant="zcdp", seed=None)
     first, second = (
-        DurableLedger.create(tmp_path / name, epsilon=7.0, delta=1e-4, accountant="zcdp", n_nodes=3) for name in "ab"
+        DurableLedger.create(tmp_path / name, epsilon=7.0, delta=1e-4, accountant="zcdp", n_nodes=3)
+        for name in "ab"
     )
     with first, second:
         with pytest.raises(Interrupted):
             simulate(config, rows, ledger=first, checkpoint=path, observers=[stop])
         own = simulate(config, rows, ledger=second)
-        with pytest.raises(LedgerMismatch, match="other answers than the run in this ledger; remove it to go on"):
+        with pytest.raises(
+            LedgerMismatch, match="other answers than the run in this ledger; remove it to go on"
+        ):
             simulate(config, rows, ledger=second, checkpoint=path)
         assert len(second.rows) == 4 and len(first.rows) == 2
         resumed = simulate(config, rows, ledger=first, checkpoint=path)

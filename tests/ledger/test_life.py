@@ -1,4 +1,6 @@
-"""What a run takes of a lifetime budget, said before there is a ledger, is what a ledger then takes."""
+"""What a run takes of a lifetime budget, said before there is a ledger, is what a ledger then
+takes.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,12 @@ def book(path: Path, budget: float, delta: float | None) -> DurableLedger:
 
 
 @pytest.mark.parametrize("budget", [1.5, 3.0, 20.0])
-@pytest.mark.parametrize(("method", "delta"), [("prox_admm", 1e-5), ("mr_admm", 1e-5), ("dvp", None)])
-def test_what_is_said_is_what_a_ledger_takes(tmp_path: Path, method: str, delta: float | None, budget: float) -> None:
+@pytest.mark.parametrize(
+    ("method", "delta"), [("prox_admm", 1e-5), ("mr_admm", 1e-5), ("dvp", None)]
+)
+def test_what_is_said_is_what_a_ledger_takes(
+    tmp_path: Path, method: str, delta: float | None, budget: float
+) -> None:
     events = run_of(method, delta)
     said = share_of_life(events, delta, budget)
     assert said is not None and said["runs"] >= 1
@@ -48,20 +54,30 @@ def test_a_run_of_epsilon_one_takes_more_of_a_larger_budget_at_first() -> None:
     assert share.of(20.0).later < share.of(3.0).later < 0.3
 
 
-@pytest.mark.parametrize(("method", "delta"), [("prox_admm", 1e-5), ("mr_admm", 1e-5), ("dvp", None)])
-def test_the_least_budget_is_used_up_and_no_smaller_one_does(tmp_path: Path, method: str, delta: float | None) -> None:
+@pytest.mark.parametrize(
+    ("method", "delta"), [("prox_admm", 1e-5), ("mr_admm", 1e-5), ("dvp", None)]
+)
+def test_the_least_budget_is_used_up_and_no_smaller_one_does(
+    tmp_path: Path, method: str, delta: float | None
+) -> None:
     events = run_of(method, delta)
     said = share_of_life(events, delta, None)
     assert said is not None and 0.99 <= said["least"] <= 1.2
     with book(tmp_path / "x.ledger", said["least"], delta) as ledger:
         assert ledger.account.afford(events).item() == pytest.approx(said["least"], rel=1e-9)
-    with book(tmp_path / "y.ledger", 0.999 * said["least"], delta) as ledger, pytest.raises(BudgetExceeded):
+    with (
+        book(tmp_path / "y.ledger", 0.999 * said["least"], delta) as ledger,
+        pytest.raises(BudgetExceeded),
+    ):
         ledger.account.afford(events)
 
 
 def test_the_sentence_for_a_new_ledger() -> None:
     said = str(example("rdp", 3.0, 1e-5))
-    assert "a run of epsilon 1 takes 1.565 of a lifetime budget of 3 if it is the first, and 0.274 later" in said
+    assert (
+        "a run of epsilon 1 takes 1.565 of a lifetime budget of 3 if it is the first, and 0.274 "
+        "later" in said
+    )
     assert "room for 6 such runs" in said and "epsilon 0.25 takes" in str(example("rdp", 0.5, 1e-5))
     assert example("pure", 3.0, 0.0) is example("rdp", np.inf, 1e-5) is None
 

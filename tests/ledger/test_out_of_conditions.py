@@ -1,4 +1,6 @@
-"""Ledgers that are asked for an event out of its proof's conditions: priced as what it is then, everywhere alike."""
+"""Ledgers that are asked for an event out of its proof's conditions: priced as what it is then,
+everywhere alike.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,16 @@ def gaussian(index: int, rounds: int = T) -> GaussianMechanism:
 
 def gate(index: int) -> GatedRelease:
     one = np.ones(1)
-    return GatedRelease("test", "replace-one", 20.0 * one, one, 3, 0.1 * one, 0.2 * one, positives=2, index=index)
+    return GatedRelease(
+        "test", "replace-one", 20.0 * one, one, 3, 0.1 * one, 0.2 * one, positives=2, index=index
+    )
 
 
 def summed(alpha: float, sites_per_row: int, nodes: int = 5) -> SummedGaussianMechanism:
     shape = np.ones(nodes)
-    return SummedGaussianMechanism("test", "replace-one", alpha * shape, shape, 3, nodes, 4, 1, sites_per_row, 40)
+    return SummedGaussianMechanism(
+        "test", "replace-one", alpha * shape, shape, 3, nodes, 4, 1, sites_per_row, 40
+    )
 
 
 RUN = [carried(t) for t in range(1, T + 1)]
@@ -73,7 +79,10 @@ def charged(book: Any, asked: Sequence[Event]) -> float:
 
 
 def in_memory(path: Path, asked: Sequence[Event]) -> list[float]:
-    return [charged(Ledger("rdp", 1e3, DELTA), asked), charged(Ledger("rdp", 1e3, DELTA).trial(), asked)]
+    return [
+        charged(Ledger("rdp", 1e3, DELTA), asked),
+        charged(Ledger("rdp", 1e3, DELTA).trial(), asked),
+    ]
 
 
 def restored(path: Path, asked: Sequence[Event]) -> list[float]:
@@ -124,14 +133,20 @@ def reserved(path: Path, asked: Sequence[Event]) -> list[float]:
 
 
 WAYS: dict[str, Callable[[Path, Sequence[Event]], list[float]]] = {
-    "in memory": in_memory, "restored": restored, "settled": settled, "shared": shared, "on disk": on_disk,
+    "in memory": in_memory,
+    "restored": restored,
+    "settled": settled,
+    "shared": shared,
+    "on disk": on_disk,
     "reserved": reserved,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_out_of_conditions_costs_what_it_is_then(way: str, case: str, tmp_path: Path) -> None:
+def test_what_is_out_of_conditions_costs_what_it_is_then(
+    way: str, case: str, tmp_path: Path
+) -> None:
     asked, costs = CASES[case]
     accountant = for_life("rdp", np.array(1e3), DELTA)
     spent = accountant.nothing()
@@ -142,7 +157,9 @@ def test_what_is_out_of_conditions_costs_what_it_is_then(way: str, case: str, tm
 
 
 def test_the_last_round_alone_costs_what_it_reveals() -> None:
-    """Total shift 1 over ten rounds: the tenth alone is a Gaussian mechanism of epsilon 1.711, ten of them of 6.38."""
+    """Total shift 1 over ten rounds: the tenth alone is a Gaussian mechanism of epsilon 1.711,
+    ten of them of 6.38.
+    """
     for many, true in ((1, 1.711), (10, 6.38)):
         exact = gaussian_epsilon(DELTA, math.sqrt(many) / float(carried(10).sigma[0]))
         assert exact == pytest.approx(true, rel=1e-3)
@@ -178,14 +195,18 @@ def test_rounds_of_no_run_have_no_price() -> None:
 
 
 def test_each_run_pays_for_its_own_rounds_however_runs_take_turns(tmp_path: Path) -> None:
-    """What was reserved is what is charged: no run goes on from the rounds of another, and none takes them away."""
+    """What was reserved is what is charged: no run goes on from the rounds of another, and none
+    takes them away.
+    """
     first, second, third = RUN[:4], RUN[3:5], RUN
     whole = Ledger("rdp", 1e3, DELTA)
     wanted = charged(whole, [*first, gaussian(4), gaussian(5), *third])
     book = Ledger("rdp", 1e3, DELTA)
     runs = [Joint(Ledger("rdp", 1e3, DELTA), book, events) for events in (first, second, third)]
     with DurableLedger.create(tmp_path / "a", epsilon=1e3, delta=DELTA, accountant="rdp") as disk:
-        kept = [disk.reserve(str(i), "plan", events) for i, events in enumerate((first, second, third))]
+        kept = [
+            disk.reserve(str(i), "plan", events) for i, events in enumerate((first, second, third))
+        ]
         assert disk.account.committed()[0] == pytest.approx(wanted, rel=1e-12)
         turns = [1, 0, 2, 0, 2, 0, 1, 2, 0, *[2] * 7]
         steps = [iter(first), iter(second), iter(third)]
@@ -201,13 +222,19 @@ def test_rows_dealt_anew_have_no_rounds_before() -> None:
     book = Ledger("rdp", 1e3, DELTA)
     book.charge(RUN[0], deal=b"one")
     book.charge(RUN[1], deal=b"other")
-    assert book.total() == pytest.approx(charged(Ledger("rdp", 1e3, DELTA), [RUN[0], gaussian(2)]), rel=1e-12)
+    assert book.total() == pytest.approx(
+        charged(Ledger("rdp", 1e3, DELTA), [RUN[0], gaussian(2)]), rel=1e-12
+    )
 
 
-def test_runs_that_alternate_outside_of_reservations_are_told_apart_by_numbers(tmp_path: Path) -> None:
+def test_runs_that_alternate_outside_of_reservations_are_told_apart_by_numbers(
+    tmp_path: Path,
+) -> None:
     turns = [event for pair in zip(RUN, RUN, strict=True) for event in pair]
     with DurableLedger.create(tmp_path / "a", epsilon=1e3, delta=DELTA, accountant="rdp") as disk:
-        assert charged(disk, turns) == pytest.approx(charged(Ledger("rdp", 1e3, DELTA), [*RUN, *RUN]), rel=1e-12)
+        assert charged(disk, turns) == pytest.approx(
+            charged(Ledger("rdp", 1e3, DELTA), [*RUN, *RUN]), rel=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", ["zcdp", "rdp", "pld"])
@@ -219,7 +246,9 @@ def test_a_sum_for_fewer_sites_a_person_is_priced_for_those_of_the_ledger(name: 
         book = Ledger(make_accountant(name), math.inf, DELTA, sites_per_row=2)
         book.charge(summed(alpha, stated))
         found[stated] = book.total(), book.account.against([0])
-        with Joint(Ledger(make_accountant(name), math.inf, DELTA, 2), book, [summed(alpha, stated)]) as joint:
+        with Joint(
+            Ledger(make_accountant(name), math.inf, DELTA, 2), book, [summed(alpha, stated)]
+        ) as joint:
             joint.charge(summed(alpha, stated))
         found[stated] += (book.total(),)
     assert found[1] == found[2]
@@ -230,7 +259,9 @@ def test_a_sum_for_fewer_sites_a_person_is_priced_for_those_of_the_ledger(name: 
 
 def test_a_sum_for_more_sites_a_person_keeps_its_price(tmp_path: Path) -> None:
     small = Ledger("zcdp", math.inf, DELTA)
-    with DurableLedger.create(tmp_path / "a", epsilon=9.0, delta=DELTA, accountant="zcdp", n_nodes=5) as disk:
+    with DurableLedger.create(
+        tmp_path / "a", epsilon=9.0, delta=DELTA, accountant="zcdp", n_nodes=5
+    ) as disk:
         for book in (small, disk):
             book.charge(summed(0.1, 2))
         assert disk.total() == pytest.approx(gaussian_total(0.1 * math.sqrt(2.0), disk), rel=1e-9)

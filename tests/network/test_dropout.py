@@ -1,4 +1,6 @@
-"""Simulations that lose sites do what separate sites do, and rosters follow the deployment's rules."""
+"""Simulations that lose sites do what separate sites do, and rosters follow the deployment's
+rules.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,12 @@ def test_sums_lose_the_attempt_in_which_a_site_is_lost(monkeypatch: pytest.Monke
         np.testing.assert_allclose(result.models[0, i], model, rtol=1e-6, atol=1e-8)
 
 
-def test_a_run_ends_where_the_sites_that_are_left_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulations, "drawn", lambda *_: np.array([math.inf, math.inf, 3.0, 3.0, 4.0]))
+def test_a_run_ends_where_the_sites_that_are_left_are_too_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        simulations, "drawn", lambda *_: np.array([math.inf, math.inf, 3.0, 3.0, 4.0])
+    )
     config = RunConfig("prox_admm", 2.0, 1e-5, 8, "complete", seed=3, rho=0.02)
     result = simulations.simulate(config, ROWS, dropout=0.1)
     assert (result.rounds, result.stopped) == (3, "too few sites are left")
@@ -76,8 +82,12 @@ def test_who_is_left_follows_the_rules_of_a_roster() -> None:
 
 
 def test_the_outlook_is_that_of_the_geometric_law() -> None:
-    """Two sites end with the first loss: they come through T rounds with probability (1 - p)^(2 T)."""
-    found = dropout.outlook(0.02, make_graph("complete", 2), 10, least=0, summed=False, induced=True, draws=4000)
+    """Two sites end with the first loss: they come through T rounds with probability (1 - p)^(2
+    T).
+    """
+    found = dropout.outlook(
+        0.02, make_graph("complete", 2), 10, least=0, summed=False, induced=True, draws=4000
+    )
     expected = 0.98**20
     assert abs(found["finishes"] - expected) < 4 * math.sqrt(expected * (1 - expected) / 4000)
     assert abs(found["finishes"] - 0.98**10) > 0.1 and found["sites_left"] == 2.0
@@ -86,9 +96,13 @@ def test_the_outlook_is_that_of_the_geometric_law() -> None:
 @pytest.mark.parametrize("rate", [-0.1, 1.0, math.nan])
 def test_a_rate_is_a_probability(rate: float) -> None:
     with pytest.raises(InvalidInput, match="dropout"):
-        simulations.simulate(RunConfig("prox_admm", 2.0, 1e-5, 2, "ring", seed=3), ROWS, dropout=rate)
+        simulations.simulate(
+            RunConfig("prox_admm", 2.0, 1e-5, 2, "ring", seed=3), ROWS, dropout=rate
+        )
 
 
 def test_a_release_loses_no_sites() -> None:
     with pytest.raises(InvalidInput, match="rehearses the loss"):
-        simulations.simulate(RunConfig("prox_admm", 2.0, 1e-5, 2, "ring", seed=None), ROWS, dropout=0.1)
+        simulations.simulate(
+            RunConfig("prox_admm", 2.0, 1e-5, 2, "ring", seed=None), ROWS, dropout=0.1
+        )

@@ -32,8 +32,11 @@ def test_every_kind_is_simple_connected_and_symmetric(spec: str) -> None:
     assert np.array_equal(graph.degree[:, 0], A.sum(axis=1))
     assert graph.edges == tuple(sorted(graph.edges))
     assert all(i < j for i, j in graph.edges)
-    assert [graph.neighbours(i) for i in range(12)] == [tuple(np.flatnonzero(row).tolist()) for row in A]
-    # The Laplacian of a connected graph has one null vector; the signless one has one if and only if bipartite.
+    assert [graph.neighbours(i) for i in range(12)] == [
+        tuple(np.flatnonzero(row).tolist()) for row in A
+    ]
+    # The Laplacian of a connected graph has one null vector; the signless one has one if and only
+    # if bipartite.
     D = np.diagflat(graph.degree)
     assert np.sum(np.abs(np.linalg.eigvalsh(D - A)) < 1e-9) == 1
     assert np.any(np.abs(np.linalg.eigvalsh(D + A)) < 1e-9) == graph.bipartite
@@ -42,7 +45,9 @@ def test_every_kind_is_simple_connected_and_symmetric(spec: str) -> None:
 @pytest.mark.parametrize("n", [3, 4, 7])
 def test_ring_spectrum(n: int) -> None:
     expected = np.sort(2 * np.cos(2 * np.pi * np.arange(n) / n))
-    np.testing.assert_allclose(np.linalg.eigvalsh(make_graph("ring", n).adjacency), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        np.linalg.eigvalsh(make_graph("ring", n).adjacency), expected, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("n", range(1, 25))
@@ -55,9 +60,13 @@ def test_fixed_kinds_are_those_of_networkx(n: int) -> None:
     }
     for rows in (rows for rows in range(1, n + 1) if n % rows == 0):
         grid = nx.grid_2d_graph(rows, n // rows)
-        same[f"grid:{rows}x{n // rows}"] = nx.relabel_nodes(grid, {node: k for k, node in enumerate(sorted(grid))})
+        same[f"grid:{rows}x{n // rows}"] = nx.relabel_nodes(
+            grid, {node: k for k, node in enumerate(sorted(grid))}
+        )
     for spec, graph in same.items():
-        assert make_graph(spec, n).edges == tuple(sorted((min(e), max(e)) for e in graph.edges)), spec
+        assert make_graph(spec, n).edges == tuple(sorted((min(e), max(e)) for e in graph.edges)), (
+            spec
+        )
 
 
 def test_components_are_those_of_networkx() -> None:
@@ -80,9 +89,28 @@ def test_closed_forms() -> None:
     assert make_graph("star", 5).degree[:, 0].tolist() == [4, 1, 1, 1, 1]
     assert make_graph("path", 4).edges == ((0, 1), (1, 2), (2, 3))
     assert make_graph("ring", 4).edges == ((0, 1), (0, 3), (1, 2), (2, 3))
-    np.testing.assert_allclose(np.linalg.eigvalsh(make_graph("complete", 5).adjacency), [-1, -1, -1, -1, 4], atol=1e-12)
-    assert make_graph("grid", 6).edges == ((0, 1), (0, 3), (1, 2), (1, 4), (2, 5), (3, 4), (4, 5))  # two rows of three
-    assert make_graph("grid:3x2", 6).edges == ((0, 1), (0, 2), (1, 3), (2, 3), (2, 4), (3, 5), (4, 5))
+    np.testing.assert_allclose(
+        np.linalg.eigvalsh(make_graph("complete", 5).adjacency), [-1, -1, -1, -1, 4], atol=1e-12
+    )
+    # two rows of three
+    assert make_graph("grid", 6).edges == (
+        (0, 1),
+        (0, 3),
+        (1, 2),
+        (1, 4),
+        (2, 5),
+        (3, 4),
+        (4, 5),
+    )
+    assert make_graph("grid:3x2", 6).edges == (
+        (0, 1),
+        (0, 2),
+        (1, 3),
+        (2, 3),
+        (2, 4),
+        (3, 5),
+        (4, 5),
+    )
     assert make_graph("grid", 7).edges == make_graph("path", 7).edges
     assert [make_graph(spec, 6).bipartite for spec in FIXED] == [True, True, True, False, True]
     assert not make_graph("ring", 5).bipartite
@@ -107,7 +135,9 @@ def test_random_kinds_depend_on_the_seed_and_stay_connected() -> None:
     assert not nx.is_connected(first)
     assert set(make_graph("erdos-renyi:p=0.15", 10, seed=0).edges) != set(first.edges)
     assert make_graph("watts-strogatz:k=4,p=0", 9).degree[:, 0].tolist() == [4.0] * 9
-    with pytest.raises(GraphError, match=r"none of 1000 draws with 30 nodes was connected; use p >= log"):
+    with pytest.raises(
+        GraphError, match=r"none of 1000 draws with 30 nodes was connected; use p >= log"
+    ):
         make_graph("erdos-renyi:p=0.001", 30)
 
 
@@ -126,16 +156,24 @@ def test_edge_list_file(tmp_path: Path) -> None:
     file.write_text("# sites\n0 1\n\n2\t1  # by cable\n", encoding="utf-8")
     assert make_graph(f"edges:{file}", 3).edges == ((0, 1), (1, 2))
     file.write_text("0 1\n1 two\n", encoding="utf-8")
-    with pytest.raises(InvalidInput, match=r"line 2 must hold two node numbers from 0 \.\. 2; separate"):
+    with pytest.raises(
+        InvalidInput, match=r"line 2 must hold two node numbers from 0 \.\. 2; separate"
+    ):
         make_graph(f"edges:{file}", 3)
-    with pytest.raises(InvalidInput, match="cannot be read: No such file or directory; check the path"):
+    with pytest.raises(
+        InvalidInput, match="cannot be read: No such file or directory; check the path"
+    ):
         make_graph(f"edges:{tmp_path / 'absent'}", 3)
 
 
 @pytest.mark.parametrize(
     ("edges", "n", "text"),
     [
-        ([(0, 1)], 3, "graph='edges': must be connected, but has 2 components: {0, 1}, {2}; add edges"),
+        (
+            [(0, 1)],
+            3,
+            "graph='edges': must be connected, but has 2 components: {0, 1}, {2}; add edges",
+        ),
         ([], 9, "has 9 components: {0}, {1}, {2}, {3}, ...; add edges"),
         ([(i, i + 1) for i in range(8)], 10, "{0, 1, 2, 3, 4, 5, ...}, {9}; add edges"),
         ([(0, 3)], 3, "edge=(0, 3): leaves the nodes 0 .. 2; count nodes from 0"),
@@ -160,7 +198,11 @@ def test_bad_edges(edges: list[tuple[int, ...]], n: int, text: str) -> None:
         ("grid:2x3", 5, "graph='grid:2x3': has 6 nodes, but there are 5; use"),
         ("grid:2", 5, "must be grid or grid:RxC"),
         ("erdos-renyi:p=0", 5, "must be in (0, 1]"),
-        ("erdos-renyi:q=1", 5, "'q=1' is not one of its parameters with a finite number; write them as in p=0.4"),
+        (
+            "erdos-renyi:q=1",
+            5,
+            "'q=1' is not one of its parameters with a finite number; write them as in p=0.4",
+        ),
         ("erdos-renyi:p=nan", 5, "is not one of its parameters with a finite number"),
         ("watts-strogatz:k=3", 9, "must be even and >= 2"),
         ("watts-strogatz:p=2", 9, "must be in [0, 1]"),

@@ -1,4 +1,6 @@
-"""The table of claims: numbers that are attained are attained, pages exist, and the methods' own code agrees."""
+"""The table of claims: numbers that are attained are attained, pages exist, and the methods' own
+code agrees.
+"""
 
 from __future__ import annotations
 
@@ -29,43 +31,59 @@ def test_every_proof_has_its_section() -> None:
     for claim in TABLE:
         page, _, anchor = claim.proof.partition("#")
         headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(), flags=re.M)
-        assert anchor in {re.sub(r"[^a-z0-9]+", "-", h.lower()).strip("-") for h in headings}, claim.proof
+        assert anchor in {re.sub(r"[^a-z0-9]+", "-", h.lower()).strip("-") for h in headings}, (
+            claim.proof
+        )
 
 
 def test_nothing_is_attained_that_is_proved_impossible() -> None:
     for claim in TABLE:
         if claim.attained is not None:
-            assert claim.attained <= (claim.proved_at_delta if claim.at_delta else claim.proved) * (1 + 1e-9), claim
+            assert claim.attained <= (claim.proved_at_delta if claim.at_delta else claim.proved) * (
+                1 + 1e-9
+            ), claim
 
 
 @pytest.mark.parametrize(
     ("method", "part", "verdict"),
     [
-        ("DVP", "Algorithm 2 as listed", "false"), ("DVP", "Huber loss, as listed", "false"),
-        ("DVP", "all rounds together", "ambiguous: false"), ("DVP", "a round tells", "ambiguous: holds, loose"),
+        ("DVP", "Algorithm 2 as listed", "false"),
+        ("DVP", "Huber loss, as listed", "false"),
+        ("DVP", "all rounds together", "ambiguous: false"),
+        ("DVP", "a round tells", "ambiguous: holds, loose"),
         ("DVP", "of their proof", "holds, loose"),
-        ("DVP", "Appendix D", "ambiguous: holds, loose"), ("DVP", "as in the text", "ambiguous: holds, loose"),
+        ("DVP", "Appendix D", "ambiguous: holds, loose"),
+        ("DVP", "as in the text", "ambiguous: holds, loose"),
         ("DVP", "of the proof, and mu", "ambiguous: holds, loose"),
-        ("PVP", "Theorem 6", "ambiguous: holds, loose"), ("PVP", "all rounds", "ambiguous: holds, loose"),
-        ("PVP", "f is broadcast", "misprint, corrected"), ("PVP", "listing, from the latest", "ambiguous: false"),
-        ("PVP", "proof, from the latest", "ambiguous: false"), ("PVP", "f(t_s - 1)", "ambiguous: false"),
+        ("PVP", "Theorem 6", "ambiguous: holds, loose"),
+        ("PVP", "all rounds", "ambiguous: holds, loose"),
+        ("PVP", "f is broadcast", "misprint, corrected"),
+        ("PVP", "listing, from the latest", "ambiguous: false"),
+        ("PVP", "proof, from the latest", "ambiguous: false"),
+        ("PVP", "f(t_s - 1)", "ambiguous: false"),
         ("PVP", "listing, and mu", "ambiguous: holds, loose"),
         ("PVP", "of the proof, from V", "ambiguous: holds, loose"),
-        ("PVP", "of the listing, from V", "ambiguous: false"), ("M-ADMM", "", "holds, loose"),
-        ("R-ADMM, MR-ADMM", "alpha 1", "holds"), ("R-ADMM, MR-ADMM", "alpha 2", "holds"),
+        ("PVP", "of the listing, from V", "ambiguous: false"),
+        ("M-ADMM", "", "holds, loose"),
+        ("R-ADMM, MR-ADMM", "alpha 1", "holds"),
+        ("R-ADMM, MR-ADMM", "alpha 2", "holds"),
         ("output perturbation", "", "holds"),
         ("generalised objective perturbation", "pure", "false"),
-        ("feature method 2", "", "false"), ("PP-ADMM", "beta 10^-3.5", "holds, loose"),
-        ("PP-ADMM", "beta 10^-6", "holds, loose"), ("matrix perturbation", "", "false"),
+        ("feature method 2", "", "false"),
+        ("PP-ADMM", "beta 10^-3.5", "holds, loose"),
+        ("PP-ADMM", "beta 10^-6", "holds, loose"),
+        ("matrix perturbation", "", "false"),
         ("PP-ADMM", "even split", "false"),
     ],
-)  # fmt: skip
+)
 def test_verdicts(method: str, part: str, verdict: str) -> None:
     assert find(method, part).verdict == verdict
 
 
 def test_average_method_2_is_priced_in_both_readings() -> None:
-    """003 prints n_i, the size of the site that is protected; with sizes that differ it is no one number."""
+    """003 prints n_i, the size of the site that is protected; with sizes that differ it is no
+    one number.
+    """
     own, mean = [claim for claim in TABLE if claim.method == "average method 2"]
     assert own.claimed == mean.claimed == 1.0
     assert (own.verdict, mean.verdict) == ("ambiguous: holds", "ambiguous: false")
@@ -75,14 +93,17 @@ def test_average_method_2_is_priced_in_both_readings() -> None:
 
 
 def huber(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slope and bend of half-width 1/2: -1 and 0 below the bend zone, 0 and 0 above, bend 1 inside."""
+    """Slope and bend of half-width 1/2: -1 and 0 below the bend zone, 0 and 0 above, bend 1
+    inside.
+    """
     return np.clip(z - 1.5, -1.0, 0.0), np.where((z > 0.5) & (z < 1.5), 1.0, 0.0)
 
 
 def smoothed(z: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray]:
     """The same with the bend's jumps spread over 2 tau, and a share tau of the logistic loss.
 
-    So it is twice continuously differentiable and strictly convex, as 000 to 003 assume, with the same bounds.
+    So it is twice continuously differentiable and strictly convex, as 000 to 003 assume, with the
+    same bounds.
     """
 
     def ramp(x: np.ndarray) -> np.ndarray:
@@ -100,7 +121,8 @@ def smoothed(z: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray]:
 def loss_of_opposite_rows(
     beta: float, K: float, loss: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] = huber
 ) -> float:
-    """The largest log ratio of densities of argmin on one feature: two rows that are opposite, by brute force.
+    """The largest log ratio of densities of argmin on one feature: two rows that are opposite, by
+    brute force.
 
     Sum scale: b = -(slope(w) y + K w) for the one row y = +-1.
     """
@@ -112,12 +134,15 @@ def loss_of_opposite_rows(
     w = np.linspace(-3.0, 3.0, 600001)
     ratio = log_density(w, 1.0) - log_density(w, -1.0)
     total = integrate.trapezoid(np.exp(log_density(np.linspace(-400, 400, 800001), 1.0)), dx=1e-3)
-    assert total == pytest.approx(2.0 / beta, rel=1e-3)  # so these are densities, up to one constant
+    # so these are densities, up to one constant
+    assert total == pytest.approx(2.0 / beta, rel=1e-3)
     return float(np.abs(ratio).max())
 
 
 def test_the_listed_noise_of_generalised_perturbation_attains_more_than_its_claim() -> None:
-    """003, Algorithm 3 at a claim of 1: with n = 1 and K = 2 c1 / epsilon both rows' zones are far from each other."""
+    """003, Algorithm 3 at a claim of 1: with n = 1 and K = 2 c1 / epsilon both rows' zones are
+    far from each other.
+    """
     claim = find("generalised objective perturbation", "pure")
     exact = loss_of_opposite_rows(0.5, 2.0 * claims.BEND)
     assert exact <= claim.attained * (1 + 1e-9)  # type: ignore[operator]
@@ -125,7 +150,9 @@ def test_the_listed_noise_of_generalised_perturbation_attains_more_than_its_clai
 
 
 def test_smooth_losses_come_as_close_as_you_like() -> None:
-    """Huber's bend jumps, so it is outside 000 to 003's assumptions; the counterexamples do not rest on the jump."""
+    """Huber's bend jumps, so it is outside 000 to 003's assumptions; the counterexamples do not
+    rest on the jump.
+    """
     z = np.linspace(-4.0, 4.0, 80001)
     for claim, beta, K in (
         (find("generalised objective perturbation", "pure"), 0.5, 2.0 * claims.BEND),
@@ -137,7 +164,8 @@ def test_smooth_losses_come_as_close_as_you_like() -> None:
         for tau in (0.1, 0.03, 0.01, 0.003):
             slope, bend = smoothed(z, tau)
             assert np.all((slope > -1.0) & (slope < 0.0) & (bend > 0.0) & (bend <= 1.0))
-            assert np.max(np.abs(np.diff(slope) / np.diff(z) - (bend[1:] + bend[:-1]) / 2)) < 1e-2  # its derivative
+            # its derivative
+            assert np.max(np.abs(np.diff(slope) / np.diff(z) - (bend[1:] + bend[:-1]) / 2)) < 1e-2
             assert np.max(np.abs(np.diff(bend))) < 1e-4 / tau  # which is continuous
             found = loss_of_opposite_rows(beta, K, lambda x, tau=tau: smoothed(x, tau))
             assert before < found <= claim.attained * (1 + 1e-9)
@@ -146,22 +174,31 @@ def test_smooth_losses_come_as_close_as_you_like() -> None:
         assert before > claim.claimed * 1.1
 
 
-def log_ratio_of_rounds(zeta: float, rounds: int, *, angle: float = 1e-2, depth: float = 4000.0) -> float:
-    """Of the joint density of what a node sends in all rounds, whose data sets differ in one logistic row.
+def log_ratio_of_rounds(
+    zeta: float, rounds: int, *, angle: float = 1e-2, depth: float = 4000.0
+) -> float:
+    """Of the joint density of what a node sends in all rounds, whose data sets differ in one
+    logistic row.
 
-    By (29) of 001 in sum scale, one neighbour counted ``claims.NEIGHBOURS`` times; what the neighbour sends is chosen.
+    By (29) of 001 in sum scale, one neighbour counted ``claims.NEIGHBOURS`` times; what the
+    neighbour sends is chosen.
     """
-    B, N, eta, rho = claims.N_ROWS / claims.C, claims.NEIGHBOURS, claims.ETA, claims.RHO / claims.SITES
-    rows = np.array([[1.0, 0.0], [-math.cos(angle), math.sin(angle)]])  # y x of the row, in D and in D'
+    B, N, eta, rho = (
+        claims.N_ROWS / claims.C,
+        claims.NEIGHBOURS,
+        claims.ETA,
+        claims.RHO / claims.SITES,
+    )
+    # y x of the row, in D and in D'
+    rows = np.array([[1.0, 0.0], [-math.cos(angle), math.sin(angle)]])
     f = -depth * rows.sum(axis=0) / np.linalg.norm(rows.sum(axis=0))  # both margins are far below 0
     p = 1.0 / (1.0 + np.exp(rows @ f))
     slopes, bends = -p[:, None] * rows, p * (1.0 - p)
     apart = (slopes[1] - slopes[0]) / np.linalg.norm(slopes[1] - slopes[0])
     own, dual, total = np.zeros(2), np.zeros(2), 0.0
     for _ in range(rounds):
-        wanted = (
-            slopes[0] + B * (rho + 2 * eta * N) * f - 50.0 * apart
-        )  # the public part, so that the noise is -50 apart
+        # the public part, so that the noise is -50 apart
+        wanted = slopes[0] + B * (rho + 2 * eta * N) * f - 50.0 * apart
         # public part = -2 B lambda(t) + B eta N (own + g), lambda(t) = dual + eta N / 2 (own - g)
         g = (wanted + 2 * B * dual) / (2 * B * eta * N)
         dual = dual + eta * N / 2 * (own - g)  # (16)
@@ -169,13 +206,17 @@ def log_ratio_of_rounds(zeta: float, rounds: int, *, angle: float = 1e-2, depth:
         noise = [public - slope - B * (rho + 2 * eta * N) * f for slope in slopes]
         k = claims.K
         dets = [(k + bend) * k for bend in bends]
-        total += zeta * (np.linalg.norm(noise[1]) - np.linalg.norm(noise[0])) + math.log(dets[0] / dets[1])
+        total += zeta * (np.linalg.norm(noise[1]) - np.linalg.norm(noise[0])) + math.log(
+            dets[0] / dets[1]
+        )
         own = f
     return float(total)
 
 
 def test_two_logistic_rows_attain_what_the_listing_and_many_rounds_are_said_to() -> None:
-    """000 and 001's own loss, in two features: so no "false" of Algorithm 2 rests on a loss outside Assumption 1."""
+    """000 and 001's own loss, in two features: so no "false" of Algorithm 2 rests on a loss
+    outside Assumption 1.
+    """
     hat = 0.1 - 2.0 * math.log1p(0.25 / claims.K)
     for part, zeta, rounds in (
         ("Algorithm 2 as listed", hat, 1),
@@ -196,10 +237,12 @@ def test_two_logistic_rows_attain_what_the_listing_and_many_rounds_are_said_to()
 def test_the_listing_exceeds_its_claim_where_alpha_is_above_what_the_curvature_takes(
     degree: int, alpha: float, share: float
 ) -> None:
-    """At the studies' setting, 8,000 rows a node, C = 1750, rho = 10^-2.5 of a node and eta = 1: U1 over the claim.
+    """At the studies' setting, 8,000 rows a node, C = 1750, rho = 10^-2.5 of a node and eta = 1: U1
+    over the claim.
 
-    Above 4 ln(1 + kappa) the listing's 2 alpha-hat alone is more than alpha; where its second branch adds Phi, the
-    curvature does the rest; between, alpha-hat may be so small that the claim holds.
+    Above 4 ln(1 + kappa) the listing's 2 alpha-hat alone is more than alpha; where its second
+    branch adds Phi, the curvature does the rest; between, alpha-hat may be so small that the claim
+    holds.
     """
     K = 8000.0 / 1750.0 * (10**-2.5 + 2.0 * degree)
     hat = alpha - 2.0 * math.log1p(0.25 / K)
@@ -222,33 +265,64 @@ def test_the_logistic_loss_is_as_assumption_1_wants_and_hubers_is_not() -> None:
 
 
 def test_the_last_step_of_pvp_from_what_was_broadcast_is_dual_variable_perturbation() -> None:
-    """001, Theorem 6 is right in this reading at the proof's zeta; at the listing's it errs as Algorithm 2 does."""
-    for zeta_of, dvp, price in (("proof", "of their proof", 0.0852), ("listing", "2 as listed", 0.170)):
+    """001, Theorem 6 is right in this reading at the proof's zeta; at the listing's it errs as
+    Algorithm 2 does.
+    """
+    for zeta_of, dvp, price in (
+        ("proof", "of their proof", 0.0852),
+        ("listing", "2 as listed", 0.170),
+    ):
         step, round_ = find("PVP", f"zeta of the {zeta_of}, from V"), find("DVP", dvp)
-        assert (step.claimed, step.proved, step.attained) == (round_.claimed, round_.proved, round_.attained)
+        assert (step.claimed, step.proved, step.attained) == (
+            round_.claimed,
+            round_.proved,
+            round_.attained,
+        )
         assert step.proved == pytest.approx(price, abs=5e-4)
         assert (step.proved <= step.claimed) == (zeta_of == "proof")
 
 
 def test_the_methods_own_code_prices_as_the_table_does() -> None:
-    knobs = {"rounds": claims.ROUNDS, "rho": claims.RHO, "eta": claims.ETA, "form": "printed", "loss": "huber:0.5"}
+    knobs = {
+        "rounds": claims.ROUNDS,
+        "rho": claims.RHO,
+        "eta": claims.ETA,
+        "form": "printed",
+        "loss": "huber:0.5",
+    }
     n = np.full((claims.SITES, 1), float(claims.N_ROWS))
     dvp = outline(
-        RunConfig.from_dict({"method": "dvp", "noise": 0.1, "epsilon": math.inf, **knobs}), n, claims.FEATURES
+        RunConfig.from_dict({"method": "dvp", "noise": 0.1, "epsilon": math.inf, **knobs}),
+        n,
+        claims.FEATURES,
     )  # type: ignore[arg-type]
     claim = find("DVP", "Huber loss, as listed")
     assert dvp["privacy"]["epsilon"] == pytest.approx(claims.ROUNDS * claim.proved)
     assert dvp["privacy"]["printed_claim"] == pytest.approx(claim.claimed * claims.ROUNDS)
     smooth = knobs | {"loss": "logistic"}
     dvp = outline(
-        RunConfig.from_dict({"method": "dvp", "noise": 0.1, "epsilon": math.inf, **smooth}), n, claims.FEATURES
+        RunConfig.from_dict({"method": "dvp", "noise": 0.1, "epsilon": math.inf, **smooth}),
+        n,
+        claims.FEATURES,
     )  # type: ignore[arg-type]
-    assert dvp["privacy"]["epsilon"] == pytest.approx(claims.ROUNDS * find("DVP", "Algorithm 2 as listed").proved)
+    assert dvp["privacy"]["epsilon"] == pytest.approx(
+        claims.ROUNDS * find("DVP", "Algorithm 2 as listed").proved
+    )
     knobs |= {"rounds": 100, "rho": 0.22, "eta": 1.0, "C": 1750.0, "loss": "logistic"}
     for alpha, claimed, proved in ((1.0, 23.768, 21.875), (2.0, 45.643, 43.75)):
         claim = find("R-ADMM, MR-ADMM", f"alpha {alpha:g}")
         recycled = outline(
-            RunConfig.from_dict({"method": "r_admm", "noise": alpha, "epsilon": math.inf, **knobs}), n, claims.FEATURES
+            RunConfig.from_dict({"method": "r_admm", "noise": alpha, "epsilon": math.inf, **knobs}),
+            n,
+            claims.FEATURES,
         )  # type: ignore[arg-type]
-        assert recycled["privacy"]["epsilon"] == pytest.approx(claim.proved) == pytest.approx(proved, abs=1e-3)
-        assert recycled["privacy"]["printed_claim"] == pytest.approx(claim.claimed) == pytest.approx(claimed, abs=1e-3)
+        assert (
+            recycled["privacy"]["epsilon"]
+            == pytest.approx(claim.proved)
+            == pytest.approx(proved, abs=1e-3)
+        )
+        assert (
+            recycled["privacy"]["printed_claim"]
+            == pytest.approx(claim.claimed)
+            == pytest.approx(claimed, abs=1e-3)
+        )

@@ -1,4 +1,6 @@
-"""004, Theorem 4.1: the proofs of docs/privacy/verdicts.md, "Improved plausible ADMM", and where they end."""
+"""004, Theorem 4.1: the proofs of docs/privacy/verdicts.md, "Improved plausible ADMM", and where
+they end.
+"""
 
 from __future__ import annotations
 
@@ -40,22 +42,36 @@ def rows_of(part: str) -> list[claims.Claim]:
 
 @pytest.mark.parametrize(
     ("total", "claimed", "proved", "holds"),
-    [(0.5, 0.507, 0.426, True), (1.0, 1.027, 0.924, True), (1.5, 1.561, 1.462, True), (2.0, 2.109, 2.031, True),
-     (10.0, 12.71, 14.46, False)],
-)  # fmt: skip
+    [
+        (0.5, 0.507, 0.426, True),
+        (1.0, 1.027, 0.924, True),
+        (1.5, 1.561, 1.462, True),
+        (2.0, 2.109, 2.031, True),
+        (10.0, 12.71, 14.46, False),
+    ],
+)
 def test_charging_the_minimiser_in_every_round_proves_the_claim_at_four_of_five_totals(
     total: float, claimed: float, proved: float, holds: bool
 ) -> None:
     (row,) = [one for one in rows_of(DIVIDED) if f"total {total:g}, tests" in one.paper]
-    assert (row.claimed, row.proved_at_delta) == (pytest.approx(claimed, abs=5e-3), pytest.approx(proved, abs=5e-3))
-    assert row.verdict.startswith("ambiguous: holds") == (row.proved_at_delta <= row.claimed) == holds
+    assert (row.claimed, row.proved_at_delta) == (
+        pytest.approx(claimed, abs=5e-3),
+        pytest.approx(proved, abs=5e-3),
+    )
+    assert (
+        row.verdict.startswith("ambiguous: holds") == (row.proved_at_delta <= row.claimed) == holds
+    )
 
 
 def test_the_listed_noise_is_covered_too_without_clipping_the_regulariser() -> None:
-    (listed,), divided = rows_of(LISTED), next(one for one in rows_of(DIVIDED) if "total 1, tests" in one.paper)
+    (listed,), divided = (
+        rows_of(LISTED),
+        next(one for one in rows_of(DIVIDED) if "total 1, tests" in one.paper),
+    )
     assert listed.claimed == divided.claimed and listed.reading != divided.reading
     assert listed.proved_at_delta < divided.proved_at_delta < listed.claimed
-    assert divided.proved_at_delta - listed.proved_at_delta < 1e-3  # nearly all of it is the minimiser's
+    # nearly all of it is the minimiser's
+    assert divided.proved_at_delta - listed.proved_at_delta < 1e-3
 
 
 def test_the_printed_method_costs_what_the_table_says() -> None:
@@ -88,12 +104,15 @@ def test_the_printed_method_costs_what_the_table_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("total", "proved", "holds"), [(0.5, 0.4746, True), (1.0, 1.0265, True), (1.5, 1.618, False), (2.0, 2.244, False)]
+    ("total", "proved", "holds"),
+    [(0.5, 0.4746, True), (1.0, 1.0265, True), (1.5, 1.618, False), (2.0, 2.244, False)],
 )
 def test_a_heavier_loss_leaves_the_regulariser_alone_to_pay_for_the_determinant(
     total: float, proved: float, holds: bool
 ) -> None:
-    """With 002's C = 1750 the proof ends above the claim from a total of 1.5 on; line 3's regulariser grows with C."""
+    """With 002's C = 1750 the proof ends above the claim from a total of 1.5 on; line 3's
+    regulariser grows with C.
+    """
     budget = 0.8 * plausible.zcdp(total) / plausible.POSITIVES
     release = plausible.Release.of_budget(budget, 0.001, plausible.BETA, share=1.0, weight=1750.0)
     test = plausible.tests(total)[2]
@@ -118,10 +137,11 @@ def test_a_heavier_loss_leaves_the_regulariser_alone_to_pay_for_the_determinant(
         }
     )
     book = prepare(config, np.full((5, 1), 7000.0), 41).plan()
-    assert found * (1.0 - 1e-6) < book.total() < 1.005 * found  # a certificate counts beta twice, for rounding
+    # a certificate counts beta twice, for rounding
+    assert found * (1.0 - 1e-6) < book.total() < 1.005 * found
 
 
-# --- an exact enumeration on a small domain ---------------------------------------------------------------------------
+# --- an exact enumeration on a small domain -------------------------------------------------------
 
 ROWS = (-1.0, -0.5, 0.5, 1.0)  # y x of one feature
 N = 3
@@ -130,7 +150,9 @@ CLIP = 1.0
 
 
 def loss(z: Array) -> Array:
-    """The Huber loss of half-width 1/2: at margins below 1/2 two opposite rows have derivatives that differ by 2."""
+    """The Huber loss of half-width 1/2: at margins below 1/2 two opposite rows have derivatives
+    that differ by 2.
+    """
     gap = np.clip(1.5 - z, 0.0, 1.0)
     return gap**2 / 2.0 + np.maximum(0.5 - z, 0.0)
 
@@ -145,7 +167,9 @@ def curvature(z: Array) -> Array:
 
 @dataclass(frozen=True)
 class Round:
-    """One round of line 9 with an exact solver and no noise on the answer: what is public, and the noises' scales."""
+    """One round of line 9 with an exact solver and no noise on the answer: what is public, and
+    the noises' scales.
+    """
 
     centre: float  # where the public terms pull the minimiser
     start: float  # theta(t)
@@ -176,7 +200,11 @@ class Round:
         theta, a = self.grid(), np.array(rows)[:, None]
         noise = -(np.sum(derivative(a * theta) * a, axis=0) + K * (theta - self.centre))
         bends = np.sum(curvature(a * theta) * a**2, axis=0) + K
-        density = -0.5 * (noise / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2.0 * math.pi)) + np.log(bends)
+        density = (
+            -0.5 * (noise / self.sigma) ** 2
+            - math.log(self.sigma * math.sqrt(2.0 * math.pi))
+            + np.log(bends)
+        )
 
         gap = self.alpha - self.quality(a, theta)
         wide, narrow = self.bar, self.query
@@ -187,10 +215,21 @@ class Round:
 
 
 def event(one: Round) -> MinimiserGateRelease:
-    """As the query states it; index 2 of 1 release: the minimiser and the test, and no noise on the answer."""
+    """As the query states it; index 2 of 1 release: the minimiser and the test, and no noise on
+    the answer.
+    """
     each = (np.array([value]) for value in (one.sigma, K))
     return MinimiserGateRelease(
-        "test", "replace-one", *each, 1.0, 1, np.zeros(1), np.ones(1), np.array([one.test_epsilon]), 1, 2
+        "test",
+        "replace-one",
+        *each,
+        1.0,
+        1,
+        np.zeros(1),
+        np.ones(1),
+        np.array([one.test_epsilon]),
+        1,
+        2,
     )
 
 
@@ -204,7 +243,9 @@ ORDERS = (1.5, 2.0, 8.0, 32.0)
 
 
 def divergences(one: Round, two: tuple[tuple[Array, Array], tuple[Array, Array]]) -> Array:
-    """Renyi divergences of what is seen where the minimiser itself is: the most that a neighbour can learn."""
+    """Renyi divergences of what is seen where the minimiser itself is: the most that a neighbour
+    can learn.
+    """
     step = one.grid()[1] - one.grid()[0]
     found = []
     for order in ORDERS:
@@ -219,11 +260,15 @@ STATES = [
     for start in (centre, centre + 2.0)
     for more in (1.0, -1.0)
 ]
-"""Minimisers near the losses' bends and far out; qualities about one scale of the noise above and below alpha."""
+"""Minimisers near the losses' bends and far out; qualities about one scale of the noise above
+and below alpha.
+"""
 
 
 def test_no_neighbours_on_a_small_domain_need_more_than_the_minimiser_and_the_test() -> None:
-    """All of 120 ordered pairs in 12 public states, and the worst of them made worse; iterates far out included."""
+    """All of 120 ordered pairs in 12 public states, and the worst of them made worse; iterates
+    far out included.
+    """
     bound = prices.renyi(event(STATES[0]), ORDERS)[0, 0]
     worst, where = np.zeros(len(ORDERS)), {}
     for one in STATES:
@@ -243,12 +288,16 @@ def test_no_neighbours_on_a_small_domain_need_more_than_the_minimiser_and_the_te
         moved = Round(*x)
         return -float(divergences(moved, (moved.law(pair[0]), moved.law(pair[1])))[1])
 
-    best = optimize.minimize(known_less, [state.centre, state.start, state.alpha], method="Nelder-Mead", tol=1e-4)
+    best = optimize.minimize(
+        known_less, [state.centre, state.start, state.alpha], method="Nelder-Mead", tol=1e-4
+    )
     assert worst[1] <= -best.fun <= bound[1] * (1.0 + 1e-6)
 
 
 def test_several_rounds_of_the_worst_neighbours_stay_below_the_accountants() -> None:
-    """The exact profile of 4 rounds, by convolving the loss of the worst pair, is within what is charged."""
+    """The exact profile of 4 rounds, by convolving the loss of the worst pair, is within what is
+    charged.
+    """
     pair, rounds, delta = ((-1.0, -1.0, -1.0), (-1.0, -1.0, 1.0)), 4, 1e-3
     one = Round(0.0, 0.0, -1.0)
     p, q = (np.concatenate(one.law(rows)) for rows in pair)
@@ -270,7 +319,9 @@ def test_several_rounds_of_the_worst_neighbours_stay_below_the_accountants() -> 
 
 
 def test_the_test_alone_is_pure_at_a_known_minimiser_and_reaches_its_epsilon() -> None:
-    """The repaired Lemma 4.2: given the minimiser, passes and fails change by at most min(e1 / c, e2 / 2c)."""
+    """The repaired Lemma 4.2: given the minimiser, passes and fails change by at most min(e1 /
+    c, e2 / 2c).
+    """
     worst = 0.0
     for one in STATES:
         for row, other in itertools.permutations(ROWS, 2):
@@ -282,7 +333,7 @@ def test_the_test_alone_is_pure_at_a_known_minimiser_and_reaches_its_epsilon() -
     assert 0.45 * STATES[0].test_epsilon < worst <= STATES[0].test_epsilon * (1.0 + 1e-9)
 
 
-# --- the reading in which Clip cuts the quality -----------------------------------------------------------------------
+# --- the reading in which Clip cuts the quality ---------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -299,7 +350,10 @@ def test_where_the_quality_is_clipped_the_claim_is_proved_at_every_total_and_bot
     total: float, claimed: float, proved: float, heavy: float
 ) -> None:
     (row,) = [one for one in rows_of("Clip cuts the quality") if f"total {total:g}, " in one.paper]
-    assert (row.claimed, row.proved_at_delta) == (pytest.approx(claimed, rel=1e-3), pytest.approx(proved, rel=5e-3))
+    assert (row.claimed, row.proved_at_delta) == (
+        pytest.approx(claimed, rel=1e-3),
+        pytest.approx(proved, rel=5e-3),
+    )
     assert row.verdict == "ambiguous: holds, loose"
     budget = 0.8 * plausible.zcdp(total) / plausible.POSITIVES
     weighted = plausible.Release.of_budget(budget, 0.001, plausible.BETA, share=1.0, weight=1750.0)
@@ -315,7 +369,9 @@ def test_the_tests_of_a_clipped_quality_cost_less_than_lemma_4_3_says() -> None:
 
 @dataclass(frozen=True)
 class ClippedQuality(Round):
-    """The same with rows as they are and the quality cut, and line 9's noise for its range of 2 C_loss."""
+    """The same with rows as they are and the quality cut, and line 9's noise for its range of 2
+    C_loss.
+    """
 
     bar: float = 4.0 * CLIP  # Laplace scales: 1/2 and 0.6 for a change of 2 C_loss
     query: float = 2.0 * CLIP / 0.6
@@ -338,12 +394,18 @@ def sent(law: tuple[Array, Array], step: float) -> tuple[Array, float]:
 
 
 def test_a_clipped_quality_moves_what_is_seen_by_no_more_than_its_tests_and_releases() -> None:
-    """Every pair of neighbours, in states near and far: by densities, and by the epsilon that delta leaves."""
+    """Every pair of neighbours, in states near and far: by densities, and by the epsilon that
+    delta leaves.
+    """
     delta, most = 1e-3, 0.0
-    states = [ClippedQuality(one.centre, one.start, more) for one in STATES for more in (1.0, 0.0, -1.0)]
+    states = [
+        ClippedQuality(one.centre, one.start, more) for one in STATES for more in (1.0, 0.0, -1.0)
+    ]
     pure = states[0].test_epsilon
     each = (np.array([value]) for value in (states[0].sigma, K))
-    release = GaussianObjectivePerturbation("test", "replace-one", *each, 1.0, 1, np.zeros(1), np.zeros(1))
+    release = GaussianObjectivePerturbation(
+        "test", "replace-one", *each, 1.0, 1, np.zeros(1), np.zeros(1)
+    )
     charged = pure + float(BestAccountant().total([release], delta * math.exp(-pure / 2.0))[0])
     closest = 0.0
     for one in states[::2]:
@@ -352,11 +414,14 @@ def test_a_clipped_quality_moves_what_is_seen_by_no_more_than_its_tests_and_rele
         for pair in list(neighbours())[::2]:
             two = [known[rows] for rows in pair]
             minimisers = [np.logaddexp(*law) for law in two]
-            change = (two[0][1] - minimisers[0]) - (two[1][1] - minimisers[1])  # of passing, beside the minimiser
+            # of passing, beside the minimiser
+            change = (two[0][1] - minimisers[0]) - (two[1][1] - minimisers[1])
             (p, p_silent), (q, q_silent) = (sent(law, step) for law in two)
             most = max(most, float(np.max(np.abs(change))), abs(math.log(p_silent / q_silent)))
 
-            def excess(epsilon: float, p: Array = p, q: Array = q, a: float = p_silent, b: float = q_silent) -> float:
+            def excess(
+                epsilon: float, p: Array = p, q: Array = q, a: float = p_silent, b: float = q_silent
+            ) -> float:
                 rate = math.exp(epsilon)
                 return float(np.maximum(p - rate * q, 0.0).sum()) + max(a - rate * b, 0.0) - delta
 
@@ -366,8 +431,12 @@ def test_a_clipped_quality_moves_what_is_seen_by_no_more_than_its_tests_and_rele
     assert 0.7 * charged < closest <= charged
 
 
-def test_a_row_that_moves_the_minimiser_moves_a_clipped_quality_from_end_to_end_and_no_further() -> None:
-    """Far out, with next to no noise in the objective: the bit by itself reaches what a test is said to cost."""
+def test_a_row_that_moves_the_minimiser_moves_a_clipped_quality_from_end_to_end_and_no_further() -> (
+    None
+):
+    """Far out, with next to no noise in the objective: the bit by itself reaches what a test is
+    said to cost.
+    """
     known, most = {}, 0.0
     for alpha in (0.0, 40.0 * CLIP, -40.0 * CLIP):
         one = ClippedQuality(50.0, 49.97, alpha, sigma=0.05, width=0.2)
@@ -382,11 +451,13 @@ def test_a_row_that_moves_the_minimiser_moves_a_clipped_quality_from_end_to_end_
     assert 0.8 * one.test_epsilon < most <= one.test_epsilon * (1.0 + 1e-6)
 
 
-# --- the other proof, and where both end ------------------------------------------------------------------------------
+# --- the other proof, and where both end ----------------------------------------------------------
 
 
 def test_the_same_noise_proves_all_totals_where_iterates_are_bounded() -> None:
-    """It covers a solver that stops at beta, and proves a total of 10, where the first proof ends above the claim."""
+    """It covers a solver that stops at beta, and proves a total of 10, where the first proof
+    ends above the claim.
+    """
     for total in (0.5, 1.0, 1.5, 2.0, 10.0):
         budget = 0.8 * plausible.zcdp(total) / plausible.POSITIVES
         release = plausible.Release.of_budget(budget, 0.001, plausible.BETA, share=1.0)
@@ -396,13 +467,19 @@ def test_the_same_noise_proves_all_totals_where_iterates_are_bounded() -> None:
             for reach in (1.0, 1e3, 1e4)
         ]
         assert found[0] < 0.1 * plausible.claimed(total) and found[1] < plausible.claimed(total)
-        assert (found[2] < plausible.claimed(total)) == (total == 10.0)  # a far iterate moves the regulariser more
+        # a far iterate moves the regulariser more
+        assert (found[2] < plausible.claimed(total)) == (total == 10.0)
     (ten,) = rows_of("iterates of norm at most 1,000")
-    assert ten.proved_at_delta == pytest.approx(0.830, abs=5e-4) and ten.verdict == "ambiguous: holds, loose"
+    assert (
+        ten.proved_at_delta == pytest.approx(0.830, abs=5e-4)
+        and ten.verdict == "ambiguous: holds, loose"
+    )
 
 
 def test_the_first_proof_covers_a_solver_that_stops_at_beta_where_iterates_are_bounded() -> None:
-    """Given the exact minimiser, answers differ by twice the solver's error, and a test by what that moves."""
+    """Given the exact minimiser, answers differ by twice the solver's error, and a test by what
+    that moves.
+    """
     for total in (0.5, 1.0, 1.5, 2.0):
         release = plausible.Release.of_budget(
             0.8 * plausible.zcdp(total) / plausible.POSITIVES, 0.001, plausible.BETA, share=1.0
@@ -417,7 +494,9 @@ def test_the_first_proof_covers_a_solver_that_stops_at_beta_where_iterates_are_b
 
 
 def test_with_the_same_noise_a_row_moves_a_test_by_no_more_than_that_proof_says() -> None:
-    """All neighbours of the small domain: 2 C_loss / n, and what the answer's move does to losses and regulariser."""
+    """All neighbours of the small domain: 2 C_loss / n, and what the answer's move does to
+    losses and regulariser.
+    """
     sums, largest = np.linspace(-8.0, 8.0, 9), 0.0
 
     def minimiser(rows: tuple[float, ...], centre: float, noise: float) -> float:
@@ -438,17 +517,21 @@ def test_with_the_same_noise_a_row_moves_a_test_by_no_more_than_that_proof_says(
                 assert abs(ends[0] - ends[1]) <= 2.0 / K * (1 + 1e-9)
                 moved = abs(clipped(pair[0], ends[0]) - clipped(pair[1], ends[1]))
                 reach = max(map(abs, ends))
-                most = (1.0 + K / N / 2.0 * reach) * 2.0 / K + CLIP / N  # theta(t)'s part is the other C_loss / n
+                # theta(t)'s part is the other C_loss / n
+                most = (1.0 + K / N / 2.0 * reach) * 2.0 / K + CLIP / N
                 largest = max(largest, moved / most)
     assert 0.2 < largest <= 1.0 + 1e-9
 
 
 def test_far_iterates_and_a_solver_that_errs_break_the_claim_in_either_reading() -> None:
-    """The paper's own beta, splits, c and T.  theta(0) is an input; at norm W the regulariser is W lambda / N steep.
+    """The paper's own beta, splits, c and T.  theta(0) is an input; at norm W the regulariser is W
+    lambda / N steep.
 
-    What neighbours send keeps the iterate and the quality where they are, also after a test has passed.
+    What neighbours send keeps the iterate and the quality where they are, also after a test has
+    passed.
 
-    Two data sets differ in a row of derivative -1 or 0; the solver errs by beta, up for one and down for the other.
+    Two data sets differ in a row of derivative -1 or 0; the solver errs by beta, up for one and
+    down for the other.
     """
     (row,) = rows_of("far out")
     assert row.verdict == "ambiguous: false" and row.attained == pytest.approx(2.1085, abs=5e-4)
@@ -460,8 +543,10 @@ def test_far_iterates_and_a_solver_that_errs_break_the_claim_in_either_reading()
     k = np.arange(31)
     for divisor, far in ((1.0, 1e10), (float(plausible.ROWS), 1e6)):
         e1, e2, _ = plausible.tests(1.0)
-        tests_noise = (4.0 * 15 * plausible.CLIP / e2 + 2.0 * 15 * plausible.CLIP / e1) / divisor  # both together
-        steep = release.regulariser * far / release.curvature  # of the quality, in the noise along the iterate
+        # both together
+        tests_noise = (4.0 * 15 * plausible.CLIP / e2 + 2.0 * 15 * plausible.CLIP / e1) / divisor
+        # of the quality, in the noise along the iterate
+        steep = release.regulariser * far / release.curvature
         shift = (1.0 / plausible.ROWS + 2.0 * beta) / noise
         blur = tests_noise / (steep * noise)
         assert blur < 0.2  # next to the noise in the objective the tests' noise is small
@@ -475,14 +560,18 @@ def test_far_iterates_and_a_solver_that_errs_break_the_claim_in_either_reading()
         beyond = float(one[16:].sum())  # what the limit of c = 15 passes may hide
         assert beyond < 0.3 * DELTA
 
-        def excess(epsilon: float, one: Array = one, two: Array = two, beyond: float = beyond) -> float:
+        def excess(
+            epsilon: float, one: Array = one, two: Array = two, beyond: float = beyond
+        ) -> float:
             return float(np.sum(np.maximum(one - math.exp(epsilon) * two, 0.0))) - DELTA - beyond
 
         assert optimize.brentq(excess, 0.0, 9.0) > 1.9 > row.claimed
 
 
 def test_the_regulariser_is_not_clipped_and_units_of_the_loss_do_not_matter() -> None:
-    """Line 9 to the letter, against thirty lines of NumPy; far out the quality exceeds C_loss, which it used not to."""
+    """Line 9 to the letter, against thirty lines of NumPy; far out the quality exceeds C_loss,
+    which it used not to.
+    """
     rows = make_rows([40, 30], 3)
     n, start = rows.n, np.full((1, 2, 3), 9.0)
     for C in (1.0, 1750.0):
@@ -516,12 +605,16 @@ def test_the_regulariser_is_not_clipped_and_units_of_the_loss_do_not_matter() ->
                 losses = np.clip(np.logaddexp(0.0, -a @ w), 0.0, 2.0)
                 return float(losses.mean() + 100.0 / 2 / 2.0 * w @ w)
 
-            assert found[0, i, 0] == pytest.approx(clipped(start[0, i]) - clipped(answer[0, i]), rel=1e-9)
+            assert found[0, i, 0] == pytest.approx(
+                clipped(start[0, i]) - clipped(answer[0, i]), rel=1e-9
+            )
             assert found[0, i, 0] > 2.0
 
 
 def test_the_worst_releases_of_an_even_split_still_refute_the_claim() -> None:
     (row,) = rows_of("even split")
-    release = plausible.Release.of_budget(0.8 * plausible.zcdp(1.0) / 15, 0.5, 4.0 / plausible.ROWS, share=1.0)
+    release = plausible.Release.of_budget(
+        0.8 * plausible.zcdp(1.0) / 15, 0.5, 4.0 / plausible.ROWS, share=1.0
+    )
     assert row.attained == pytest.approx(gaussian_epsilon(DELTA, release.worst_shift(15)))
     assert row.verdict == "false" and row.claimed < row.attained <= row.proved_at_delta

@@ -1,4 +1,6 @@
-"""001, section V-C: the fit, the utility of privacy and the solution of (28), against closed forms and grids."""
+"""001, section V-C: the fit, the utility of privacy and the solution of (28), against closed
+forms and grids.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import pytest
 from scipy.special import lambertw
 
 from sottovoce.errors import InvalidInput
-from sottovoce_papers.tradeoff import PRINTED, AccuracyCurve, PrivacyUtility, fit_accuracy, optimal_alpha
+from sottovoce_papers.tradeoff import (
+    PRINTED,
+    AccuracyCurve,
+    PrivacyUtility,
+    fit_accuracy,
+    optimal_alpha,
+)
 
 BUDGETS = np.array([0.01, 0.02, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 0.8, 1.0])
 DVP = AccuracyCurve(0.2, 25.0, 0.4)  # c4 and c5 of 001, for DVP
@@ -20,7 +28,9 @@ def test_curve_and_utility_by_hand() -> None:
     assert DVP.predict(0.04) == pytest.approx(0.2 / math.e + 0.4)
     assert DVP.residual == 0.0
     assert np.all(np.diff(DVP.predict(BUDGETS)) < 0)  # 001: "monotonically increasing"
-    np.testing.assert_allclose(DVP.predict([0.04, 0.08]), [0.2 / math.e + 0.4, 0.2 / math.e**2 + 0.4])
+    np.testing.assert_allclose(
+        DVP.predict([0.04, 0.08]), [0.2 / math.e + 0.4, 0.2 / math.e**2 + 0.4]
+    )
     assert PrivacyUtility()(0.5) == pytest.approx(0.02 * math.log(6 / 4.75))
     assert PrivacyUtility(1, 10, 9, 1)(1.0) == pytest.approx(0.0, abs=1e-15)
     assert np.isfinite(PrivacyUtility()(1e-300))
@@ -32,7 +42,9 @@ def test_utility_is_decreasing_and_convex() -> None:
     assert np.all(np.diff(values, 2) > 0)
 
 
-@pytest.mark.parametrize(("c4", "c5", "c6"), [(0.2, 25.0, 0.4), (20.0, 20.0, 0.1), (0.3, 2.0, 0.0), (1e-3, 8.0, 50.0)])
+@pytest.mark.parametrize(
+    ("c4", "c5", "c6"), [(0.2, 25.0, 0.4), (20.0, 20.0, 0.1), (0.3, 2.0, 0.0), (1e-3, 8.0, 50.0)]
+)
 def test_fit_recovers_exact_points(c4: float, c5: float, c6: float) -> None:
     curve = fit_accuracy(BUDGETS, c4 * np.exp(-c5 * BUDGETS) + c6)
     np.testing.assert_allclose([curve.c4, curve.c5], [c4, c5], rtol=2e-4)
@@ -62,11 +74,14 @@ def test_no_other_curve_fits_better() -> None:
 
 
 def test_the_smallest_alpha_decides_the_fitted_c5() -> None:
-    """A risk that falls as 1 / alpha, as PVP's does where alpha is small: by the grid, its c5 is above or below 20.
+    """A risk that falls as 1 / alpha, as PVP's does where alpha is small: by the grid, its c5 is
+    above or below 20.
 
     20 is printed for PVP; which alphas were fitted is not.
     """
-    found = [fit_accuracy(grid, 1.0 / grid + 1.0).c5 for grid in (BUDGETS, BUDGETS[1:], BUDGETS[2:])]
+    found = [
+        fit_accuracy(grid, 1.0 / grid + 1.0).c5 for grid in (BUDGETS, BUDGETS[1:], BUDGETS[2:])
+    ]
     assert found[0] > 50.0 and found[1] > 25.0 and found[2] < 15.0
 
 
@@ -78,7 +93,9 @@ def test_fit_with_a_given_floor() -> None:
 def test_fit_of_many_nodes_is_the_fit_of_each() -> None:
     rng = np.random.default_rng(2)
     curves = [DVP, PVP, AccuracyCurve(0.5, 5.0, 0.2)]
-    loss = np.stack([c.predict(BUDGETS) for c in curves]) + rng.normal(scale=0.001, size=(3, len(BUDGETS)))
+    loss = np.stack([c.predict(BUDGETS) for c in curves]) + rng.normal(
+        scale=0.001, size=(3, len(BUDGETS))
+    )
     joint = fit_accuracy(BUDGETS, loss)
     assert joint.c5.shape == joint.residual.shape == (3,)
     for i in range(3):
@@ -138,7 +155,9 @@ def test_optimum_beats_a_dense_grid(
             optimal_alpha(curve, utility, alpha_U=alpha_U, c3=c3)
         return
     found = optimal_alpha(curve, utility, alpha_U=alpha_U, c3=c3)
-    assert found.objective == pytest.approx(curve.predict(found.alpha) - utility(found.alpha), rel=1e-12)
+    assert found.objective == pytest.approx(
+        curve.predict(found.alpha) - utility(found.alpha), rel=1e-12
+    )
     assert low * (1 - 1e-9) <= found.alpha <= alpha_U
     grid = np.linspace(low, alpha_U, 20001)
     values = curve.predict(grid) - utility(grid)
@@ -165,7 +184,9 @@ def test_all_three_kinds_of_optimum() -> None:
 @pytest.mark.parametrize("c6", [0.0, 0.35, 600.0])
 def test_the_printed_constants_have_an_inner_optimum(c6: float) -> None:
     for (c4, c5), alpha in zip(PRINTED, (0.142, 0.453), strict=True):
-        found = optimal_alpha(AccuracyCurve(c4, c5, c6), PrivacyUtility(), alpha_U=1.0, c3=c6 + 0.9 * c4)
+        found = optimal_alpha(
+            AccuracyCurve(c4, c5, c6), PrivacyUtility(), alpha_U=1.0, c3=c6 + 0.9 * c4
+        )
         assert found.where == "stationary"
         assert found.alpha == pytest.approx(alpha, abs=1e-3)
 
@@ -203,7 +224,9 @@ def test_nodes_at_once_are_nodes_one_by_one() -> None:
     assert joint.alpha.shape == joint.objective.shape == joint.where.shape == (3,)
     for i, top in enumerate((1.0, 1.0, 0.5)):
         curve = AccuracyCurve(curves.c4[i], curves.c5[i], curves.c6[i])
-        alone = optimal_alpha(curve, PrivacyUtility(omega1=utility.omega1[i]), alpha_U=top, c3=c3[i])
+        alone = optimal_alpha(
+            curve, PrivacyUtility(omega1=utility.omega1[i]), alpha_U=top, c3=c3[i]
+        )
         assert isinstance(alone.where, str)
         assert (joint.alpha[i], joint.where[i]) == (alone.alpha, alone.where)
 

@@ -18,7 +18,13 @@ from scipy import integrate, optimize
 from sottovoce.errors import BudgetExceeded, InvalidInput, UnknownEvent
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy import accountants, pld, prices
-from sottovoce.privacy.accountants import BestAccountant, PLDAccountant, PureAccountant, RDPAccountant, ZCDPAccountant
+from sottovoce.privacy.accountants import (
+    BestAccountant,
+    PLDAccountant,
+    PureAccountant,
+    RDPAccountant,
+    ZCDPAccountant,
+)
 from sottovoce.privacy.events import (
     Event,
     ExactSphericalMechanism,
@@ -43,21 +49,36 @@ def vector(*values: float) -> np.ndarray:
 
 def gauss(mu: float, relation: str = "replace-one", nodes: int = 1) -> GaussianMechanism:
     sensitivity = 2.0 if relation == "replace-one" else 1.0
-    return GaussianMechanism("test", relation, np.full(nodes, sensitivity / mu), np.full(nodes, sensitivity), 5)
+    return GaussianMechanism(
+        "test", relation, np.full(nodes, sensitivity / mu), np.full(nodes, sensitivity), 5
+    )
 
 
 def objective(
-    beta: float = 0.05, K: float = 1e4, d: int = 105, relation: str = "replace-one", sigma_release: float = 0.0
+    beta: float = 0.05,
+    K: float = 1e4,
+    d: int = 105,
+    relation: str = "replace-one",
+    sigma_release: float = 0.0,
 ) -> SphericalObjectivePerturbation:
     return SphericalObjectivePerturbation(
-        "test", relation, vector(beta), vector(K), 0.25, True, d, vector(1e-6), vector(0.0), vector(sigma_release)
+        "test",
+        relation,
+        vector(beta),
+        vector(K),
+        0.25,
+        True,
+        d,
+        vector(1e-6),
+        vector(0.0),
+        vector(sigma_release),
     )
 
 
 def gop(sigma: float, K: float, relation: str = "replace-one") -> GaussianObjectivePerturbation:
     return GaussianObjectivePerturbation(
         "test", relation, vector(sigma), vector(K), 0.25, 100, vector(1e-9), vector(0.0)
-    )  # fmt: skip
+    )
 
 
 EVENTS: list[Event] = [
@@ -72,7 +93,7 @@ EVENTS: list[Event] = [
 ]
 
 
-# --- Gaussian noise: closed forms -----------------------------------------------------------------------------------
+# --- Gaussian noise: closed forms -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
@@ -82,18 +103,26 @@ def test_gaussian_releases_are_priced_exactly(mu: float, count: int, relation: s
     events = [gauss(mu, relation)] * count
     exact = gaussian_epsilon(1e-5, mu * math.sqrt(count))
     # the grid's share of delta grows with e^epsilon
-    assert float(PLDAccountant().total(events, 1e-5)[0]) == pytest.approx(exact, rel=1e-6 if exact < 20 else 5e-3)
+    assert float(PLDAccountant().total(events, 1e-5)[0]) == pytest.approx(
+        exact, rel=1e-6 if exact < 20 else 5e-3
+    )
     rdp = float(RDPAccountant().total(events, 1e-5)[0])
     assert exact <= rdp <= 1.15 * exact + 0.01
     assert float(ZCDPAccountant().total(events, 1e-5)[0]) == pytest.approx(rdp, rel=1e-12)
 
 
 def test_the_two_relations_differ_by_the_sensitivity_and_dp_accounting_agrees() -> None:
-    """dp-accounting 0.6's Renyi accountant prices replace-one like add/remove; its loss distributions do not."""
+    """dp-accounting 0.6's Renyi accountant prices replace-one like add/remove; its loss
+    distributions do not.
+    """
     sigma, count, delta = 40.0, 30, 1e-5
     for sensitivity, relation in ((1.0, "zero-out"), (2.0, "replace-one")):
-        events = [GaussianMechanism("test", relation, vector(sigma), vector(sensitivity), 3)] * count
-        theirs = oracle.from_gaussian_mechanism(sigma, sensitivity=sensitivity, value_discretization_interval=1e-4)
+        events = [
+            GaussianMechanism("test", relation, vector(sigma), vector(sensitivity), 3)
+        ] * count
+        theirs = oracle.from_gaussian_mechanism(
+            sigma, sensitivity=sensitivity, value_discretization_interval=1e-4
+        )
         expected = theirs.self_compose(count).get_epsilon_for_delta(delta)
         assert float(PLDAccountant().total(events, delta)[0]) == pytest.approx(expected, rel=2e-3)
         assert float(RDPAccountant().total(events, delta)[0]) >= expected * (1 - 2e-3)
@@ -101,20 +130,30 @@ def test_the_two_relations_differ_by_the_sensitivity_and_dp_accounting_agrees() 
 
 def test_laplace_noise_as_dp_accounting_prices_it() -> None:
     for scale, count, delta in ((10.0, 40, 1e-6), (0.7, 3, 1e-5), (2.0, 1, 1e-3)):
-        theirs = oracle.from_laplace_mechanism(scale, value_discretization_interval=1e-4).self_compose(count)
+        theirs = oracle.from_laplace_mechanism(
+            scale, value_discretization_interval=1e-4
+        ).self_compose(count)
         events = [LaplaceMechanism("test", "zero-out", vector(scale), vector(1.0))] * count
         ours = float(PLDAccountant().total(events, delta)[0])
         assert ours == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-3)
 
 
 def test_unlike_releases_compose_as_in_dp_accounting() -> None:
-    events = [gauss(0.3)] * 3 + [LaplaceMechanism("test", "replace-one", vector(4.0), vector(2.0))] * 5
-    theirs = oracle.from_gaussian_mechanism(1 / 0.3, value_discretization_interval=1e-4).self_compose(3)
-    theirs = theirs.compose(oracle.from_laplace_mechanism(2.0, value_discretization_interval=1e-4).self_compose(5))
-    assert float(PLDAccountant().total(events, 1e-5)[0]) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-3)
+    events = [gauss(0.3)] * 3 + [
+        LaplaceMechanism("test", "replace-one", vector(4.0), vector(2.0))
+    ] * 5
+    theirs = oracle.from_gaussian_mechanism(
+        1 / 0.3, value_discretization_interval=1e-4
+    ).self_compose(3)
+    theirs = theirs.compose(
+        oracle.from_laplace_mechanism(2.0, value_discretization_interval=1e-4).self_compose(5)
+    )
+    assert float(PLDAccountant().total(events, 1e-5)[0]) == pytest.approx(
+        theirs.get_epsilon_for_delta(1e-5), rel=1e-3
+    )
 
 
-# --- distributions on a grid ----------------------------------------------------------------------------------------
+# --- distributions on a grid ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mu", [0.05, 1.0, 4.0])
@@ -153,7 +192,7 @@ def test_a_grid_never_undercuts_spherical_noise(d: int) -> None:
             assert exact * (1 - 1e-10) <= grid.delta(epsilon) <= exact + 0.05 / cells + 1e-20
 
 
-# --- the accountants beside each other ------------------------------------------------------------------------------
+# --- the accountants beside each other ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
@@ -177,7 +216,9 @@ def test_best_is_the_least_of_what_is_proved(event: Event) -> None:
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("accountant", TIGHT, ids=lambda a: a.name)
-def test_totals_grow_with_every_release_and_fall_with_delta(accountant: accountants.Accountant, event: Event) -> None:
+def test_totals_grow_with_every_release_and_fall_with_delta(
+    accountant: accountants.Accountant, event: Event
+) -> None:
     try:
         spent, totals = accountant.nothing(), [0.0]
         for _ in range(5):
@@ -196,7 +237,9 @@ def test_totals_grow_with_every_release_and_fall_with_delta(accountant: accounta
 def test_events_survive_the_way_to_disk(event: Event) -> None:
     again = from_dict(event.to_dict())
     assert again.to_dict() == event.to_dict()
-    assert float(BestAccountant().total([again], 1e-5)[0]) == float(BestAccountant().total([event], 1e-5)[0])
+    assert float(BestAccountant().total([again], 1e-5)[0]) == float(
+        BestAccountant().total([event], 1e-5)[0]
+    )
     assert np.all(event.spread() >= 0)
 
 
@@ -224,42 +267,51 @@ def test_spherical_releases_cost_what_a_gaussian_of_the_same_variance_does() -> 
     """105 features, 30 releases of pure epsilon 0.1, delta 1e-5."""
     events = [ExactSphericalMechanism("test", "replace-one", vector(0.05), vector(2.0), 105)] * 30
     s, d = 0.1, 105
-    twin = gaussian_epsilon(1e-5, s / math.sqrt(d + 1) * math.sqrt(30))  # E v_j^2 = (d + 1) / beta^2
+    # E v_j^2 = (d + 1) / beta^2
+    twin = gaussian_epsilon(1e-5, s / math.sqrt(d + 1) * math.sqrt(30))
     tight = float(PLDAccountant().total(events, 1e-5)[0])
     assert twin < tight < 1.05 * twin
     assert float(PureAccountant().total(events)[0]) == pytest.approx(3.0)
 
 
-# --- Gaussian objective perturbation, against an integrated hockey stick ---------------------------------------------
+# --- Gaussian objective perturbation, against an integrated hockey stick --------------------------
 
 
 def integrated_delta(epsilon: float, mu: float) -> float:
     """``int (p - e^eps q)_+`` of N(mu, 1) and N(0, 1) on a fine grid: no closed form."""
     x = np.linspace(-14.0, 14.0 + mu, 400001)
-    gap = (np.exp(-0.5 * (x - mu) ** 2) - math.exp(epsilon) * np.exp(-0.5 * x**2)) / math.sqrt(2 * math.pi)
+    gap = (np.exp(-0.5 * (x - mu) ** 2) - math.exp(epsilon) * np.exp(-0.5 * x**2)) / math.sqrt(
+        2 * math.pi
+    )
     return float(integrate.trapezoid(np.maximum(gap, 0.0), x))
 
 
 @lru_cache
 def integrated_mu(epsilon: float) -> float:
     """The largest mu at which the integral is at most 1e-5, to the last digits."""
-    mu = optimize.brentq(lambda mu: integrated_delta(epsilon, mu) - 1e-5, 1e-4, 10.0, xtol=1e-14, rtol=1e-14)
+    mu = optimize.brentq(
+        lambda mu: integrated_delta(epsilon, mu) - 1e-5, 1e-4, 10.0, xtol=1e-14, rtol=1e-14
+    )
     return float(mu) * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.2, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("releases", [1, 30])
-def test_gaussian_noise_in_an_objective_within_two_percent_of_the_integral(epsilon: float, releases: int) -> None:
-    """Opposite rows whose slopes stay at -1 shift the noise by 2: an attained hockey stick, so nothing proves less.
+def test_gaussian_noise_in_an_objective_within_two_percent_of_the_integral(
+    epsilon: float, releases: int
+) -> None:
+    """Opposite rows whose slopes stay at -1 shift the noise by 2: an attained hockey stick, so
+    nothing proves less.
 
-    The determinant's price vanishes with K; it is within the two percent at K = 2e5, i.e. kappa = 1.25e-6.
+    The determinant's price vanishes with K; it is within the two percent at K = 2e5, i.e. kappa =
+    1.25e-6.
     """
     sigma = 2.0 * math.sqrt(releases) / integrated_mu(epsilon)
     ours = float(BestAccountant().total([gop(sigma, 2e5)] * releases, 1e-5)[0])
     assert epsilon * (1 - 1e-6) <= ours <= 1.02 * epsilon
 
 
-# --- the ledger's part ----------------------------------------------------------------------------------------------
+# --- the ledger's part ----------------------------------------------------------------------------
 
 
 def test_a_ledger_holds_one_relation() -> None:
@@ -290,7 +342,9 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
     for accountant in (PLDAccountant(), RDPAccountant(), ZCDPAccountant(), BestAccountant()):
         ledger = Ledger(accountant, math.inf, 1e-5, sites_per_row=2)
         ledger.charge(event)
-        merged = GaussianMechanism("test", "replace-one", vector(2.0 / math.hypot(0.2, 0.1)), vector(2.0), 4)
+        merged = GaussianMechanism(
+            "test", "replace-one", vector(2.0 / math.hypot(0.2, 0.1)), vector(2.0), 4
+        )
         assert ledger.total() == pytest.approx(float(accountant.total([merged], 1e-5)[0]), rel=1e-6)
     pure = Ledger(sites_per_row=2)
     pure.charge(LaplaceMechanism("test", "replace-one", vector(1.0, 2.0, 4.0), np.ones(3)))
@@ -300,8 +354,12 @@ def test_a_person_with_rows_at_several_sites_pays_for_the_worst_of_them_together
     for accountant in (PLDAccountant(), RDPAccountant(), ZCDPAccountant(), BestAccountant()):
         ledger = Ledger(accountant, math.inf, 1e-5, sites_per_row=2)
         ledger.charge(event)
-        merged = GaussianMechanism("test", "replace-one", vector(2.0 / math.hypot(0.1, 0.05)), vector(2.0), 4)
-        assert ledger.account.against([0]) == pytest.approx(float(accountant.total([merged], 1e-5)[0]), rel=1e-6)
+        merged = GaussianMechanism(
+            "test", "replace-one", vector(2.0 / math.hypot(0.1, 0.05)), vector(2.0), 4
+        )
+        assert ledger.account.against([0]) == pytest.approx(
+            float(accountant.total([merged], 1e-5)[0]), rel=1e-6
+        )
         assert ledger.account.against([0]) < ledger.total() == ledger.account.against([])
     with pytest.raises(InvalidInput, match=r"^coalition=3: sites are numbered 0 to 2"):
         pure.account.against([0, 3])
@@ -347,9 +405,16 @@ def test_tiny_shifts_are_not_rounded_down() -> None:
         assert float(gaussian_delta(0.0, mu)) >= mu / math.sqrt(2 * math.pi) * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("price", [prices.pure, partial(prices.renyi, orders=(2.0, 8.0))], ids=["pure", "rdp"])
+@pytest.mark.parametrize(
+    "price", [prices.pure, partial(prices.renyi, orders=(2.0, 8.0))], ids=["pure", "rdp"]
+)
 @pytest.mark.parametrize("size", [2, 3, 6])
-def test_an_objective_with_fields_of_unlike_sizes_has_no_price(price: Callable[[Event], object], size: int) -> None:
-    event = replace(objective(), **{k: np.full(5, v) for k, v in {"beta": 0.05, "K": 1e4, "beta_release": 0.0}.items()})
+def test_an_objective_with_fields_of_unlike_sizes_has_no_price(
+    price: Callable[[Event], object], size: int
+) -> None:
+    event = replace(
+        objective(),
+        **{k: np.full(5, v) for k, v in {"beta": 0.05, "K": 1e4, "beta_release": 0.0}.items()},
+    )
     with pytest.raises(ValueError, match="broadcast"):
         price(replace(event, error=np.full(size, 1e-6), sigma_release=np.zeros(5)))

@@ -13,7 +13,9 @@ from sottovoce.privacy.bounds import (
 from sottovoce.problem.losses import REGISTRY, HuberSVM, Logistic, Loss
 
 
-def worst_log_ratio(loss: Loss, rows: np.ndarray, pairs: list[tuple[float, float]], beta: float, K: float) -> float:
+def worst_log_ratio(
+    loss: Loss, rows: np.ndarray, pairs: list[tuple[float, float]], beta: float, K: float
+) -> float:
     """The largest sup_w |ln p_D(w)/p_D'(w)| in d=1 over pairs of last rows.
 
     Densities are exact up to one shared constant, which is checked too.
@@ -24,9 +26,12 @@ def worst_log_ratio(loss: Loss, rows: np.ndarray, pairs: list[tuple[float, float
     known: dict[float, np.ndarray] = {}
     for x in {x for pair in pairs for x in pair}:
         bent = hessian + x * x * loss.curvature(x * w)
-        known[x] = -beta * np.abs(gradient + x * loss.derivative(x * w)) + np.log(bent) + np.log(beta / 2)
+        known[x] = (
+            -beta * np.abs(gradient + x * loss.derivative(x * w)) + np.log(bent) + np.log(beta / 2)
+        )
         mass = integrate.trapezoid(np.exp(known[x]), w)
-        assert mass == pytest.approx(1.0, abs=2e-3)  # b -> w is a bijection: the density integrates to one
+        # b -> w is a bijection: the density integrates to one
+        assert mass == pytest.approx(1.0, abs=2e-3)
     return max(float(np.max(np.abs(known[one] - known[two]))) for one, two in pairs)
 
 
@@ -37,7 +42,11 @@ TAKEN = [loss for loss in (kind() for kind in REGISTRY.values()) if loss.unprove
 def bound(loss: Loss, beta: float, K: float, delta: float = 2.0) -> float:
     return float(
         objective_perturbation_epsilon(
-            beta, K, delta_gradient=delta, curvature_bound=loss.curvature_bound, logistic=loss.logistic_identity
+            beta,
+            K,
+            delta_gradient=delta,
+            curvature_bound=loss.curvature_bound,
+            logistic=loss.logistic_identity,
         )
     )
 
@@ -54,14 +63,21 @@ def test_replace_one_bound_holds_in_one_dimension(loss: Loss, K: float, beta: fl
 
 
 def test_huber_attains_the_bound() -> None:
-    """In the linear zone both slopes are one; at the kink's edge the curvature adds its whole logarithm."""
+    """In the linear zone both slopes are one; at the kink's edge the curvature adds its whole
+    logarithm.
+    """
     loss, beta, K = HuberSVM(0.5), 0.5, 4.0
-    attained = max(worst_log_ratio(loss, rows, [(1.0, -1.0)], beta, K) for rows in (np.full(30, 1.0), np.zeros(0)))
+    attained = max(
+        worst_log_ratio(loss, rows, [(1.0, -1.0)], beta, K)
+        for rows in (np.full(30, 1.0), np.zeros(0))
+    )
     assert attained > 0.9 * 2 * beta
 
 
 def test_printed_rate_breaks_its_claim() -> None:
-    """000, Alg. 2 lists noise of rate alpha_hat, not alpha_hat / 2: the claim of 0.5 is exceeded by nearly 2."""
+    """000, Alg. 2 lists noise of rate alpha_hat, not alpha_hat / 2: the claim of 0.5 is exceeded
+    by nearly 2.
+    """
     loss, K, claim = HuberSVM(0.5), 1e4, 0.5
     alpha_hat = claim - 2 * np.log1p(loss.curvature_bound / K)
     w = np.linspace(-2e-3, 2e-3, 20001)
@@ -76,7 +92,9 @@ def test_printed_rate_breaks_its_claim() -> None:
 
 
 def test_logistic_bound_in_two_dimensions() -> None:
-    """Opposite records hide faults of the logistic loss in one dimension; at an angle in two they do not."""
+    """Opposite records hide faults of the logistic loss in one dimension; at an angle in two
+    they do not.
+    """
     loss, beta, K = Logistic(), 1.0, 0.6
     axis = np.linspace(-14, 14, 281)
     W = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
@@ -84,12 +102,18 @@ def test_logistic_bound_in_two_dimensions() -> None:
     def log_density(u: np.ndarray) -> np.ndarray:
         z = W @ u
         gradient = K * W + loss.derivative(z)[:, None] * u
-        return -beta * np.linalg.norm(gradient, axis=1) + 2 * np.log(K) + np.log1p(loss.curvature(z) / K)
+        return (
+            -beta * np.linalg.norm(gradient, axis=1)
+            + 2 * np.log(K)
+            + np.log1p(loss.curvature(z) / K)
+        )
 
     worst = 0.0
     for angle in np.linspace(0.3, np.pi, 8):
         other = np.array([np.cos(angle), np.sin(angle)])
-        worst = max(worst, float(np.max(np.abs(log_density(np.array([1.0, 0.0])) - log_density(other)))))
+        worst = max(
+            worst, float(np.max(np.abs(log_density(np.array([1.0, 0.0])) - log_density(other))))
+        )
     assert worst <= bound(loss, beta, K) + 1e-9
     assert worst > 0.6 * bound(loss, beta, K)
 
@@ -106,8 +130,12 @@ def test_logistic_maximum_is_the_maximum_over_a_grid() -> None:
 def test_logistic_form_never_exceeds_the_general_one() -> None:
     beta, K = np.meshgrid(np.geomspace(1e-3, 10, 40), np.geomspace(1e-3, 1e4, 40))
     for delta in (1.0, 2.0):
-        special = objective_perturbation_epsilon(beta, K, delta_gradient=delta, curvature_bound=0.25, logistic=True)
-        general = objective_perturbation_epsilon(beta, K, delta_gradient=delta, curvature_bound=0.25, logistic=False)
+        special = objective_perturbation_epsilon(
+            beta, K, delta_gradient=delta, curvature_bound=0.25, logistic=True
+        )
+        general = objective_perturbation_epsilon(
+            beta, K, delta_gradient=delta, curvature_bound=0.25, logistic=False
+        )
         assert np.all(special <= general + 1e-12)
 
 
@@ -126,7 +154,9 @@ def test_rate_inverts_epsilon_from_below(logistic: bool, delta: float) -> None:
 
 
 def test_approximate_release_needs_the_factor_two() -> None:
-    """Answers off by +-error in the two worlds, Laplace noise on top: the log-ratio reaches beta 2 error."""
+    """Answers off by +-error in the two worlds, Laplace noise on top: the log-ratio reaches beta
+    2 error.
+    """
     error, beta = 0.2, 3.0
     x = np.linspace(-5, 5, 2001)
     shift = np.abs(-beta * np.abs(x - error) + beta * np.abs(x + error))

@@ -1,4 +1,6 @@
-"""The one search for noise: targets are met from below, per node, whatever the price, and refused where none is."""
+"""The one search for noise: targets are met from below, per node, whatever the price, and
+refused where none is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ import pytest
 
 from sottovoce.errors import InvalidInput
 from sottovoce.privacy import accountants
-from sottovoce.privacy.calibration import CLOSED_FORM_TOLERANCE, CONVOLUTION_TOLERANCE, calibrate, tolerance_for
+from sottovoce.privacy.calibration import (
+    CLOSED_FORM_TOLERANCE,
+    CONVOLUTION_TOLERANCE,
+    calibrate,
+    tolerance_for,
+)
 from sottovoce.privacy.events import ExactSphericalMechanism, GaussianMechanism
 from sottovoce.privacy.gaussian import gaussian_mu
 from sottovoce.util.typing import Array
@@ -48,8 +55,14 @@ def test_each_node_is_searched_by_itself() -> None:
 
 
 def test_a_price_with_a_jump_ends_below_it() -> None:
-    found = calibrate(lambda scale: np.where(scale < 2.5, scale, scale + 10.0), np.array([5.0]), tolerance=1e-9)
-    assert found.met.all() and found.epsilon[0] < 2.5 and found.scale[0] == pytest.approx(2.5, rel=1e-9)
+    found = calibrate(
+        lambda scale: np.where(scale < 2.5, scale, scale + 10.0), np.array([5.0]), tolerance=1e-9
+    )
+    assert (
+        found.met.all()
+        and found.epsilon[0] < 2.5
+        and found.scale[0] == pytest.approx(2.5, rel=1e-9)
+    )
 
 
 def test_what_no_scale_can_meet_is_said_for_its_node() -> None:
@@ -69,7 +82,9 @@ def test_noise_that_would_have_to_be_infinite_counts_as_cheap_and_the_unseen_as_
 
 
 def test_a_price_that_is_not_monotone_is_never_above_the_target() -> None:
-    """Waves of a tenth about a line: the price of the result is the price that was computed for it."""
+    """Waves of a tenth about a line: the price of the result is the price that was computed for
+    it.
+    """
 
     def price(scale: Array) -> Array:
         return np.asarray(scale * (1.0 + 0.1 * np.sin(40.0 * np.log(scale))))
@@ -82,7 +97,9 @@ def test_a_price_that_is_not_monotone_is_never_above_the_target() -> None:
 
 @pytest.mark.parametrize("nothing", [np.nan, -np.inf, np.inf])
 def test_a_node_without_a_price_is_not_met_and_the_others_are(nothing: float) -> None:
-    found = calibrate(lambda scale: np.array([scale[0], nothing]), np.array([3.0, 3.0]), tolerance=1e-9)
+    found = calibrate(
+        lambda scale: np.array([scale[0], nothing]), np.array([3.0, 3.0]), tolerance=1e-9
+    )
     assert found.met.tolist() == [True, False]
     assert found.epsilon[0] == pytest.approx(3.0, rel=1e-9)
 
@@ -118,7 +135,9 @@ def test_several_gaussian_releases_have_a_closed_form(name: str) -> None:
     mu = np.array([gaussian_mu(epsilon, 1e-5) for epsilon in target])
     shift = math.sqrt(3.0) * found.scale * SENSITIVITY
     assert np.all(shift <= mu * (1.0 + 1e-9)) and np.allclose(shift, mu, rtol=2e-4)
-    assert np.all(found.epsilon <= target) and np.all(found.epsilon >= (1.0 - CONVOLUTION_TOLERANCE) * target)
+    assert np.all(found.epsilon <= target) and np.all(
+        found.epsilon >= (1.0 - CONVOLUTION_TOLERANCE) * target
+    )
 
 
 def test_aggregators_and_the_thesis_use_it() -> None:

@@ -1,4 +1,6 @@
-"""What events need of others and of the ledger: every class says it, and rounds are matched as the proofs allow."""
+"""What events need of others and of the ledger: every class says it, and rounds are matched as
+the proofs allow.
+"""
 
 from __future__ import annotations
 
@@ -25,35 +27,66 @@ from sottovoce.runs.config import RunConfig
 from sottovoce.runs.prepare import prepare
 
 CLASSES = [
-    cls for cls in vars(events).values() if isinstance(cls, type) and issubclass(cls, Event) and cls is not Event
+    cls
+    for cls in vars(events).values()
+    if isinstance(cls, type) and issubclass(cls, Event) and cls is not Event
 ]
 
 
-def carried(index: int, rounds: int = 6, sigma: float = 8.0, **changes: Any) -> CarriedGaussianMechanism:
+def carried(
+    index: int, rounds: int = 6, sigma: float = 8.0, **changes: Any
+) -> CarriedGaussianMechanism:
     own = sigma * np.sqrt((rounds + index) / (2.0 * (rounds + index - 1.0)))
     more = {"source": "test", "sensitivity": np.ones(2), "dimension": 3} | changes
     return CarriedGaussianMechanism(
         relation="replace-one", sigma=np.full(2, own), index=index, rounds=rounds, **more
-    )  # fmt: skip
+    )
 
 
 def gate(index: int, positives: int = 2, **changes: Any) -> GatedRelease:
     one = np.ones(2)
-    usual = {"sigma": 20.0 * one, "sensitivity": one, "epsilon_threshold": 0.1 * one, "epsilon_queries": 0.2 * one}
-    return GatedRelease("test", "replace-one", **(usual | changes), dimension=3, positives=positives, index=index)
+    usual = {
+        "sigma": 20.0 * one,
+        "sensitivity": one,
+        "epsilon_threshold": 0.1 * one,
+        "epsilon_queries": 0.2 * one,
+    }
+    return GatedRelease(
+        "test", "replace-one", **(usual | changes), dimension=3, positives=positives, index=index
+    )
 
 
 def redrawn(index: int, K: float = 1e4, shown: float = 0.0) -> RedrawnGateRelease:
     one = np.ones(2)
     return RedrawnGateRelease(
-        "test", "replace-one", 50.0 * one, K * one, 0.25, 3, one / K, shown * one / K, 0.1 * one, 2, index
-    )  # fmt: skip
+        "test",
+        "replace-one",
+        50.0 * one,
+        K * one,
+        0.25,
+        3,
+        one / K,
+        shown * one / K,
+        0.1 * one,
+        2,
+        index,
+    )
 
 
 def read(index: int, K: float = 1e4) -> MinimiserGateRelease:
     one = np.ones(2)
     return MinimiserGateRelease(
-        "test", "replace-one", 50.0 * one, K * one, 0.25, 3, one / K, 10.0 * one / K, 0.1 * one, 2, index
+        "test",
+        "replace-one",
+        50.0 * one,
+        K * one,
+        0.25,
+        3,
+        one / K,
+        10.0 * one / K,
+        0.1 * one,
+        2,
+        index,
     )
 
 
@@ -63,7 +96,9 @@ def own(asked: list[Event]) -> list[bool]:
 
 
 def test_every_class_says_what_it_needs_and_what_it_costs_without() -> None:
-    """One with a round's or a person's field and not the need is one whose author has forgotten it."""
+    """One with a round's or a person's field and not the need is one whose author has forgotten
+    it.
+    """
     assert CLASSES
     for cls in CLASSES:
         names = {field.name for field in fields(cls)}
@@ -74,7 +109,9 @@ def test_every_class_says_what_it_needs_and_what_it_costs_without() -> None:
 
 def test_a_class_that_does_not_say_is_none() -> None:
     for wrong in ({}, {"needs": "luck"}):
-        with pytest.raises(TypeError, match="Careless: needs must say what its price presumes, one of"):
+        with pytest.raises(
+            TypeError, match="Careless: needs must say what its price presumes, one of"
+        ):
             dataclass(type("Careless", (Event,), wrong))
     with pytest.raises(TypeError):  # nor by inheritance
         type("Heir", (CarriedGaussianMechanism,), {})
@@ -85,7 +122,11 @@ def test_rounds_in_order_price_themselves_and_others_are_priced_alone(make: Any)
     rounds = [make(t) for t in range(1, 7)]
     assert all(own(rounds))
     assert own([rounds[4]]) == own([rounds[4], rounds[5]])[:1] == [False]
-    assert own([rounds[4], rounds[5]]) == [False, False]  # what follows one out of order is out of order, too
+    # what follows one out of order is out of order, too
+    assert own([rounds[4], rounds[5]]) == [
+        False,
+        False,
+    ]
     assert own([*rounds[:2], rounds[1], rounds[2]]) == [True, True, False, True]
     assert own([rounds[0], rounds[2], rounds[1], rounds[2]]) == [True, False, True, True]
     assert all(own(rounds * 3)) and all(own([each for each in rounds for _ in range(3)]))
@@ -106,38 +147,63 @@ def test_terms_of_a_carried_round_are_equal_but_for_the_last_bits() -> None:
     ):
         assert own([first, replace(carried(2), sigma=factor * carried(2).sigma)]) == [True, follows]
     for wrong in (
-        carried(2, sensitivity=np.full(2, 0.9)), carried(2, rounds=7), carried(2, sigma=8.1),
-        replace(carried(2), sigma=first.sigma), replace(carried(2), sigma=carried(2).sigma * [1.0, 2.0]),
+        carried(2, sensitivity=np.full(2, 0.9)),
+        carried(2, rounds=7),
+        carried(2, sigma=8.1),
+        replace(carried(2), sigma=first.sigma),
+        replace(carried(2), sigma=carried(2).sigma * [1.0, 2.0]),
         replace(carried(2), sigma=carried(2).sigma[:1]),
-    ):  # fmt: skip
+    ):
         assert own([first, wrong]) == [True, False]
     whole = [carried(t, rounds=2) for t in (1, 2)]
-    assert own([*whole, replace(carried(3, rounds=3), rounds=2)]) == [True, True, True]  # no such round: left as it is
-    assert Conditions().priced(replace(carried(3), rounds=2)).needs == "rounds"  # so that accountants refuse it
+    # no such round: left as it is
+    assert own([*whole, replace(carried(3, rounds=3), rounds=2)]) == [
+        True,
+        True,
+        True,
+    ]
+    # so that accountants refuse it
+    assert Conditions().priced(replace(carried(3), rounds=2)).needs == "rounds"
 
 
 def test_rounds_of_a_gate_cost_alike() -> None:
-    """Later ones cost nothing, as as many as may follow were charged; at another price those would not pay for them."""
+    """Later ones cost nothing, as as many as may follow were charged; at another price those
+    would not pay for them.
+    """
     twice = {"sigma": np.full(2, 40.0), "sensitivity": np.full(2, 2.0)}
     assert own([gate(1), gate(2), gate(3, **twice), gate(4)]) == [True] * 4
     for sigma in (30.0, 10.0):
         assert own([gate(1), gate(2), gate(3, sigma=np.full(2, sigma))]) == [True, True, False]
-    assert own([gate(1), gate(2, epsilon_queries=np.ones(2))]) == own([gate(1), gate(2, positives=3)]) == [True, False]
-    assert own([redrawn(1, 2e4), redrawn(2)]) == own([redrawn(1, shown=5.0), redrawn(2, shown=2.0)]) == [True, False]
+    assert (
+        own([gate(1), gate(2, epsilon_queries=np.ones(2))])
+        == own([gate(1), gate(2, positives=3)])
+        == [True, False]
+    )
+    assert (
+        own([redrawn(1, 2e4), redrawn(2)])
+        == own([redrawn(1, shown=5.0), redrawn(2, shown=2.0)])
+        == [True, False]
+    )
     assert own([read(1), read(2)]) == [True, True] and own([read(1, 2e4), read(2)]) == [True, False]
 
 
 def test_a_gate_that_was_cheap_pays_when_it_grows_dear() -> None:
-    """It may have sent nothing while it was charged, and send all that it may when rounds cost nothing."""
+    """It may have sent nothing while it was charged, and send all that it may when rounds cost
+    nothing.
+    """
     cheap = {"sigma": np.full(2, 40.0)}
     assert own([gate(1, **cheap), gate(2, **cheap), gate(3), gate(4)]) == [True, True, False, False]
 
 
 def test_alternating_sequences_are_a_matter_of_numbers() -> None:
-    """Of rounds on equal terms in any order, a round is proved while fewer of it were than of the one before it."""
+    """Of rounds on equal terms in any order, a round is proved while fewer of it were than of
+    the one before it.
+    """
     rng = np.random.default_rng(4)
     for _ in range(40):
-        asked = [carried(int(rng.integers(1, 5)), sigma=float(rng.choice([7.0, 8.0]))) for _ in range(40)]
+        asked = [
+            carried(int(rng.integers(1, 5)), sigma=float(rng.choice([7.0, 8.0]))) for _ in range(40)
+        ]
         proved: Counter[tuple[float, int]] = Counter()
         for event, itself in zip(asked, own(list(asked)), strict=True):
             terms = round(float(event.sigma[0] ** 2 * (5.0 + event.index) / (6.0 + event.index)), 6)
@@ -151,7 +217,11 @@ def test_looking_up_a_price_takes_no_note_and_a_copy_stands_apart() -> None:
     one.add(carried(1))
     assert one.priced(second := carried(2)) is one.priced(second) is second
     twin = one.copy()
-    assert twin.add(second) is second and twin.priced(second) is not second and one.priced(second) is second
+    assert (
+        twin.add(second) is second
+        and twin.priced(second) is not second
+        and one.priced(second) is second
+    )
 
 
 def test_thousands_of_rounds_are_compared_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +241,9 @@ def test_sums_are_priced_for_the_people_that_are_counted() -> None:
 
     for stated, counted in ((1, 1), (1, 2), (2, 1), (2, 3), (3, 3)):
         priced = Conditions(counted).add(summed(stated))
-        assert isinstance(priced, SummedGaussianMechanism) and priced.sites_per_row == max(stated, counted)
+        assert isinstance(priced, SummedGaussianMechanism) and priced.sites_per_row == max(
+            stated, counted
+        )
     assert Conditions(2).priced(wrong := summed(0)) is wrong  # of no number: refused by accountants
 
 
@@ -181,7 +253,9 @@ def test_all_runs_of_all_methods_meet_the_conditions(form: str) -> None:
     for name, cls in REGISTRY.items():
         if not cls.private or form not in cls.forms:
             continue
-        for more in [{}, {"eta_growth": 1.3}] if form == "corrected" and name == "ipp_admm" else [{}]:
+        for more in (
+            [{}, {"eta_growth": 1.3}] if form == "corrected" and name == "ipp_admm" else [{}]
+        ):
             delta = 1e-5 if cls.needs_delta or form == "corrected" else None
             rho = 1.0 if form == "printed" else 0.001  # line 3 of 004
             config = RunConfig.from_dict(
@@ -203,8 +277,12 @@ def test_all_runs_of_all_methods_meet_the_conditions(form: str) -> None:
 
 
 @pytest.mark.parametrize("growth", [0.9, 1.1])
-def test_a_printed_gate_whose_penalty_changes_pays_for_a_release_in_every_round(growth: float) -> None:
-    """Nothing says which of its releases are those that it may send, and they do not cost the same."""
+def test_a_printed_gate_whose_penalty_changes_pays_for_a_release_in_every_round(
+    growth: float,
+) -> None:
+    """Nothing says which of its releases are those that it may send, and they do not cost the
+    same.
+    """
     config = RunConfig.from_dict(
         {
             "method": "ipp_admm",

@@ -1,6 +1,8 @@
-"""Exact draws on a grid: laws, what happens where the first bits do not decide, and how far 63 bits reach.
+"""Exact draws on a grid: laws, what happens where the first bits do not decide, and how far 63 bits
+reach.
 
-Streams of bits are seeded, so every outcome is fixed; tests of laws have the level `LEVEL`, and reject a wrong law.
+Streams of bits are seeded, so every outcome is fixed; tests of laws have the level `LEVEL`, and
+reject a wrong law.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def _seeded(seed: int) -> Callable[[int], bytes]:
 
 
 def _few_bits(monkeypatch: pytest.MonkeyPatch, first: int = 4, bins: int = 6) -> None:
-    """So few first bits that most comparisons need more of them: what is decided so must have the same law."""
+    """So few first bits that most comparisons need more of them: what is decided so must have
+    the same law.
+    """
     monkeypatch.setattr(exact, "_FIRST", first)
     monkeypatch.setattr(exact, "_BIN", bins)
 
@@ -46,10 +50,12 @@ def _fits(found: np.ndarray, edges: np.ndarray, probabilities: np.ndarray) -> bo
         if observed[-1]:
             return False
         expected, observed = expected[:-1], observed[:-1]
-    return bool(np.sum((observed - expected) ** 2 / expected) < stats.chi2(expected.size - 1).isf(LEVEL))
+    return bool(
+        np.sum((observed - expected) ** 2 / expected) < stats.chi2(expected.size - 1).isf(LEVEL)
+    )
 
 
-# --- The law of Gaussian noise ----------------------------------------------------------------------------------------
+# --- The law of Gaussian noise --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.7, 16.0, 40.3])
@@ -61,44 +67,61 @@ def test_cells_of_a_coarse_grid_have_the_gaussian_probabilities(sigma: float) ->
     def accepts(scale: float) -> bool:
         return _fits(found, edges, np.diff(stats.norm.cdf(edges, scale=scale)))
 
-    assert [accepts(sigma * factor) for factor in (1.0, 0.98, 1.02, 2 / 3, 3 / 2)] == [True] + 4 * [False]
+    assert [accepts(sigma * factor) for factor in (1.0, 0.98, 1.02, 2 / 3, 3 / 2)] == [True] + 4 * [
+        False
+    ]
 
 
 def test_bins_and_what_is_in_them_have_their_probabilities() -> None:
-    """16 bins a standard deviation, 8 cells each: wrong bins would show, and a wrong acceptance within them."""
+    """16 bins a standard deviation, 8 cells each: wrong bins would show, and a wrong acceptance
+    within them.
+    """
     found = rounded_gaussian(3_000_000, [1.0], [2.0**-40], _seeded(2)).ravel() * 2.0**-40
     edges = np.arange(-6 * 128, 6 * 128 + 1) / 128.0
     assert _fits(found, edges, np.diff(stats.norm.cdf(edges)))
-    steps = np.exp(-0.5 * (np.floor(np.abs(edges[:-1] + 1 / 256) * 16) / 16) ** 2)  # without the acceptance
+    # without the acceptance
+    steps = np.exp(-0.5 * (np.floor(np.abs(edges[:-1] + 1 / 256) * 16) / 16) ** 2)
     assert not _fits(found, edges, steps / steps.sum())
     beyond, mean = np.sum(np.abs(found) > 4.5), 2 * found.size * stats.norm.sf(4.5)
     assert stats.poisson(mean).ppf(LEVEL) <= beyond <= stats.poisson(mean).isf(LEVEL)
 
 
 def test_low_bits_and_signs_are_those_of_fair_coins() -> None:
-    """At the width of a release's grid the last 8 bits are uniform to e^-10^9; and independent of size and sign."""
+    """At the width of a release's grid the last 8 bits are uniform to e^-10^9; and independent
+    of size and sign.
+    """
     found = rounded_gaussian(1_000_000, [1.3], [2.0**-40], _seeded(3)).ravel()
     low, high = found & 255, np.abs(found) > 0.6744897501960817 * 1.3 * 2.0**40
-    table = np.array([np.bincount(low[cell], minlength=256) for cell in (high & (found > 0), high & (found < 0))])
+    table = np.array(
+        [np.bincount(low[cell], minlength=256) for cell in (high & (found > 0), high & (found < 0))]
+    )
     table = np.concatenate([table, [np.bincount(low[~high & (found > 0)], minlength=256)]])
     rest = np.bincount(low, minlength=256) - table.sum(axis=0)
     table, expected = np.concatenate([table, [rest]]), found.size / 1024
     assert np.sum((table - expected) ** 2 / expected) < stats.chi2(1023).isf(LEVEL)
-    assert np.sum((table[:, ::2].sum(axis=1) - found.size / 8) ** 2 / (found.size / 8)) < stats.chi2(4).isf(LEVEL)
+    assert np.sum(
+        (table[:, ::2].sum(axis=1) - found.size / 8) ** 2 / (found.size / 8)
+    ) < stats.chi2(4).isf(LEVEL)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_rounded_normals_are_normal_and_independent(d: int) -> None:
     """A row for each sigma, of that scale and no other."""
     sigma = np.tile([3.0, 0.5], SAMPLES)
-    x = STEP * rounded_gaussian(d, sigma.tolist(), [STEP] * sigma.size, _seeded(20 + d)) / sigma[:, None]
-    assert all(stats.kstest(column, stats.norm.cdf).pvalue > LEVEL for column in [*x[::2].T, *x[1::2].T])
+    x = (
+        STEP
+        * rounded_gaussian(d, sigma.tolist(), [STEP] * sigma.size, _seeded(20 + d))
+        / sigma[:, None]
+    )
+    assert all(
+        stats.kstest(column, stats.norm.cdf).pvalue > LEVEL for column in [*x[::2].T, *x[1::2].T]
+    )
     assert stats.kstest(1.4 * x[:, 0], stats.norm.cdf).pvalue < LEVEL
     assert np.abs(x[::2].T @ x[::2] / SAMPLES - np.eye(d)).max() < 0.15
     assert np.abs(x[::2].T @ x[1::2] / SAMPLES).max() < 0.15
 
 
-# --- The law of spherical noise ---------------------------------------------------------------------------------------
+# --- The law of spherical noise -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8])
@@ -144,14 +167,16 @@ def test_cells_of_a_coarse_grid_have_the_probabilities_of_the_rounded_law(
     assert statistic(1.3 if few else 1.1) > bound
 
 
-# --- Where the first bits do not decide -------------------------------------------------------------------------------
+# --- Where the first bits do not decide -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(("first", "bins"), [(4, 6), (1, 3), (12, 32), (54, 5)])
 def test_the_law_does_not_depend_on_how_many_bits_are_looked_at_first(
     first: int, bins: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bins, comparisons and roundings that take more bits: chi-square, and a scale off by a tenth is rejected."""
+    """Bins, comparisons and roundings that take more bits: chi-square, and a scale off by a
+    tenth is rejected.
+    """
     _few_bits(monkeypatch, first, bins)
     found = rounded_gaussian(20_000, [9.3], [1.0], _seeded(first)).ravel()
     edges = np.arange(-40.5, 41.0)
@@ -160,7 +185,9 @@ def test_the_law_does_not_depend_on_how_many_bits_are_looked_at_first(
 
 
 def _one_by_one(u: int, head: int) -> Generator[None, tuple[int, int], bool]:
-    """An attempt as the proof has it, which asks for a pair of words when it needs one; no bits but these."""
+    """An attempt as the proof has it, which asks for a pair of words when it needs one; no bits
+    but these.
+    """
     cut = [int(c) >> (256 - 32) for c in exact._cuts(256)]
     assert u not in cut
     k, x, coin, passed = sum(c < u for c in cut), head >> 10, head % 512, 0
@@ -182,9 +209,15 @@ def test_vectors_decide_as_the_proof_does_one_by_one() -> None:
         return drawn[-1]
 
     found = exact._attempts(n, draw)
-    u, heads = np.frombuffer(drawn[0], np.uint32).tolist(), np.frombuffer(drawn[1], np.uint64).tolist()
+    u, heads = (
+        np.frombuffer(drawn[0], np.uint32).tolist(),
+        np.frombuffer(drawn[1], np.uint64).tolist(),
+    )
     words = (np.frombuffer(part, np.uint64).tolist() for part in drawn[2:])
-    attempts, accepted = [_one_by_one(*both) for both in zip(u, heads, strict=True)], np.zeros(n, dtype=bool)
+    attempts, accepted = (
+        [_one_by_one(*both) for both in zip(u, heads, strict=True)],
+        np.zeros(n, dtype=bool),
+    )
     waiting, rounds = dict.fromkeys(range(n)), 0
     while waiting:
         pairs = zip(next(words), next(words), strict=True) if rounds else itertools.repeat(None)
@@ -206,10 +239,13 @@ def test_vectors_decide_as_the_proof_does_one_by_one() -> None:
 
 @pytest.mark.parametrize("kind", ["bin", "comparison", "edge"])
 def test_a_tie_of_the_first_bits_is_broken_by_more(kind: str) -> None:
-    """One of 64 attempts meets a tie, in each of the three ways; it keeps its place, and the others are as before."""
+    """One of 64 attempts meets a tie, in each of the three ways; it keeps its place, and the
+    others are as before.
+    """
     cuts, stream = exact._guide(32)[1], _seeded(5)
     k, lane, half = 20, 17, 1 << 63
-    u = np.full(64, (int(cuts[k - 1]) + int(cuts[k])) // 2, dtype=np.uint32)  # in the middle of bin k
+    # in the middle of bin k
+    u = np.full(64, (int(cuts[k - 1]) + int(cuts[k])) // 2, dtype=np.uint32)
     coin = {"bin": 511, "comparison": 3, "edge": 2 * k}[kind]
     heads = np.full(64, half | 511, dtype=np.uint64)
     heads[lane] = half | coin
@@ -226,13 +262,16 @@ def test_a_tie_of_the_first_bits_is_broken_by_more(kind: str) -> None:
         rest = [first for at, first in enumerate(found.first.tolist()) if at not in found.deep]
         assert rest == [k << 54 | half >> 10] * 63
         outcomes.add(found.deep[lane][0] if lane in found.deep else None)
-    # of a bin: this or the next one; of comparisons: below, and so a further stage and mostly no answer, or not below
+    # of a bin: this or the next one; of comparisons: below, and so a further stage and mostly no
+    # answer, or not below
     assert outcomes == ({k, k + 1} if kind == "bin" else {k, None})
 
 
 @pytest.mark.parametrize(("k", "bits", "parts", "n"), [(400, 512, 1, 4000), (600, 1100, 2, 1000)])
 def test_bins_far_out_have_their_acceptance_too(k: int, bits: int, parts: int, n: int) -> None:
-    """Beyond 16 standard deviations exponents are larger than 1: binomial test; one cut off at 1 is rejected."""
+    """Beyond 16 standard deviations exponents are larger than 1: binomial test; one cut off at 1
+    is rejected.
+    """
     stream = _seeded(bits)
     middle = sum(exact._cuts(bits)[k - 1 : k + 1]) // 2
     assert (2 * k // 512).bit_length() == parts
@@ -254,7 +293,10 @@ def test_undecided_bits_are_drawn_until_they_decide() -> None:
     alike = bytes(8)
     for one, two in ((b"\x00" * 8, b"\x01" * 8), (b"\x01" * 8, b"\x00" * 8)):
         left, right = iter([alike] * 5 + [one] * 9), iter([alike] * 5 + [two] * 9)
-        x, y = exact._Real(lambda size, own=left: next(own)), exact._Real(lambda size, own=right: next(own))
+        x, y = (
+            exact._Real(lambda size, own=left: next(own)),
+            exact._Real(lambda size, own=right: next(own)),
+        )
         assert x.below(y) == (one < two)
         assert min(x.bits, y.bits) > 300
     border = exact._cuts(512)[30]
@@ -265,7 +307,7 @@ def test_undecided_bits_are_drawn_until_they_decide() -> None:
         assert not parts
 
 
-# --- Borders of bins --------------------------------------------------------------------------------------------------
+# --- Borders of bins ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bits", [32, 256, 512])
@@ -281,7 +323,8 @@ def test_borders_are_whole_parts_of_the_probabilities(bits: int) -> None:
     assert cuts[-1] == 2**bits - 1 > cuts[-2]
     guide, first = exact._guide(32)
     assert [int(cut) for cut in first[:100]] == list(exact._cuts(32))[:100]
-    assert np.searchsorted(first, 2**32 - 1) < 128 > guide.max()  # a bin that 32 bits tell fits 7 bits
+    # a bin that 32 bits tell fits 7 bits
+    assert np.searchsorted(first, 2**32 - 1) < 128 > guide.max()
 
 
 @pytest.mark.parametrize("bits", [3, 6, 12, 16])
@@ -295,14 +338,20 @@ def test_the_guide_tells_the_bin_of_every_uniform_and_no_more(bits: int) -> None
         assert (bins == {told}) if known else (told == -1)
 
 
-# --- Rounding ---------------------------------------------------------------------------------------------------------
+# --- Rounding -------------------------------------------------------------------------------------
 
 
 def test_products_are_exact_in_63_bits_and_doubt_covers_all_that_is_not_known() -> None:
-    """Random numbers and the largest: against fractions, at both ends of what the first bits leave open."""
+    """Random numbers and the largest: against fractions, at both ends of what the first bits
+    leave open.
+    """
     rng = np.random.default_rng(0)
     first = np.concatenate(
-        [rng.integers(0, 2**61, 300), 2 ** rng.integers(0, 61, 50) - 1, [0, 1, 2**61 - 1, 2**61 - 1]]
+        [
+            rng.integers(0, 2**61, 300),
+            2 ** rng.integers(0, 61, 50) - 1,
+            [0, 1, 2**61 - 1, 2**61 - 1],
+        ]
     )
     doubts = 0
     for _ in range(200):
@@ -310,7 +359,10 @@ def test_products_are_exact_in_63_bits_and_doubt_covers_all_that_is_not_known() 
         m, t = (2**61 - 1 if rng.random() < 0.1 else m), int(rng.integers(1, 62))
         cells, doubtful = exact._nearest(first, np.array([m]), np.array([w]), np.array([t]))
         for own, cell, doubt in zip(first.tolist(), cells.tolist(), doubtful.tolist(), strict=True):
-            least, most = Fraction(own * m, 2 ** (61 + t)), Fraction((own + 1) * (m + w), 2 ** (61 + t))
+            least, most = (
+                Fraction(own * m, 2 ** (61 + t)),
+                Fraction((own + 1) * (m + w), 2 ** (61 + t)),
+            )
             half = Fraction(1, 2)
             assert cell == math.floor(least + half)
             if not doubt:
@@ -320,7 +372,9 @@ def test_products_are_exact_in_63_bits_and_doubt_covers_all_that_is_not_known() 
     assert doubts < 0.2 * 200 * first.size
 
 
-@pytest.mark.parametrize("sigma", [1.0, 1.3, 0.7 * 2.0**40, 1.9 * 2.0**56, 2.0**-4, math.pi * 2.0**-20, 1e300, 1e-300])
+@pytest.mark.parametrize(
+    "sigma", [1.0, 1.3, 0.7 * 2.0**40, 1.9 * 2.0**56, 2.0**-4, math.pi * 2.0**-20, 1e300, 1e-300]
+)
 def test_factors_are_between_their_bounds(sigma: float) -> None:
     for low, high in (
         (Fraction(sigma), Fraction(sigma)),
@@ -336,7 +390,9 @@ def test_factors_are_between_their_bounds(sigma: float) -> None:
         assert w <= 10 and (w == 0) == (low == high)
 
 
-@pytest.mark.parametrize("sigma", [1.3, 0.9 * 2.0**30, 1.1 * 2.0**41, 1.7 * 2.0**55, 1.2 * 2.0**70, 2.0**-9])
+@pytest.mark.parametrize(
+    "sigma", [1.3, 0.9 * 2.0**30, 1.1 * 2.0**41, 1.7 * 2.0**55, 1.2 * 2.0**70, 2.0**-9]
+)
 def test_numbers_at_the_border_of_two_cells_go_where_their_further_bits_say(sigma: float) -> None:
     """The first bits are those of a border; what is drawn then lies below or above it."""
     rng = np.random.default_rng(1)
@@ -363,8 +419,12 @@ def test_numbers_at_the_border_of_two_cells_go_where_their_further_bits_say(sigm
 
 
 def test_the_answer_is_that_of_the_whole_digits() -> None:
-    """Digits that were drawn, with as many as one likes after them: the cell is that of plain arithmetic."""
-    for seed, (s, x) in enumerate(itertools.product((1.3 * 2.0**41, 2.0**-30, 0.7 * 2.0**63), (4, 54))):
+    """Digits that were drawn, with as many as one likes after them: the cell is that of plain
+    arithmetic.
+    """
+    for seed, (s, x) in enumerate(
+        itertools.product((1.3 * 2.0**41, 2.0**-30, 0.7 * 2.0**63), (4, 54))
+    ):
         draw = _seeded(seed)
         normals = exact._normals(50, draw)
         for at in range(0, 50, 10):
@@ -377,22 +437,27 @@ def test_the_answer_is_that_of_the_whole_digits() -> None:
             digits, bits = whole.get(at, (int(normals.first[at]), 54))
             if at in normals.deep:
                 k, r = normals.deep[at]
-                assert (k << r.bits | r.digits) >> (r.bits - bits) == digits  # nothing that was drawn is drawn anew
+                # nothing that was drawn is drawn anew
+                assert (k << r.bits | r.digits) >> (r.bits - bits) == digits
                 digits, bits = k << r.bits | r.digits, r.bits
             middle = Fraction(2 * digits + 1, 2 << bits) / 16 * Fraction(s)
             assert abs(cell) == math.floor(middle + Fraction(1, 2))
             assert cell == 0 or (cell < 0) == normals.negative[at]
 
 
-# --- Lengths ----------------------------------------------------------------------------------------------------------
+# --- Lengths --------------------------------------------------------------------------------------
 
 
-def _length_of(n: int, k: int, digits: int, bits: int, sign: int = 1, draw: exact.Draw = bytes) -> exact._Length:
+def _length_of(
+    n: int, k: int, digits: int, bits: int, sign: int = 1, draw: exact.Draw = bytes
+) -> exact._Length:
     return exact._Length(n, Fraction(1), sign < 0, k, exact._Real(draw, digits, bits))
 
 
 def _excess(n: int, z: mpmath.mpf, u: mpmath.mpf) -> mpmath.mpf:
-    """``q + ln u``, from the density of Gamma(n / 2) and that of the proposal: not how the sampler has it."""
+    """``q + ln u``, from the density of Gamma(n / 2) and that of the proposal: not how the
+    sampler has it.
+    """
     shape, scale = mpmath.mpf(n) / 2, mpmath.mpf(n) / 2 - mpmath.mpf(1) / 3
     v = (1 + z / mpmath.sqrt(9 * scale)) ** 3
     if z < -mpmath.sqrt(9 * scale):
@@ -402,7 +467,9 @@ def _excess(n: int, z: mpmath.mpf, u: mpmath.mpf) -> mpmath.mpf:
 
 
 @pytest.mark.parametrize(("n", "few"), [(2, False), (3, True), (101, False), (200_001, False)])
-def test_lengths_are_those_of_normal_vectors(n: int, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lengths_are_those_of_normal_vectors(
+    n: int, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Chi-square against mpmath's masses; 2/3, 3/2 and a tenth off are rejected."""
     if few:
         _few_bits(monkeypatch)
@@ -423,8 +490,12 @@ def test_lengths_are_those_of_normal_vectors(n: int, few: bool, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("n", "coarse"), [(2, 1), (5, 9), (100, 9)])
-def test_every_proposal_of_few_bits_is_decided_only_if_all_its_numbers_are(n: int, coarse: int) -> None:
-    """All bins, signs and uniforms of 4 bits, against mpmath at both ends; and what is accepted in all."""
+def test_every_proposal_of_few_bits_is_decided_only_if_all_its_numbers_are(
+    n: int, coarse: int
+) -> None:
+    """All bins, signs and uniforms of 4 bits, against mpmath at both ends; and what is accepted
+    in all.
+    """
     accepted, rejected, left, bits = mpmath.mpf(0), mpmath.mpf(0), 0, 4
     with mpmath.workprec(200):
         for sign, k in itertools.product((1, -1), range(0, 90, coarse)):
@@ -438,7 +509,10 @@ def test_every_proposal_of_few_bits_is_decided_only_if_all_its_numbers_are(n: in
                 true = [_excess(n, z[end], mpmath.mpf(u + end) / 2**bits) for end in (0, 1)]
                 assert least <= 36 * true[0] * 2 ** (length._n.bit_length() + bits + 64)
                 assert most >= 36 * true[1] * 2 ** (length._n.bit_length() + bits + 64)
-                assert (least >= 0, most <= 0) == (true[0] >= 0, true[1] <= 0 or k == u == 0 == true[1])
+                assert (least >= 0, most <= 0) == (
+                    true[0] >= 0,
+                    true[1] <= 0 or k == u == 0 == true[1],
+                )
                 accepted, rejected = accepted + mass * (most <= 0), rejected + mass * (least >= 0)
                 left += least < 0 < most
         if coarse == 1:
@@ -450,7 +524,9 @@ def test_every_proposal_of_few_bits_is_decided_only_if_all_its_numbers_are(n: in
 
 @pytest.mark.parametrize(("n", "sign"), [(2, 1), (2, -1), (30, 1), (30, -1)])
 def test_a_proposal_at_the_border_goes_where_its_further_bits_say(n: int, sign: int) -> None:
-    """The first 63 bits of u are those of the border at the x that is known; what is drawn then is below or above."""
+    """The first 63 bits of u are those of the border at the x that is known; what is drawn then
+    is below or above.
+    """
     k, digits = 24, 12345 << 40
     with mpmath.workprec(300):
         z = sign * (k + mpmath.mpf(digits) / 2**54) / 16
@@ -469,7 +545,9 @@ def test_a_proposal_at_the_border_goes_where_its_further_bits_say(n: int, sign: 
 
 
 def test_what_is_not_positive_is_never_accepted() -> None:
-    """Two normals: ``v > 0`` up to ``z = -sqrt(6)``, in bin 39, and there all uniforms are zeros."""
+    """Two normals: ``v > 0`` up to ``z = -sqrt(6)``, in bin 39, and there all uniforms are
+    zeros.
+    """
     border = math.isqrt(6 << 2 * 67)  # of 16 z, 63 bits
     for more, right in ((-(2**20), True), (2**20, False)):
         drawn = (border + more - (39 << 63)).to_bytes(8, "little")
@@ -495,7 +573,11 @@ def test_lengths_lie_between_their_bounds_which_close_in() -> None:
             for end in (0, 1):
                 z = sign * (k + mpmath.mpf(length._x.digits + end) / 2**length._x.bits) / 16
                 ends.append(
-                    mpmath.sqrt((9 * n - 6) / mpmath.mpf(9) * (1 + z * mpmath.sqrt(mpmath.mpf(2) / (9 * n - 6))) ** 3)
+                    mpmath.sqrt(
+                        (9 * n - 6)
+                        / mpmath.mpf(9)
+                        * (1 + z * mpmath.sqrt(mpmath.mpf(2) / (9 * n - 6))) ** 3
+                    )
                 )
             low, high = (mpmath.mpf(bound.numerator) / bound.denominator for bound in bounds[-1])
             assert low <= min(ends) < max(ends) <= high < low + 2 * (max(ends) - min(ends))
@@ -506,17 +588,24 @@ def test_logarithms_are_off_by_less_than_two(width: int) -> None:
     rng = random.Random(width)
     with mpmath.workprec(width + 600):
         for bits in (1, 60, 180, 500):
-            for number in (1, (1 << bits) - 1, (1 << bits) + 1, *(rng.randrange(1, 3 << bits) for _ in range(20))):
+            for number in (
+                1,
+                (1 << bits) - 1,
+                (1 << bits) + 1,
+                *(rng.randrange(1, 3 << bits) for _ in range(20)),
+            ):
                 true = mpmath.log(mpmath.mpf(number) / 2**bits) * 2**width
                 assert abs(exact._log(number, bits, width) - true) < 2
 
 
-# --- Range, and wrong inputs ------------------------------------------------------------------------------------------
+# --- Range, and wrong inputs ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("power", [-300, -60, -6, -5, -4, 0, 20, 41, 55, 56, 57, 58, 70, 300])
 def test_noise_of_every_size_has_its_standard_deviation(power: int) -> None:
-    """From far below a step to far beyond 63 bits: the sum of squares, and no number is there twice."""
+    """From far below a step to far beyond 63 bits: the sum of squares, and no number is there
+    twice.
+    """
     n, s = 2000, 1.3 * 2.0**power
     found = rounded_gaussian(n, [s], [1.0], _seeded(power + 400))[0]
     if power < -5:
@@ -538,7 +627,9 @@ def test_the_rounding_of_rate_and_step_is_none() -> None:
     assert rounded_spherical(3, [1e200], [1.0], _seeded(1)).tolist() == [[0, 0, 0]]
     assert min(abs(cell) for cell in rounded_spherical(3, [1e-200], [1.0], _seeded(1))[0]) > 10**190
     assert rounded_spherical(2, [1e-160], [1e-160], _seeded(1)).tolist() != [[0, 0]]
-    assert min(abs(cell) for cell in rounded_gaussian(3, [1e200], [1e-200], _seeded(1))[0]) > 10**390
+    assert (
+        min(abs(cell) for cell in rounded_gaussian(3, [1e200], [1e-200], _seeded(1))[0]) > 10**390
+    )
     both = rounded_gaussian(3, [1e200, 1.0], [1e-200, 2.0**-30], _seeded(2))
     assert min(map(abs, both[0])) > 10**390 and max(map(abs, both[1])) < 2**33
 
@@ -554,7 +645,7 @@ def test_noise_without_a_scale_is_refused(wrong: float) -> None:
             draw(0, [1.0], [1.0])
 
 
-# --- On a grid --------------------------------------------------------------------------------------------------------
+# --- On a grid ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wide", [40, 53, 54, 80])
@@ -563,12 +654,20 @@ def test_grid_points_and_noise_are_added_exactly_and_rounded_once(wide: int) -> 
     rng = np.random.default_rng(wide)
     w = rng.normal(size=(2, 600)) * 2.0 ** rng.integers(-80, 80, size=(2, 600))
     w[:, :3] = [0.0, -0.0, -1e-30]
-    noise = np.array([[random.Random(wide).randrange(-(2**wide), 2**wide + 1) for _ in range(600)] for _ in range(2)])
+    noise = np.array(
+        [
+            [random.Random(wide).randrange(-(2**wide), 2**wide + 1) for _ in range(600)]
+            for _ in range(2)
+        ]
+    )
     noise[:, :3], noise[0, 3] = 0, 2**wide
     steps = np.array([[2.0**-31], [2.0**-11]])
     out = SystemNoise._on_grid(w, steps * 1.5, np.ones((2, 1)), lambda d, scale, step: noise)
     for row, step in enumerate(steps.ravel().tolist()):
-        whole = [int(cell) + int(more) for cell, more in zip(np.rint(w[row] / step), noise[row], strict=True)]
+        whole = [
+            int(cell) + int(more)
+            for cell, more in zip(np.rint(w[row] / step), noise[row], strict=True)
+        ]
         assert out[row].tolist() == [float(number) * step for number in whole]
     assert not np.signbit(out[:, :3]).any()
 

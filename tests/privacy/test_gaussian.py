@@ -1,4 +1,6 @@
-"""Gaussian noise: exact profiles, objective perturbation against exact densities and optimal control, sparse vector."""
+"""Gaussian noise: exact profiles, objective perturbation against exact densities and optimal
+control, sparse vector.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_profile_is_the_integral_of_the_densities(mu: float) -> None:
                 np.exp(order * stats.norm.logpdf(x, mu) + (1 - order) * stats.norm.logpdf(x)), x
             )
         if order * mu < 8:
-            assert np.log(moment) / (order - 1) == pytest.approx(order * float(gaussian.gaussian_zcdp(mu)), rel=1e-6)
+            assert np.log(moment) / (order - 1) == pytest.approx(
+                order * float(gaussian.gaussian_zcdp(mu)), rel=1e-6
+            )
 
 
 def test_inverses_meet_their_targets_from_the_safe_side() -> None:
@@ -42,10 +46,14 @@ def test_inverses_meet_their_targets_from_the_safe_side() -> None:
             mu = gaussian.gaussian_mu(epsilon, delta)
             assert float(gaussian.gaussian_delta(epsilon, mu)) <= delta
             assert gaussian.gaussian_epsilon(delta, mu) == pytest.approx(epsilon, rel=1e-6)
-            assert float(gaussian.gaussian_delta(epsilon, 1.5 * mu)) > delta  # two thirds of the sensitivity
+            # two thirds of the sensitivity
+            assert float(gaussian.gaussian_delta(epsilon, 1.5 * mu)) > delta
     assert gaussian.gaussian_epsilon(0.5, 0.1) == 0.0
     assert gaussian.gaussian_mu(1.0, 1e-5) == pytest.approx(0.26805, rel=1e-4)
-    assert float(gaussian.gaussian_delta(0.1, 0.0)) == 0.0 and float(gaussian.gaussian_delta(-1.0, 0.0)) > 0.6
+    assert (
+        float(gaussian.gaussian_delta(0.1, 0.0)) == 0.0
+        and float(gaussian.gaussian_delta(-1.0, 0.0)) > 0.6
+    )
 
 
 def test_sensitivity_of_an_argmin_is_attained_and_not_passed() -> None:
@@ -80,7 +88,9 @@ def densities(loss: Loss, rows: np.ndarray, sigma: float, K: float, w: np.ndarra
     return stats.norm.pdf(gradient, scale=sigma) * hessian
 
 
-@pytest.mark.parametrize("loss", [HuberSVM(0.5), HuberSVM(0.05), Logistic()], ids=lambda loss: loss.spec)
+@pytest.mark.parametrize(
+    "loss", [HuberSVM(0.5), HuberSVM(0.05), Logistic()], ids=lambda loss: loss.spec
+)
 @pytest.mark.parametrize(("sigma", "K"), [(1.0, 0.7), (3.0, 5.0), (3.0, 60.0), (20.0, 400.0)])
 def test_objective_bounds_hold_in_one_dimension(loss: Loss, sigma: float, K: float) -> None:
     kappa = loss.curvature_bound / K
@@ -91,14 +101,22 @@ def test_objective_bounds_hold_in_one_dimension(loss: Loss, sigma: float, K: flo
         null = densities(loss, rows, sigma, K, w)
         assert np.sum(null * cell) == pytest.approx(1.0, abs=5e-3)
         one, two = (densities(loss, np.append(rows, r), sigma, K, w) for r in (1.0, -1.0))
-        for relation, p, q in (("add", one, null), ("remove", null, one), ("replace-one", one, two)):
+        for relation, p, q in (
+            ("add", one, null),
+            ("remove", null, one),
+            ("replace-one", one, two),
+        ):
             with np.errstate(divide="ignore", invalid="ignore"):
                 log_p, log_q = np.log(p), np.log(q)
             keep = (p > 1e-290) & (q > 1e-290)
             for order in (1.2, 3.0, 10.0):
                 logs = order * log_p[keep] + (1 - order) * log_q[keep]
                 truth = np.log(np.sum(np.exp(logs) * cell[keep])) / (order - 1)
-                assert truth <= float(gaussian.objective_rdp(order, sigma, kappa, relation=relation)) * 1.001 + 1e-4
+                assert (
+                    truth
+                    <= float(gaussian.objective_rdp(order, sigma, kappa, relation=relation)) * 1.001
+                    + 1e-4
+                )
             for epsilon in (0.0, 0.2, 1.0):
                 truth = np.sum(np.clip(p - np.exp(epsilon) * q, 0, None) * cell)
                 assert truth <= objective_delta(epsilon, sigma, kappa, relation=relation) + 5e-4
@@ -117,9 +135,13 @@ def test_two_thirds_of_the_sensitivity_are_violated() -> None:
     assert delta > objective_delta(0.2, 1.5 * sigma, 1 / K, relation="replace-one")
 
 
-@pytest.mark.parametrize(("sigma", "kappa", "order"), [(2.0, 0.05, 2.0), (4.0, 0.1, 6.0), (1.0, 0.3, 10.0)])
+@pytest.mark.parametrize(
+    ("sigma", "kappa", "order"), [(2.0, 0.05, 2.0), (4.0, 0.1, 6.0), (1.0, 0.3, 10.0)]
+)
 @pytest.mark.parametrize("relation", ["add", "remove"])
-def test_no_admissible_slope_beats_the_renyi_bound(sigma: float, kappa: float, order: float, relation: str) -> None:
+def test_no_admissible_slope_beats_the_renyi_bound(
+    sigma: float, kappa: float, order: float, relation: str
+) -> None:
     """Optimal control over all slopes in [0, 1] with bend at most kappa; attained by slope one."""
     step = 0.01 * sigma
     a = np.linspace(0, 1, 1 + max(1, round(1 / (kappa * step))))
@@ -151,7 +173,9 @@ def test_prices_tend_to_the_gaussian_mechanism() -> None:
         exact = gaussian.gaussian_epsilon(1e-5, shift * np.sqrt(30) / sigma)
         profile = partial(objective_delta, sigma=sigma, kappa=1e-9, relation=relation, releases=30)
         assert profile(exact) > 1e-5 >= profile(exact * 1.001 + 1e-5)
-    assert np.array_equal(gaussian.objective_rdp(orders, sigma, 0.0, relation="zero-out"), orders / (2 * sigma**2))
+    assert np.array_equal(
+        gaussian.objective_rdp(orders, sigma, 0.0, relation="zero-out"), orders / (2 * sigma**2)
+    )
 
 
 def test_the_determinant_is_free_over_thirty_releases() -> None:
@@ -171,7 +195,9 @@ def test_unknown_relations_are_refused() -> None:
 
 
 def test_above_threshold_holds_exactly_for_two_queries() -> None:
-    """One positive allowed, opposite moves of two queries: exact probabilities of all outputs by quadrature."""
+    """One positive allowed, opposite moves of two queries: exact probabilities of all outputs by
+    quadrature.
+    """
     e1, e2 = map(float, above_threshold_split(np.array(1.0), 1))
     assert e1 + e2 == pytest.approx(1.0) and e2 / e1 == pytest.approx(2 ** (2 / 3))
     scale_t, scale_q = 1.0 / e1, 2.0 / e2
@@ -184,7 +210,13 @@ def test_above_threshold_holds_exactly_for_two_queries() -> None:
         return np.array([integrate.trapezoid(law * part, r) for part in parts])
 
     worst = 0.0
-    for one, two in [((0, 0), (1, 1)), ((0, 0), (-1, 1)), ((-6, 3), (-5, 2)), ((-9, -9), (-8, -10)), ((5, 5), (4, 6))]:
+    for one, two in [
+        ((0, 0), (1, 1)),
+        ((0, 0), (-1, 1)),
+        ((-6, 3), (-5, 2)),
+        ((-9, -9), (-8, -10)),
+        ((5, 5), (4, 6)),
+    ]:
         worst = max(worst, float(np.max(np.abs(np.log(outputs(*one) / outputs(*two))))))
     assert 0.3 < worst <= 1.0
     event = events.SparseVector("test", "replace-one", np.array([e1]), np.array([e2]), 1)
@@ -196,7 +228,9 @@ def test_agreement_with_dp_accounting() -> None:
     oracle = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     theirs = oracle.from_gaussian_mechanism(22.0).self_compose(30).get_epsilon_for_delta(1e-5)
     assert gaussian.gaussian_epsilon(1e-5, np.sqrt(30) / 22.0) == pytest.approx(theirs, rel=1e-3)
-    theirs = oracle.from_laplace_mechanism(10.0, value_discretization_interval=1e-5).self_compose(30)
+    theirs = oracle.from_laplace_mechanism(10.0, value_discretization_interval=1e-5).self_compose(
+        30
+    )
     ours = pld.compose([(pld.shifted_ball(1, 0.1, 1e-4), 30)])
     assert ours.epsilon(1e-5) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-4)
 
@@ -205,7 +239,11 @@ def test_normal_tail_in_closed_form() -> None:
     """The tail integral of the add direction, as used inside the Renyi bound."""
     sigma, tilt, least = 1.7, 3.0, 2.2
     y = np.linspace(least, 60, 400001)
-    direct = integrate.trapezoid(y / sigma**2 * np.exp(tilt * y / sigma**2) * stats.norm.pdf(y, scale=sigma), y)
+    direct = integrate.trapezoid(
+        y / sigma**2 * np.exp(tilt * y / sigma**2) * stats.norm.pdf(y, scale=sigma), y
+    )
     at = (least - tilt) / sigma
-    closed = np.exp(tilt**2 / (2 * sigma**2)) * (stats.norm.pdf(at) / sigma + tilt / sigma**2 * special.ndtr(-at))
+    closed = np.exp(tilt**2 / (2 * sigma**2)) * (
+        stats.norm.pdf(at) / sigma + tilt / sigma**2 * special.ndtr(-at)
+    )
     assert direct == pytest.approx(closed, rel=1e-8)

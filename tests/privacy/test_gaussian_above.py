@@ -1,4 +1,6 @@
-"""Prices of Gaussian noise are upper bounds at extreme arguments too: against 60 digits and more."""
+"""Prices of Gaussian noise are upper bounds at extreme arguments too: against 60 digits and
+more.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,26 @@ import pytest
 
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 
-SHIFTS = [1e-150, 1e-20, 1e-12, 1e-9, 1e-8, 1e-6, 1e-4, 1e-3, 0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 40.0, 1e3, 1e6, 1e100]
+SHIFTS = [
+    1e-150,
+    1e-20,
+    1e-12,
+    1e-9,
+    1e-8,
+    1e-6,
+    1e-4,
+    1e-3,
+    0.01,
+    0.1,
+    0.5,
+    1.0,
+    3.0,
+    10.0,
+    40.0,
+    1e3,
+    1e6,
+    1e100,
+]
 DELTAS = [1e-300, 1e-100, 1e-30, 1e-12, 1e-9, 1e-7, 1e-5, 1e-3, 0.1, 0.5, 0.9, 1.0 - 1e-12]
 
 
@@ -60,7 +81,9 @@ def test_where_doubles_cannot_tell_epsilon_is_infinite(delta: float, mu: float) 
 
 
 def test_without_a_shift_nothing_is_lost() -> None:
-    np.testing.assert_array_equal(gaussian_delta([0.0, 1.0, -1.0], 0.0), [0.0, 0.0, -np.expm1(-1.0)])
+    np.testing.assert_array_equal(
+        gaussian_delta([0.0, 1.0, -1.0], 0.0), [0.0, 0.0, -np.expm1(-1.0)]
+    )
     assert gaussian_epsilon(1e-5, 0.0) == 0.0
     assert math.isnan(gaussian_epsilon(1e-5, math.nan)) and math.isnan(gaussian_mu(math.nan, 1e-5))
     assert gaussian_mu(1.0, 0.0) == 0.0 and gaussian_mu(math.inf, 1e-5) == math.inf

@@ -1,4 +1,6 @@
-"""Noise: the law at the right scale and at no other, keyed streams that repeat, system streams that do not."""
+"""Noise: the law at the right scale and at no other, keyed streams that repeat, system streams
+that do not.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ IDS = ["keyed", "system"]
 
 @pytest.mark.parametrize("source", SOURCES, ids=IDS)
 def test_norm_is_gamma_of_the_dimension_and_no_other_scale(source: Noise) -> None:
-    """Kolmogorov-Smirnov at level 1e-6 per test; noise at 2/3 or 3/2 of its scale must be rejected at that level."""
+    """Kolmogorov-Smirnov at level 1e-6 per test; noise at 2/3 or 3/2 of its scale must be
+    rejected at that level.
+    """
     norm = np.linalg.norm(source.spherical(D, 1)[:, 0], axis=1)
     assert stats.kstest(norm, stats.gamma(D).cdf).pvalue > 1e-6
     for wrong in (2 / 3, 3 / 2):
@@ -28,7 +32,10 @@ def test_direction_is_uniform(source: Noise) -> None:
     unit = v / np.linalg.norm(v, axis=1, keepdims=True)
     # A coordinate of a uniform direction has (1 + u)/2 ~ Beta((d-1)/2, (d-1)/2).
     for j in range(D):
-        assert stats.kstest((1 + unit[:, j]) / 2, stats.beta((D - 1) / 2, (D - 1) / 2).cdf).pvalue > 1e-6
+        assert (
+            stats.kstest((1 + unit[:, j]) / 2, stats.beta((D - 1) / 2, (D - 1) / 2).cdf).pvalue
+            > 1e-6
+        )
     gram = unit.T @ unit / len(unit) * D
     assert np.abs(gram - np.eye(D)).max() < 0.15
 
@@ -79,7 +86,12 @@ def test_noise_on_an_answer_has_its_scale_and_no_other(source: Noise) -> None:
     gaussian = (source.add_gaussian(w, np.full((SAMPLES, 1, 1), 0.3), fine, 4) - w).ravel() / 0.3
     assert stats.kstest(gaussian, "norm").pvalue > 1e-6
     assert stats.kstest(gaussian * 1.5, "norm").pvalue < 1e-6
-    pure = 4.0 * np.linalg.norm(source.add_pure(w, np.full((SAMPLES, 1, 1), 4.0), fine, 5) - w, axis=-1).ravel()
+    pure = (
+        4.0
+        * np.linalg.norm(
+            source.add_pure(w, np.full((SAMPLES, 1, 1), 4.0), fine, 5) - w, axis=-1
+        ).ravel()
+    )
     assert stats.kstest(pure, stats.gamma(D).cdf).pvalue > 1e-6
     for wrong in (2 / 3, 3 / 2):
         assert stats.kstest(pure * wrong, stats.gamma(D).cdf).pvalue < 1e-6
@@ -95,12 +107,16 @@ def test_a_release_lies_on_its_grid() -> None:
 
 
 def test_no_answer_is_too_far_out_for_its_grid() -> None:
-    """Whole numbers of any size: whether a release goes out does not depend on where its answer lies."""
+    """Whole numbers of any size: whether a release goes out does not depend on where its answer
+    lies.
+    """
     w = np.array([[0.0] * D, [1e15] * D])
     out = SystemNoise((2,)).add_gaussian(w, np.full((2, 1), 1e-9), np.full((2, 1), 1e-12), 0)
     assert np.array_equal(out[1], w[1])
     assert np.all(np.abs(out[0]) < 1e-8)
-    assert np.array_equal(SystemNoise((2,)).add_pure(w, np.full((2, 1), 1e9), np.full((2, 1), 1e-12), 0)[1], w[1])
+    assert np.array_equal(
+        SystemNoise((2,)).add_pure(w, np.full((2, 1), 1e9), np.full((2, 1), 1e-12), 0)[1], w[1]
+    )
 
 
 def test_uniforms_reach_far_below_two_to_the_minus_53() -> None:
@@ -112,7 +128,11 @@ def test_uniforms_reach_far_below_two_to_the_minus_53() -> None:
         @classmethod
         def _words(cls, shape: tuple[int, ...]) -> np.ndarray:
             cls.calls += 1
-            return np.zeros(shape, dtype=np.uint64) if cls.calls <= 3 else np.full(shape, 2**63, dtype=np.uint64)
+            return (
+                np.zeros(shape, dtype=np.uint64)
+                if cls.calls <= 3
+                else np.full(shape, 2**63, dtype=np.uint64)
+            )
 
     assert 2.0**-193 <= Zeros._uniform((1,))[0] < 2.0**-192
     u = SystemNoise._uniform((200000,))
@@ -122,14 +142,23 @@ def test_uniforms_reach_far_below_two_to_the_minus_53() -> None:
 
 @pytest.mark.parametrize("finer", [0, 8, 20, 40, 500], ids=lambda b: f"grid of {54 + b} bits")
 def test_noise_that_is_wide_for_its_grid_never_leaves_an_answer_bare(finer: int) -> None:
-    """Noise cut off at 64 bits is the same number again and again, and what it was added to can be read off."""
+    """Noise cut off at 64 bits is the same number again and again, and what it was added to can
+    be read off.
+    """
     sigma, step, n = np.array([1e6]), np.array([1e6 * 2.0 ** -(54 + finer)]), 300
-    drawn = np.concatenate([SystemNoise().add_gaussian(np.full(n, 0.3), sigma, step, 0) for _ in range(3)]) / 1e6
+    drawn = (
+        np.concatenate(
+            [SystemNoise().add_gaussian(np.full(n, 0.3), sigma, step, 0) for _ in range(3)]
+        )
+        / 1e6
+    )
     assert len(np.unique(np.abs(drawn))) == drawn.size
     assert stats.kstest(drawn, stats.norm.cdf).pvalue > 1e-9
 
 
-@pytest.mark.parametrize("most", [2.0**-40, np.nextafter(2.0**-40, 0.0), np.nextafter(2.0**-40, 1.0), 3e-200, 0.7, 1e9])
+@pytest.mark.parametrize(
+    "most", [2.0**-40, np.nextafter(2.0**-40, 0.0), np.nextafter(2.0**-40, 1.0), 3e-200, 0.7, 1e9]
+)
 def test_the_grids_step_is_the_largest_power_of_two_that_is_allowed(most: float) -> None:
     """The logarithm of a number just below a power of two rounds up to that power."""
     found: list[float] = []

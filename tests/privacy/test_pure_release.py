@@ -1,4 +1,6 @@
-"""Pure noise on an answer: releases draw the law that simulations draw, and what 0.1 drew is priced as what it was."""
+"""Pure noise on an answer: releases draw the law that simulations draw, and what 0.1 drew is
+priced as what it was.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,11 @@ def _one(kind: type, s: float, relation: str = "replace-one"):
 
 
 def laplace_delta(epsilon: float, shifts: np.ndarray) -> float:
-    """delta(epsilon) of independent unit Laplace noise under these shifts, by convolution of the exact losses.
+    """delta(epsilon) of independent unit Laplace noise under these shifts, by convolution of the
+    exact losses.
 
-    The loss of a coordinate of shift t has mass 1/2 at t, e^-t/2 at -t, and density e^{(l-t)/2}/4 between.  Losses are
-    rounded down, so that the delta is a lower bound.
+    The loss of a coordinate of shift t has mass 1/2 at t, e^-t/2 at -t, and density e^{(l-t)/2}/4
+    between.  Losses are rounded down, so that the delta is a lower bound.
     """
     step = 1e-4
     pmf, low = np.ones(1), 0
@@ -47,12 +50,16 @@ def test_laplace_delta_knows_one_coordinate() -> None:
 
 
 def test_what_0_1_printed_for_a_release_was_ten_times_too_small_in_delta() -> None:
-    """Laplace noise of scale sqrt(d)/beta against the spherical price of the same row, at pure epsilon 1."""
+    """Laplace noise of scale sqrt(d)/beta against the spherical price of the same row, at pure
+    epsilon 1.
+    """
     shifts = np.full(D, 1.0 / D)  # a shift of Euclidean norm 1/beta, the same in every coordinate
     printed = epsilon_from_rdp(ORDERS, spherical.rdp(ORDERS, D, 1.0), DELTA)
     assert laplace_delta(printed, shifts) > 5 * DELTA
     for name in ("zcdp", "rdp", "pld", "best"):
-        now = float(accountants.make_accountant(name).total([_one(SphericalMechanism, 1.0)], DELTA)[0])
+        now = float(
+            accountants.make_accountant(name).total([_one(SphericalMechanism, 1.0)], DELTA)[0]
+        )
         assert now >= printed * (1 - 1e-9)
         for some in (1, 2, 5, 10):
             spread = np.full(some, 1.0 / np.sqrt(some * D))
@@ -83,11 +90,18 @@ def test_old_rows_are_read_and_say_what_they_are() -> None:
 
 @pytest.mark.filterwarnings("ignore:.* rows are longer than data_norm")
 def test_a_release_and_a_simulation_write_the_same_row_and_draw_the_same_law() -> None:
-    """Norms of both against Gamma(d), level 1e-6 each; two thirds and three halves of the scale are rejected."""
+    """Norms of both against Gamma(d), level 1e-6 each; two thirds and three halves of the scale
+    are rejected.
+    """
     samples, rate = 2000, 4.0
     w, fine = np.zeros((samples, 1, D)), np.full((samples, 1, 1), 1e-6)
     for noise in (KeyedNoise(5, range(samples), [0]), SystemNoise((samples, 1))):
-        norms = rate * np.linalg.norm(noise.add_pure(w, np.full((samples, 1, 1), rate), fine, 1), axis=-1).ravel()
+        norms = (
+            rate
+            * np.linalg.norm(
+                noise.add_pure(w, np.full((samples, 1, 1), rate), fine, 1), axis=-1
+            ).ravel()
+        )
         assert stats.kstest(norms, stats.gamma(D).cdf).pvalue > 1e-6
         for wrong in (2 / 3, 3 / 2):
             assert stats.kstest(norms * wrong, stats.gamma(D).cdf).pvalue < 1e-6

@@ -45,9 +45,20 @@ from sottovoce.runs.simulate import Result, simulate
 from sottovoce.util.plain import jsonable
 
 MINIMAL = {
-    "epsilon", "delta", "relation", "unit", "accountant", "accountants", "adversary", "public", "per_node", "releases",
-    "form", "release", "says",
-}  # fmt: skip
+    "epsilon",
+    "delta",
+    "relation",
+    "unit",
+    "accountant",
+    "accountants",
+    "adversary",
+    "public",
+    "per_node",
+    "releases",
+    "form",
+    "release",
+    "says",
+}
 SENT = "sees every message of every round and all of this configuration"
 LIKELY = (
     f"Protects one row of one site (replace-one): whoever {SENT} "
@@ -55,41 +66,95 @@ LIKELY = (
 )
 OLD: dict[str, dict[str, Any]] = {
     "delta": {
-        "epsilon": 0.9999492277338518, "delta": 1e-05, "relation": "replace-one", "unit": "one row of one site",
-        "accountant": "pld", "accountants": {
-            "pure": math.inf, "zcdp": 1.0922934908479296, "rdp": 1.0922934908479296, "pld": 0.9999492277338518
+        "epsilon": 0.9999492277338518,
+        "delta": 1e-05,
+        "relation": "replace-one",
+        "unit": "one row of one site",
+        "accountant": "pld",
+        "accountants": {
+            "pure": math.inf,
+            "zcdp": 1.0922934908479296,
+            "rdp": 1.0922934908479296,
+            "pld": 0.9999492277338518,
         },
-        "adversary": SENT, "public": PUBLIC, "per_node": [0.9999492277338518] * 3, "releases": 2, "form": "corrected",
+        "adversary": SENT,
+        "public": PUBLIC,
+        "per_node": [0.9999492277338518] * 3,
+        "releases": 2,
+        "form": "corrected",
         "release": False,
-        "says": "epsilon = 1.000, delta = 1e-05, proved; by loss distributions, 2 releases a site (by zCDP 1.093, "
-        f"Renyi 1.093).\n{LIKELY}, but for a probability of 1e-05.\nSimulation, not a release: whoever knows the seed "
+        "says": "epsilon = 1.000, delta = 1e-05, proved; by loss distributions, 2 releases a "
+        "site (by zCDP 1.093, "
+        f"Renyi 1.093).\n{LIKELY}, but for a probability of 1e-05.\nSimulation, not a release: "
+        "whoever knows the seed "
         "can remove the noise.",
     },
     "printed": {
-        "epsilon": 1.517344602123172, "delta": 0.0, "relation": "replace-one", "unit": "one row of one site",
-        "accountant": "pure", "accountants": {"pure": 1.517344602123172}, "adversary": SENT, "public": PUBLIC,
-        "per_node": [1.517344602123172] * 3, "releases": 2, "form": "printed", "release": False,
-        "printed_claim": 0.9999999995, "assumes": EXACT, "says": "epsilon = 1.518, delta = 0 (pure), proved",
+        "epsilon": 1.517344602123172,
+        "delta": 0.0,
+        "relation": "replace-one",
+        "unit": "one row of one site",
+        "accountant": "pure",
+        "accountants": {"pure": 1.517344602123172},
+        "adversary": SENT,
+        "public": PUBLIC,
+        "per_node": [1.517344602123172] * 3,
+        "releases": 2,
+        "form": "printed",
+        "release": False,
+        "printed_claim": 0.9999999995,
+        "assumes": EXACT,
+        "says": "epsilon = 1.518, delta = 0 (pure), proved",
     },
     "none": {
-        "epsilon": math.inf, "delta": 0.0, "relation": "replace-one", "unit": "one row of one site",
-        "accountant": "pure", "accountants": {"pure": math.inf}, "adversary": SENT, "public": PUBLIC,
-        "per_node": [math.inf] * 3, "releases": 2, "form": "corrected", "release": False,
+        "epsilon": math.inf,
+        "delta": 0.0,
+        "relation": "replace-one",
+        "unit": "one row of one site",
+        "accountant": "pure",
+        "accountants": {"pure": math.inf},
+        "adversary": SENT,
+        "public": PUBLIC,
+        "per_node": [math.inf] * 3,
+        "releases": 2,
+        "form": "corrected",
+        "release": False,
         "says": "No privacy guarantee: the run drew no noise (epsilon = inf).",
     },
     "site": {
-        "epsilon": 0.75, "delta": 0.0, "relation": "zero-out", "unit": "one row of one site", "accountant": "pure",
-        "accountants": {"pure": 0.75}, "adversary": SENT, "public": PUBLIC, "per_node": [0.75], "releases": 3,
-        "form": "corrected", "release": False, "says": "epsilon = 0.750", "site": "north",
+        "epsilon": 0.75,
+        "delta": 0.0,
+        "relation": "zero-out",
+        "unit": "one row of one site",
+        "accountant": "pure",
+        "accountants": {"pure": 0.75},
+        "adversary": SENT,
+        "public": PUBLIC,
+        "per_node": [0.75],
+        "releases": 3,
+        "form": "corrected",
+        "release": False,
+        "says": "epsilon = 0.750",
+        "site": "north",
         "demonstration": DEMONSTRATION,
     },
     "shared": {
-        "epsilon": 0.5, "delta": 0.0, "relation": "replace-one", "unit": "one row at each of 2 sites",
-        "accountant": "pure", "accountants": {"pure": 0.5}, "adversary": SENT, "public": PUBLIC,
-        "per_node": [0.5, 0.25], "releases": 3, "form": "corrected", "release": True, "says": "epsilon = 0.500",
+        "epsilon": 0.5,
+        "delta": 0.0,
+        "relation": "replace-one",
+        "unit": "one row at each of 2 sites",
+        "accountant": "pure",
+        "accountants": {"pure": 0.5},
+        "adversary": SENT,
+        "public": PUBLIC,
+        "per_node": [0.5, 0.25],
+        "releases": 3,
+        "form": "corrected",
+        "release": True,
+        "says": "epsilon = 0.500",
         "ledger": {"run": "one", "spent": 0.9, "budget": [2.0, 2.0], "delta": 0.0},
     },
-}  # fmt: skip
+}
 """Statements with words that are false: what `says` says of a delta."""
 
 
@@ -97,7 +162,9 @@ def book() -> Ledger:
     """Two releases of three nodes."""
     ledger = Ledger("rdp", math.inf, 1e-5)
     for _ in range(2):
-        ledger.charge(GaussianMechanism("a test", "replace-one", np.full(3, 5.0), np.full(3, 1.0), 2))
+        ledger.charge(
+            GaussianMechanism("a test", "replace-one", np.full(3, 5.0), np.full(3, 1.0), 2)
+        )
     return ledger
 
 
@@ -158,7 +225,10 @@ def test_nothing_is_proved_of_a_release_without_noise() -> None:
 
 
 def test_reasons_and_assumptions_need_something_to_speak_of() -> None:
-    assert one(Unproved("no noise")).unprotected is None and restate(one(), Unproved("no noise")) == one()
+    assert (
+        one(Unproved("no noise")).unprotected is None
+        and restate(one(), Unproved("no noise")) == one()
+    )
     assert one(Claim(None, EXACT)).assumes is None
     assert one(Claim(0.5, EXACT)).assumes == EXACT
 
@@ -178,12 +248,16 @@ def unused() -> Statement:
 
 
 def test_every_fact_is_of_a_field_and_a_statement_of_all_facts() -> None:
-    """Facts by themselves settle what they name, later ones win, and none that is needed may be missing."""
+    """Facts by themselves settle what they name, later ones win, and none that is needed may be
+    missing.
+    """
     known = usual(Proved.by(book(), 3))
     for fact in known:
         with pytest.raises((TypeError, KeyError)):
             build_statement([other for other in known if other is not fact])
-    found = build_statement([*known, RestsOn(("this",)), UnderOtherRelation(0.25), RestsOn(("that",))])
+    found = build_statement(
+        [*known, RestsOn(("this",)), UnderOtherRelation(0.25), RestsOn(("that",))]
+    )
     assert (found.rests, found.other_epsilon) == (("that",), 0.25)
     assert restate(build_statement(known), RestsOn(("that",)), UnderOtherRelation(0.25)) == found
 
@@ -199,15 +273,27 @@ def test_derived_statements_leave_the_first_as_it_is() -> None:
     assert early.epsilon == said.epsilon and "after 1 of 2 releases" in str(early.early)
     assert f"Ended early: {early.early}." in early.text and early.to_dict()["early"] == early.early
     real = one(Simulated(False), AtSite("north", 2))
-    assert not real.demonstration and "demonstration" not in real.to_dict() and "Simulation" not in real.text
+    assert (
+        not real.demonstration
+        and "demonstration" not in real.to_dict()
+        and "Simulation" not in real.text
+    )
     shared = restate(said, InLedger(Shared("trial", 1.5, (2.0, 3.0), 1e-5)))
     assert shared.ledger == Shared("trial", 1.5, (2.0, 3.0), 1e-5)
-    assert shared.to_dict()["ledger"] == {"run": "trial", "spent": 1.5, "budget": [2.0, 3.0], "delta": 1e-5}
+    assert shared.to_dict()["ledger"] == {
+        "run": "trial",
+        "spent": 1.5,
+        "budget": [2.0, 3.0],
+        "delta": 1e-5,
+    }
     both = restate(said, Caveats("first"), Caveats(("second", None, "first")))
     assert both.caveat == "first; second" and "Not covered: first; second." in both.text
     assert restate(said, Caveats(None)) == said == restate(said)
     claimed = restate(said, Claim(0.001))
-    assert "As printed: the paper claims 0.001, which is not proved." in claimed.text and "Assumes" not in claimed.text
+    assert (
+        "As printed: the paper claims 0.001, which is not proved." in claimed.text
+        and "Assumes" not in claimed.text
+    )
     assert dataclasses.asdict(said) == before and said.to_dict() == plain
 
 
@@ -219,11 +305,13 @@ def test_a_curators_statement_does_not_speak_of_every_message() -> None:
     words = outline(RunConfig(method="central", delta=1e-5), np.full((3, 1), 500.0), 4)["privacy"]
     assert words["adversary"] == CURATOR.adversary and "every message" not in words["says"]
     assert (
-        "against whoever sees all that the curator releases and all of this configuration, but not against the "
+        "against whoever sees all that the curator releases and all of this configuration, but "
+        "not against the "
         "curator, who holds all rows: whatever set of outcomes" in words["says"]
     )
     assert (
-        one(Against(CURATOR), TakenAsPublic("sizes")).not_protected == "against the curator, who holds all rows; sizes"
+        one(Against(CURATOR), TakenAsPublic("sizes")).not_protected
+        == "against the curator, who holds all rows; sizes"
     )
 
 
@@ -235,11 +323,17 @@ def test_a_sums_statement_names_who_may_collude() -> None:
 def test_a_plan_says_all_but_whether_it_will_be_a_simulation() -> None:
     assert one().words[:-1] == one().guarantee == one(Simulated(False)).words
     assert one().words[-1][0] == "Simulation, not a release"
-    assert one().text == "\n".join(head + rest for head, rest in one().words) == one().to_dict()["says"]
+    assert (
+        one().text
+        == "\n".join(head + rest for head, rest in one().words)
+        == one().to_dict()["says"]
+    )
 
 
 def test_units() -> None:
-    assert Unit.of_rows(1) == Unit("one row of one site") and Unit.of_rows(3) == Unit("one row at each of 3 sites")
+    assert Unit.of_rows(1) == Unit("one row of one site") and Unit.of_rows(3) == Unit(
+        "one row at each of 3 sites"
+    )
     assert "with the row is at most" in one(Unit("one row of the aggregator")).text
     assert "with these rows is at most" in one(Unit.of_rows(3)).text
 
@@ -265,11 +359,25 @@ def test_units() -> None:
 def test_a_round_trip_keeps_all_of_it(said: Statement) -> None:
     plain = said.to_dict()
     assert plain.keys() >= MINIMAL and list(plain)[:12] == [
-        "epsilon", "delta", "relation", "unit", "accountant", "accountants", "adversary", "public", "per_node",
-        "releases", "form", "release",
-    ]  # fmt: skip
+        "epsilon",
+        "delta",
+        "relation",
+        "unit",
+        "accountant",
+        "accountants",
+        "adversary",
+        "public",
+        "per_node",
+        "releases",
+        "form",
+        "release",
+    ]
     assert ("trust" in plain) == (said.trust not in (NOBODY, CURATOR))
-    for read in (plain, json.loads(json.dumps(plain)), json.loads(json.dumps(jsonable(plain), allow_nan=False))):
+    for read in (
+        plain,
+        json.loads(json.dumps(plain)),
+        json.loads(json.dumps(jsonable(plain), allow_nan=False)),
+    ):
         assert Statement.from_dict(read) == said and Statement.from_dict(read).to_dict() == plain
 
 
@@ -284,12 +392,33 @@ def test_words_in_a_file_are_not_believed_but_derived_anew(name: str) -> None:
 
 
 BROKEN: list[dict[str, Any]] = [
-    {"epsilon": "1"}, {"epsilon": math.nan}, {"epsilon": -1.0}, {"epsilon": True}, {"delta": None}, {"relation": 1},
-    {"unit": []}, {"accountants": []}, {"accountants": {"pure": "x"}}, {"accountants": [["pure", None]]},
-    {"per_node": 1.0}, {"per_node": [None]}, {"releases": -1}, {"releases": 2.0}, {"release": 1}, {"public": None},
-    {"caveat": 3}, {"made": "all"}, {"site": 1}, {"ledger": []}, {"ledger": {}}, {"printed_claim": "all"},
-    {"adversary": "sees nothing"}, {"adversary": None}, {"trust": "nobody"}, {"trust": {"kind": "sum"}},
-]  # fmt: skip
+    {"epsilon": "1"},
+    {"epsilon": math.nan},
+    {"epsilon": -1.0},
+    {"epsilon": True},
+    {"delta": None},
+    {"relation": 1},
+    {"unit": []},
+    {"accountants": []},
+    {"accountants": {"pure": "x"}},
+    {"accountants": [["pure", None]]},
+    {"per_node": 1.0},
+    {"per_node": [None]},
+    {"releases": -1},
+    {"releases": 2.0},
+    {"release": 1},
+    {"public": None},
+    {"caveat": 3},
+    {"made": "all"},
+    {"site": 1},
+    {"ledger": []},
+    {"ledger": {}},
+    {"printed_claim": "all"},
+    {"adversary": "sees nothing"},
+    {"adversary": None},
+    {"trust": "nobody"},
+    {"trust": {"kind": "sum"}},
+]
 
 
 @pytest.mark.parametrize("change", BROKEN)
@@ -315,7 +444,16 @@ def test_a_saved_run_with_a_broken_statement_is_refused(tmp_path: Path) -> None:
     simulate(RunConfig(rounds=2), Rows.build([(X, y)] * 3)).save(tmp_path / "run.npz")
     with np.load(tmp_path / "run.npz") as file:
         meta, models = json.loads(str(file["meta"])), file["models"]
-    for change in ({}, {"epsilon": 1.0}, meta["privacy"] | {"epsilon": math.nan}, meta["privacy"] | {"ledger": 3}):
-        np.savez(tmp_path / "bad.npz", meta=np.array(json.dumps(meta | {"privacy": change})), models=models)
+    for change in (
+        {},
+        {"epsilon": 1.0},
+        meta["privacy"] | {"epsilon": math.nan},
+        meta["privacy"] | {"ledger": 3},
+    ):
+        np.savez(
+            tmp_path / "bad.npz",
+            meta=np.array(json.dumps(meta | {"privacy": change})),
+            models=models,
+        )
         with pytest.raises(CheckpointError, match="not a saved run"):
             Result.load(tmp_path / "bad.npz")

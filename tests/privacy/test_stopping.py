@@ -1,4 +1,6 @@
-"""What a ledger shows as spent holds for whoever chooses, in view of the releases, where to stop."""
+"""What a ledger shows as spent holds for whoever chooses, in view of the releases, where to
+stop.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from sottovoce.ledger.durable import DurableLedger
 from sottovoce.ledger.file import ChainFile
 from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy import accountants
-from sottovoce.privacy.accountants import Accountant, RDPAccountant, ZCDPAccountant, at_one_order, for_life
+from sottovoce.privacy.accountants import (
+    Accountant,
+    RDPAccountant,
+    ZCDPAccountant,
+    at_one_order,
+    for_life,
+)
 from sottovoce.privacy.events import Event, GaussianMechanism
 from sottovoce.util.plain import jsonable, keyed_hash
 
@@ -23,14 +31,18 @@ DELTA = 1e-5
 
 
 def gauss(mu: float, nodes: int = 1) -> GaussianMechanism:
-    return GaussianMechanism("test", "replace-one", np.full(nodes, 2.0 / mu), np.full(nodes, 2.0), 5)
+    return GaussianMechanism(
+        "test", "replace-one", np.full(nodes, 2.0 / mu), np.full(nodes, 2.0), 5
+    )
 
 
 def realised(mu: float, quoted: np.ndarray) -> float:
-    """The largest ``E (1 - e^{quoted_T - loss_T})_+`` of all stopping rules T over releases of shift `mu` over sigma.
+    """The largest ``E (1 - e^{quoted_T - loss_T})_+`` of all stopping rules T over releases of
+    shift `mu` over sigma.
 
-    Backward induction: the loss is a walk of steps N(mu^2/2, mu^2), and the value of a state the larger of the gain
-    there and of the mean value one step on.  Steps are rounded to an eighth of mu, which adds 1/768 to their variance.
+    Backward induction: the loss is a walk of steps N(mu^2/2, mu^2), and the value of a state the
+    larger of the gain there and of the mean value one step on.  Steps are rounded to an eighth of
+    mu, which adds 1/768 to their variance.
     """
     releases, h = len(quoted) - 1, mu / 8.0
     wide = 12.0 * mu * np.sqrt(releases)
@@ -56,16 +68,24 @@ def quoted(accountant: Accountant, event: Event, releases: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("epsilon", "releases"), [(1.0, 100), (3.0, 400)])
 @pytest.mark.parametrize("name", ["zcdp", "rdp"])
-def test_an_analyst_who_chooses_when_to_stop_gets_no_more_than_delta(name: str, epsilon: float, releases: int) -> None:
+def test_an_analyst_who_chooses_when_to_stop_gets_no_more_than_delta(
+    name: str, epsilon: float, releases: int
+) -> None:
     free = accountants.make_accountant(name)
     low, high = 1e-6, 1.0  # the shift with which so many releases fill the budget
     for _ in range(60):
         mu = np.sqrt(low * high)
-        low, high = (mu, high) if quoted(free, gauss(mu * np.sqrt(releases)), 1)[-1] <= epsilon else (low, mu)
+        low, high = (
+            (mu, high)
+            if quoted(free, gauss(mu * np.sqrt(releases)), 1)[-1] <= epsilon
+            else (low, mu)
+        )
     shown = quoted(for_life(name, np.array(epsilon), DELTA), gauss(low), releases)
-    assert shown[-1] == pytest.approx(epsilon, rel=1e-9)  # the budget holds as much as with a free order
+    # the budget holds as much as with a free order
+    assert shown[-1] == pytest.approx(epsilon, rel=1e-9)
     assert realised(low, np.full(releases + 1, epsilon)) < realised(low, shown) < 0.7 * DELTA
-    assert realised(low, quoted(free, gauss(low), releases)) > 2.5 * DELTA  # the best order at every stop: refuted
+    # the best order at every stop: refuted
+    assert realised(low, quoted(free, gauss(low), releases)) > 2.5 * DELTA
 
 
 def test_what_is_shown_on_the_way_is_never_less_than_with_a_free_order() -> None:
@@ -73,7 +93,9 @@ def test_what_is_shown_on_the_way_is_never_less_than_with_a_free_order() -> None
         for free in (ZCDPAccountant(), RDPAccountant()):
             one = at_one_order(free, np.array(epsilon), DELTA)
             assert one.is_filter and not free.is_filter and one.label.startswith(f"{free.name}:")
-            assert np.all(quoted(one, gauss(0.03), 300) >= quoted(free, gauss(0.03), 300) * (1 - 1e-12))
+            assert np.all(
+                quoted(one, gauss(0.03), 300) >= quoted(free, gauss(0.03), 300) * (1 - 1e-12)
+            )
 
 
 def test_a_ledger_that_is_shared_reads_one_order_from_then_on() -> None:
@@ -83,19 +105,32 @@ def test_a_ledger_that_is_shared_reads_one_order_from_then_on() -> None:
         before = shared.total()
         shared.settle()
         assert shared.accountant.label == for_life(make.name, np.array(2.0), DELTA).label
-        assert shared.total() == Ledger(make.name, 2.0, DELTA).accountant.total(shared.rows, DELTA)[0] > before > 0
+        assert (
+            shared.total()
+            == Ledger(make.name, 2.0, DELTA).accountant.total(shared.rows, DELTA)[0]
+            > before
+            > 0
+        )
 
 
 @pytest.mark.parametrize("epsilon", [1.0, np.inf])
-def test_an_old_ledger_without_an_order_takes_that_of_its_budget(tmp_path: Path, epsilon: float) -> None:
-    """As written by versions that took the best order for each total: its rows show as no less, and as much fits."""
+def test_an_old_ledger_without_an_order_takes_that_of_its_budget(
+    tmp_path: Path, epsilon: float
+) -> None:
+    """As written by versions that took the best order for each total: its rows show as no less,
+    and as much fits.
+    """
     path, event = tmp_path / "old.ledger", gauss(0.05)
 
     def first(secret: bytes) -> dict[str, Any]:
         return {
-            "kind": "create", "accountant": "zcdp", "epsilon": [jsonable(epsilon)], "delta": DELTA,
-            "key": keyed_hash(secret).hex(), "at": "2025-01-01T00:00:00+00:00",
-        }  # fmt: skip
+            "kind": "create",
+            "accountant": "zcdp",
+            "epsilon": [jsonable(epsilon)],
+            "delta": DELTA,
+            "key": keyed_hash(secret).hex(),
+            "at": "2025-01-01T00:00:00+00:00",
+        }
 
     ChainFile.create(path, first)
     free, count = ZCDPAccountant(), 0
@@ -107,8 +142,12 @@ def test_an_old_ledger_without_an_order_takes_that_of_its_budget(tmp_path: Path,
                 break
             count += 1
             assert ledger.total() >= free.total([event] * count, DELTA)[0] * (1 - 1e-12)
-        assert (count == 40) == np.isinf(epsilon) or free.total([event] * (count + 1), DELTA)[0] > epsilon
-        assert ledger.total() > free.total([event], DELTA)[0] and ledger.show()["accountant"].startswith("zcdp:")
+        assert (count == 40) == np.isinf(epsilon) or free.total([event] * (count + 1), DELTA)[
+            0
+        ] > epsilon
+        assert ledger.total() > free.total([event], DELTA)[0] and ledger.show()[
+            "accountant"
+        ].startswith("zcdp:")
     with DurableLedger.open(path) as ledger:
         assert len(ledger.rows) == count
 
@@ -119,7 +158,9 @@ def test_a_ledger_on_disk_keeps_its_order(tmp_path: Path) -> None:
         with DurableLedger.create(path, epsilon=epsilon, delta=DELTA, accountant="zcdp") as ledger:
             ledger.charge(gauss(0.05))
             shown = ledger.total()
-            assert shown == for_life("zcdp", np.array(epsilon), DELTA).total([gauss(0.05)], DELTA)[0]
+            assert (
+                shown == for_life("zcdp", np.array(epsilon), DELTA).total([gauss(0.05)], DELTA)[0]
+            )
         with DurableLedger.open(path) as ledger:
             assert ledger.total() == shown > ZCDPAccountant().total([gauss(0.05)], DELTA)[0]
             assert ledger.show()["accountant"].startswith("zcdp:")

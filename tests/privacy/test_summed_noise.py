@@ -1,4 +1,6 @@
-"""The proofs of docs/privacy/sums.md, number by number: noise in shares, its price, who sees what, and agreement."""
+"""The proofs of docs/privacy/sums.md, number by number: noise in shares, its price, who sees
+what, and agreement.
+"""
 
 from __future__ import annotations
 
@@ -31,31 +33,43 @@ ORDERS = (1.25, 2.0, 4.0, 16.0, 64.0)
 
 def event(alpha: float = 0.3, nodes: int = 5, **changes: object) -> SummedGaussianMechanism:
     """An attempt of a run of five sites, one of which may collude."""
-    fields = {"dimension": 10, "sites": 5, "participants": 4, "colluders": 1, "sites_per_row": 1, "bits": 40} | changes
+    fields = {
+        "dimension": 10,
+        "sites": 5,
+        "participants": 4,
+        "colluders": 1,
+        "sites_per_row": 1,
+        "bits": 40,
+    } | changes
     shape = np.ones(nodes)
     return SummedGaussianMechanism("test", "replace-one", alpha * shape, 0.1 * shape, **fields)  # type: ignore[arg-type]
 
 
-# --- Dealing a shift to the shares ------------------------------------------------------------------------------------
+# --- Dealing a shift to the shares ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("h", [1, 2, 3, 5])
 def test_a_shift_is_dealt_in_whole_steps_and_no_deal_is_shorter(h: int) -> None:
-    """Claim 2: the best deal of v has the square ``v^2 / h + r (h - r) / h``, at most ``v^2 / h + h / 4``."""
+    """Claim 2: the best deal of v has the square ``v^2 / h + r (h - r) / h``, at most ``v^2 / h
+    + h / 4``.
+    """
     for v in range(-9, 10):
         near = range(math.floor(v / h) - 2, math.floor(v / h) + 4)
-        best = min(sum(x * x for x in deal) for deal in itertools.product(near, repeat=h) if sum(deal) == v)
+        best = min(
+            sum(x * x for x in deal) for deal in itertools.product(near, repeat=h) if sum(deal) == v
+        )
         r = v % h
         assert best == pytest.approx(v * v / h + r * (h - r) / h, abs=1e-12)
         assert best <= v * v / h + h / 4
 
 
-# --- The price, against the exact law of a sum ------------------------------------------------------------------------
+# --- The price, against the exact law of a sum ----------------------------------------------------
 
 
 @cache
 def law(tau: float, h: int, kind: str = "rounded") -> Array:
-    """Logarithms of the probabilities of the sum of `h` shares, as far out as the highest order looks.
+    """Logarithms of the probabilities of the sum of `h` shares, as far out as the highest order
+    looks.
 
     Shares are rounded normals; in what was released before, they were discrete Gaussians.
     """
@@ -70,7 +84,9 @@ def law(tau: float, h: int, kind: str = "rounded") -> Array:
     total = one
     for _ in range(h - 1):
         padded = np.concatenate([np.full(2 * width, -np.inf), total, np.full(2 * width, -np.inf)])
-        total = special.logsumexp(np.lib.stride_tricks.sliding_window_view(padded, 2 * width + 1) + one, axis=1)
+        total = special.logsumexp(
+            np.lib.stride_tricks.sliding_window_view(padded, 2 * width + 1) + one, axis=1
+        )
     return np.asarray(total)
 
 
@@ -97,10 +113,14 @@ KINDS = ("rounded", "discrete")
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tau", "h", "v"), CASES)
-def test_renyi_and_zcdp_prices_hold_for_the_exact_law_of_the_sum(tau: float, h: int, v: int, kind: str) -> None:
+def test_renyi_and_zcdp_prices_hold_for_the_exact_law_of_the_sum(
+    tau: float, h: int, v: int, kind: str
+) -> None:
     mu = shift_over_sigma(tau, h, v)
     rho = float(prices.zcdp(event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1))[0])
-    curve = prices.renyi(event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1), ORDERS)[0, 0]
+    curve = prices.renyi(event(mu, nodes=1, dimension=1, sites=h + 1, participants=h + 1), ORDERS)[
+        0, 0
+    ]
     for one, two in (pair(tau, h, v, kind), pair(tau, h, v, kind)[::-1]):
         orders = np.array(ORDERS)
         powers = orders[:, None] * one - (orders - 1.0)[:, None] * two
@@ -112,7 +132,9 @@ def test_renyi_and_zcdp_prices_hold_for_the_exact_law_of_the_sum(tau: float, h: 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tau", "h", "v"), [(4.0, 2, 40), (4.0, 3, 60), (6.0, 7, 140)])
 def test_prices_are_tight_where_the_shift_is_long(tau: float, h: int, v: int, kind: str) -> None:
-    """As in a run, whose shifts are about 2^40 steps; noise of 2/3 or 3/2 the size has another price by far."""
+    """As in a run, whose shifts are about 2^40 steps; noise of 2/3 or 3/2 the size has another
+    price by far.
+    """
     mu = shift_over_sigma(tau, h, v)
     exact = math.sqrt(2 * renyi(*pair(tau, h, v, kind), 2.0) / 2.0)
     assert mu / 1.03 < exact <= mu
@@ -133,13 +155,20 @@ def hockey_stick(p: Array, q: Array, epsilon: float) -> float:
 
 
 def gaussian_profile(epsilon: float, mu: float) -> float:
-    return float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu))
+    return float(
+        stats.norm.cdf(mu / 2 - epsilon / mu)
+        - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tau", "h", "v"), CASES)
-def test_the_profile_holds_for_the_exact_law_of_the_sum(tau: float, h: int, v: int, kind: str) -> None:
-    """Claim 3: the profile of the Gaussian; of discrete ones, plus ``(1 + e^eps) h / (4 tau^2)``."""
+def test_the_profile_holds_for_the_exact_law_of_the_sum(
+    tau: float, h: int, v: int, kind: str
+) -> None:
+    """Claim 3: the profile of the Gaussian; of discrete ones, plus ``(1 + e^eps) h / (4
+    tau^2)``.
+    """
     mu, grid = shift_over_sigma(tau, h, v), h / (4 * tau**2) if kind == "discrete" else 0.0
     for one, two in (pair(tau, h, v, kind), pair(tau, h, v, kind)[::-1]):
         for epsilon in (0.0, 0.5, 1.0, 2.0, 5.0):
@@ -156,7 +185,9 @@ def test_the_profile_is_tight_where_grid_and_dealing_are_small(tau: float, h: in
 
 
 @pytest.mark.parametrize("tau", [1.0, 2.0, 5.0])
-def test_a_discrete_gaussian_is_as_near_to_a_rounded_one_as_the_grid_s_term_says(tau: float) -> None:
+def test_a_discrete_gaussian_is_as_near_to_a_rounded_one_as_the_grid_s_term_says(
+    tau: float,
+) -> None:
     k = np.arange(-200, 201)
     discrete = np.exp(-(k**2) / (2 * tau**2))
     rounded = stats.norm.cdf((k + 0.5) / tau) - stats.norm.cdf((k - 0.5) / tau)
@@ -184,20 +215,26 @@ def test_a_fine_grid_costs_nothing_and_a_coarse_one_is_not_priced() -> None:
         assert math.isfinite(make_accountant(name).total([event(bits=20)], delta)[0])
 
 
-# --- Who is charged what ----------------------------------------------------------------------------------------------
+# --- Who is charged what --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["zcdp", "rdp", "pld", "best"])
 @pytest.mark.parametrize("m", [1, 2, 3])
 def test_a_person_at_m_sites_moves_one_sum_m_times(name: str, m: int) -> None:
-    """The network's total is that of a shift ``m alpha``, not of m releases, whose total would be ``sqrt(m) alpha``."""
+    """The network's total is that of a shift ``m alpha``, not of m releases, whose total would
+    be ``sqrt(m) alpha``.
+    """
     accountant, spent = make_accountant(name), make_accountant(name).nothing()
     whole = accountant.nothing()
     for _ in range(20):
         spent = accountant.add(spent, event(0.1, sites_per_row=m))
         whole = accountant.add(whole, event(0.1 * m))
-    assert accountant.network(spent, 1e-5, m) == pytest.approx(float(accountant.epsilon(whole, 1e-5)[0]), rel=1e-9)
-    assert accountant.network(spent, 1e-5, m) >= gaussian_epsilon(1e-5, m * 0.1 * math.sqrt(20)) * (1 - 1e-12)
+    assert accountant.network(spent, 1e-5, m) == pytest.approx(
+        float(accountant.epsilon(whole, 1e-5)[0]), rel=1e-9
+    )
+    assert accountant.network(spent, 1e-5, m) >= gaussian_epsilon(1e-5, m * 0.1 * math.sqrt(20)) * (
+        1 - 1e-12
+    )
 
 
 def test_composing_two_sites_as_two_releases_would_print_half_the_truth() -> None:
@@ -209,7 +246,13 @@ def test_composing_two_sites_as_two_releases_would_print_half_the_truth() -> Non
 def test_other_notions_refuse_sums_and_events_without_a_proof() -> None:
     with pytest.raises(UnknownEvent):
         make_accountant("pure").total([event()])
-    for wrong in ({"participants": 6}, {"participants": 1}, {"colluders": -1}, {"sites_per_row": 0}, {"dimension": 0}):
+    for wrong in (
+        {"participants": 6},
+        {"participants": 1},
+        {"colluders": -1},
+        {"sites_per_row": 0},
+        {"dimension": 0},
+    ):
         with pytest.raises(UnknownEvent):
             make_accountant("zcdp").total([event(**wrong)], 1e-5)
     again = from_dict(event().to_dict())
@@ -217,7 +260,9 @@ def test_other_notions_refuse_sums_and_events_without_a_proof() -> None:
 
 
 @pytest.mark.parametrize(("sites", "least", "t"), [(5, 4, 1), (9, 6, 2), (20, 11, 1)])
-def test_more_colluders_cost_what_the_worst_attempt_loses_in_noise(sites: int, least: int, t: int) -> None:
+def test_more_colluders_cost_what_the_worst_attempt_loses_in_noise(
+    sites: int, least: int, t: int
+) -> None:
     planned = event(sites=sites, participants=least, colluders=t)
     assert planned.against(t) is planned and planned.against(0) is planned
     for more in range(t + 1, sites):
@@ -229,7 +274,9 @@ def test_more_colluders_cost_what_the_worst_attempt_loses_in_noise(sites: int, l
 
 
 def test_a_ledger_prices_sums_against_the_coalition_that_it_is_asked_about() -> None:
-    """Whoever knows more shares than planned sees more; a ledger that ignored this would print too little."""
+    """Whoever knows more shares than planned sees more; a ledger that ignored this would print
+    too little.
+    """
     ledger = Ledger("zcdp", 100.0, 1e-5)
     for _ in range(10):
         ledger.charge(event())
@@ -250,7 +297,7 @@ def test_a_plan_says_what_is_left_if_all_others_collude() -> None:
     assert "If all other sites collude: epsilon = 2.1" in privacy["says"]
 
 
-# --- Noise ------------------------------------------------------------------------------------------------------------
+# --- Noise ----------------------------------------------------------------------------------------
 
 
 def test_the_operating_system_s_steps_are_rounded_normals_of_their_scale_and_no_other() -> None:
@@ -263,7 +310,9 @@ def test_the_operating_system_s_steps_are_rounded_normals_of_their_scale_and_no_
     def accepts(tau: float) -> bool:
         below = stats.norm.cdf(np.concatenate([[-np.inf], edges[:-1] + 0.5, [np.inf]]), scale=tau)
         wanted = np.diff(below) * drawn.size
-        return bool(np.sum((observed - wanted) ** 2 / wanted) < stats.chi2(len(edges) - 1).isf(LEVEL))
+        return bool(
+            np.sum((observed - wanted) ** 2 / wanted) < stats.chi2(len(edges) - 1).isf(LEVEL)
+        )
 
     assert [accepts(3.0 * factor) for factor in FACTORS] == [True, False, False]
 
@@ -291,11 +340,13 @@ def test_simulated_steps_are_a_site_s_own_whoever_else_is_drawn() -> None:
         assert np.array_equal(alone, together[replicate, node])
 
 
-# --- Agreement, and what is seen --------------------------------------------------------------------------------------
+# --- Agreement, and what is seen ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sites", range(3, 9))
-def test_any_two_rosters_have_an_honest_site_in_common_and_no_smaller_quorum_would_do(sites: int) -> None:
+def test_any_two_rosters_have_an_honest_site_in_common_and_no_smaller_quorum_would_do(
+    sites: int,
+) -> None:
     for t in range(1, sites - 1):
         config = RunConfig(method="sum_momentum", delta=1e-5, colluders=t)
         try:
@@ -320,7 +371,9 @@ def test_any_two_rosters_have_an_honest_site_in_common_and_no_smaller_quorum_wou
 
 @pytest.mark.parametrize(("sites", "rank"), [(5, 5), (8, 6), (3, 3), (4, 2)])
 def test_sums_over_neighbours_on_a_ring_would_hide_little_or_nothing(sites: int, rank: int) -> None:
-    """Why only one sum over all sites is opened: on a ring of five all sums over neighbours give every message."""
+    """Why only one sum over all sites is opened: on a ring of five all sums over neighbours give
+    every message.
+    """
     ring = np.roll(np.eye(sites), 1, axis=1)
     adjacency = ring + ring.T
     assert np.linalg.matrix_rank(adjacency) == rank
@@ -331,7 +384,9 @@ def test_sums_over_neighbours_on_a_ring_would_hide_little_or_nothing(sites: int,
 
 @pytest.mark.parametrize("h", [2, 3])
 def test_masked_words_have_one_law_for_all_words_of_one_sum(h: int) -> None:
-    """Claim 1, by counting all masks in a ring of four: what is sent depends on the words by their sum alone."""
+    """Claim 1, by counting all masks in a ring of four: what is sent depends on the words by
+    their sum alone.
+    """
     ring, pairs = 4, list(itertools.combinations(range(h), 2))
 
     def sent(words: tuple[int, ...]) -> dict[tuple[int, ...], int]:
@@ -355,12 +410,15 @@ def test_masked_words_have_one_law_for_all_words_of_one_sum(h: int) -> None:
 Key = Callable[[int, tuple[int, ...], int], tuple[object, ...]]
 
 
-def leaks(schedule: list[tuple[tuple[int, ...], int]], colluding: set[int], sites: int, key: Key) -> bool:
+def leaks(
+    schedule: list[tuple[tuple[int, ...], int]], colluding: set[int], sites: int, key: Key
+) -> bool:
     """Whether the adversary's equations determine something of one honest site's shares.
 
-    Unknown are the shares of honest sites, one an attempt, and the masks of honest pairs, one a key.  Known are the
-    masked words of all attempts; masks and shares of colluding sites are subtracted.  What can be computed without any
-    mask may mix shares only with equal weight over the honest sites of an attempt.
+    Unknown are the shares of honest sites, one an attempt, and the masks of honest pairs, one a
+    key.  Known are the masked words of all attempts; masks and shares of colluding sites are
+    subtracted.  What can be computed without any mask may mix shares only with equal weight over
+    the honest sites of an attempt.
     """
     columns: dict[tuple[object, ...], int] = {}
     rows: list[dict[int, float]] = []
@@ -398,7 +456,9 @@ def schedules(count: int, sites: int) -> list[list[tuple[tuple[int, ...], int]]]
     for _ in range(count):
         attempts = []
         for _ in range(int(rng.integers(2, 6))):
-            roster = tuple(sorted(rng.choice(sites, int(rng.integers(4, sites + 1)), replace=False).tolist()))
+            roster = tuple(
+                sorted(rng.choice(sites, int(rng.integers(4, sites + 1)), replace=False).tolist())
+            )
             attempts.append((roster, int(rng.integers(3))))
         found.append(attempts)
     return found
@@ -407,8 +467,12 @@ def schedules(count: int, sites: int) -> list[list[tuple[tuple[int, ...], int]]]
 def test_no_schedule_shows_more_than_one_sum_an_attempt_and_keys_without_an_attempt_do() -> None:
     colluding, sites = {4}, 5
     many = schedules(60, sites)
-    assert not any(leaks(one, colluding, sites, lambda r, roster, parent: (r, roster, parent)) for one in many)
-    assert any(leaks(one, colluding, sites, lambda r, roster, parent: (roster, parent)) for one in many)
+    assert not any(
+        leaks(one, colluding, sites, lambda r, roster, parent: (r, roster, parent)) for one in many
+    )
+    assert any(
+        leaks(one, colluding, sites, lambda r, roster, parent: (roster, parent)) for one in many
+    )
     assert any(leaks(one, colluding, sites, lambda r, roster, parent: ()) for one in many)
     # two honest sites need one mask: alone, a site is seen
     assert leaks([((0, 3, 4), 0)], {3, 4}, sites, lambda r, roster, parent: (r,)) is False
@@ -417,17 +481,23 @@ def test_no_schedule_shows_more_than_one_sum_an_attempt_and_keys_without_an_atte
 
 @pytest.mark.parametrize("h", [2, 3, 6])
 def test_a_site_that_draws_twice_for_one_attempt_takes_away_less_than_its_share(h: int) -> None:
-    """A restored site: two totals with one share drawn anew.  The best estimate from both has at least h shares."""
+    """A restored site: two totals with one share drawn anew.  The best estimate from both has at
+    least h shares.
+    """
     tau = 5.0
-    covariance = tau**2 * (h * np.ones((2, 2)) + np.eye(2))  # h others, the same in both, and its own
+    # h others, the same in both, and its own
+    covariance = tau**2 * (h * np.ones((2, 2)) + np.eye(2))
     best = 1.0 / float(np.ones(2) @ np.linalg.solve(covariance, np.ones(2)))
     assert h * tau**2 < best < (h + 1) * tau**2
 
 
 def test_a_sum_and_the_sum_without_one_site_cost_as_much_as_two_attempts() -> None:
-    """Differencing: whatever is computed from both totals, its shift over sigma is at most ``sqrt(2) alpha``."""
+    """Differencing: whatever is computed from both totals, its shift over sigma is at most
+    ``sqrt(2) alpha``.
+    """
     alpha, shift = 0.3, 2.0
-    sigmas = shift / alpha * np.ones(2)  # noise follows the roster, so that each attempt has its alpha
+    # noise follows the roster, so that each attempt has its alpha
+    sigmas = shift / alpha * np.ones(2)
     for weights in np.random.default_rng(0).standard_normal((200, 2)):
         for moved in (
             np.array([shift, shift]),

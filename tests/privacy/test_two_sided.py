@@ -1,4 +1,6 @@
-"""Slopes of both signs, against exact output densities: what holds for them, and which prices would be false."""
+"""Slopes of both signs, against exact output densities: what holds for them, and which prices
+would be false.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,21 @@ LOSSES = [HuberResidual(0.5), LogCosh(0.3), LogCosh(2.0)]
 Row = tuple[float, float]
 
 
-def gradient_and_hessian(loss: Residual, rows: list[Row], K: float, w: Array) -> tuple[Array, Array]:
+def gradient_and_hessian(
+    loss: Residual, rows: list[Row], K: float, w: Array
+) -> tuple[Array, Array]:
     """Of the objective without noise, one feature: rows are (x, t), margins x w - t."""
     gradient = K * w + sum(x * loss.derivative(x * w - t) for x, t in rows)
     hessian = K + sum(x * x * loss.curvature(x * w - t) for x, t in rows)
     return gradient, np.asarray(hessian + 0 * w)
 
 
-PAIRS: list[tuple[Row, Row]] = [((1, 1), (1, -1)), ((1, 0), (-1, 0.4)), ((1, 1), (0, 0)), ((0.6, -0.3), (-1, 1))]
+PAIRS: list[tuple[Row, Row]] = [
+    ((1, 1), (1, -1)),
+    ((1, 0), (-1, 0.4)),
+    ((1, 1), (0, 0)),
+    ((0.6, -0.3), (-1, 1)),
+]
 OTHERS: list[list[Row]] = [[], [(1, 0.9), (-1, 0.2), (0.4, -1)], [(1, -1)] * 3]
 
 
@@ -47,7 +56,8 @@ def test_the_general_form_of_u1_needs_no_sign(loss: Residual, K: float, beta: fl
         beta, K, delta_gradient=2.0, curvature_bound=loss.curvature_bound, logistic=False
     )
     assert worst <= float(bound) + 1e-9
-    assert worst > 1.7 * beta or loss.h == 2.0  # two slopes of one, unless the bend is too small to reach them
+    # two slopes of one, unless the bend is too small to reach them
+    assert worst > 1.7 * beta or loss.h == 2.0
 
 
 def test_the_general_form_of_u1_holds_in_two_dimensions() -> None:
@@ -58,9 +68,15 @@ def test_the_general_form_of_u1_holds_in_two_dimensions() -> None:
     def log_density(u: Array, t: float) -> Array:
         z = W @ u - t
         gradient = K * W + loss.derivative(z)[:, None] * u
-        return np.asarray(-beta * np.linalg.norm(gradient, axis=1) + np.log1p(loss.curvature(z) / K))
+        return np.asarray(
+            -beta * np.linalg.norm(gradient, axis=1) + np.log1p(loss.curvature(z) / K)
+        )
 
-    bound = float(objective_perturbation_epsilon(beta, K, delta_gradient=2.0, curvature_bound=2.0, logistic=False))
+    bound = float(
+        objective_perturbation_epsilon(
+            beta, K, delta_gradient=2.0, curvature_bound=2.0, logistic=False
+        )
+    )
     worst = 0.0
     for angle in np.linspace(0.0, np.pi, 8):
         other = np.array([np.cos(angle), np.sin(angle)])
@@ -71,7 +87,9 @@ def test_the_general_form_of_u1_holds_in_two_dimensions() -> None:
 
 
 def test_the_sharper_form_for_the_logistic_loss_would_be_false() -> None:
-    """It is for ``bend = a (1 - a)``; log-cosh has ``(1 - a^2) / h``, and bends most where its slope is 0."""
+    """It is for ``bend = a (1 - a)``; log-cosh has ``(1 - a^2) / h``, and bends most where its
+    slope is 0.
+    """
     loss, beta, K = LogCosh(0.05), 0.05, 1.0
     w = np.linspace(-40, 40, 800001)
     logs = []
@@ -79,15 +97,25 @@ def test_the_sharper_form_for_the_logistic_loss_would_be_false() -> None:
         gradient, hessian = gradient_and_hessian(loss, rows, K, w)
         logs.append(-beta * np.abs(gradient) + np.log(hessian))
     exact = float(np.max(np.abs(logs[0] - logs[1])))
-    sharper = float(objective_perturbation_epsilon(beta, K, delta_gradient=2.0, curvature_bound=20.0, logistic=True))
-    general = float(objective_perturbation_epsilon(beta, K, delta_gradient=2.0, curvature_bound=20.0, logistic=False))
+    sharper = float(
+        objective_perturbation_epsilon(
+            beta, K, delta_gradient=2.0, curvature_bound=20.0, logistic=True
+        )
+    )
+    general = float(
+        objective_perturbation_epsilon(
+            beta, K, delta_gradient=2.0, curvature_bound=20.0, logistic=False
+        )
+    )
     assert 5 * sharper < exact <= general
 
 
-# --- Gaussian noise inside an objective ------------------------------------------------------------------------------
+# --- Gaussian noise inside an objective -----------------------------------------------------------
 
 
-def pair_of_densities(loss: Residual, rows: list[Row], sigma: float, K: float) -> tuple[Array, Array, Array]:
+def pair_of_densities(
+    loss: Residual, rows: list[Row], sigma: float, K: float
+) -> tuple[Array, Array, Array]:
     """Densities without and with the row (1, 0), and the cells of the grid."""
     w = np.linspace(-1, 1, 120001) ** 3 * (9 * sigma + 30) / K
     out = []
@@ -106,14 +134,19 @@ def moment(p: Array, q: Array, cell: Array, order: float) -> float:
 
 
 def test_prices_for_slopes_of_one_sign_would_be_false() -> None:
-    """With both signs the row pulls away from the middle on either side: twice the tail, when curvature is steep."""
+    """With both signs the row pulls away from the middle on either side: twice the tail, when
+    curvature is steep.
+    """
     loss, sigma, K = LogCosh(0.01), 2.0, 0.05
     kappa = loss.curvature_bound / K
     null, one, cell = pair_of_densities(loss, [], sigma, K)
     epsilon = 0.3
     delta = float(np.sum(np.clip(null - np.exp(epsilon) * one, 0, None) * cell))
     assert delta > 1.5 * objective_delta(epsilon, sigma, kappa, relation="remove")
-    truth, priced = moment(null, one, cell, 3.0), float(gaussian.objective_rdp(3.0, sigma, kappa, relation="remove"))
+    truth, priced = (
+        moment(null, one, cell, 3.0),
+        float(gaussian.objective_rdp(3.0, sigma, kappa, relation="remove")),
+    )
     assert truth > 1.3 * priced
 
 
@@ -126,4 +159,6 @@ def test_so_would_those_of_spherical_noise() -> None:
         logs.append(-beta * np.abs(gradient) + np.log(hessian) + np.log(beta / 2))
     null, one = np.exp(logs[0]), np.exp(logs[1])
     truth = moment(null, one, cell, 3.0)
-    assert truth > 1.1 * float(spherical.objective_rdp(3.0, beta, loss.curvature_bound / K, 1, relation="remove"))
+    assert truth > 1.1 * float(
+        spherical.objective_rdp(3.0, beta, loss.curvature_bound / K, 1, relation="remove")
+    )

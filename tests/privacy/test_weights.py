@@ -1,4 +1,6 @@
-"""Weighted rows keep the prices of rows: exact densities under U1, and the whole way of a weighted minimiser."""
+"""Weighted rows keep the prices of rows: exact densities under U1, and the whole way of a
+weighted minimiser.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from sottovoce.problem.losses import HuberSVM, Logistic, Loss
 from sottovoce.util.typing import Array
 
 Row = tuple[float, float]  # a signed feature, and a weight
-PAIRS: list[tuple[Row, Row]] = [((1, 1), (-1, 1)), ((1, 0.5), (-1, 1)), ((1, 0.2), (-1, 0.1)), ((1, 0), (-1, 0.7))]
+PAIRS: list[tuple[Row, Row]] = [
+    ((1, 1), (-1, 1)),
+    ((1, 0.5), (-1, 1)),
+    ((1, 0.2), (-1, 0.1)),
+    ((1, 0), (-1, 0.7)),
+]
 OTHERS: list[list[Row]] = [[], [(1, 0.3), (-1, 1), (0.4, 0.8)]]
 
 
@@ -24,11 +31,17 @@ def log_density(loss: Loss, rows: list[Row], beta: float, K: float, w: Array) ->
 @pytest.mark.parametrize("loss", [Logistic(), HuberSVM(0.5)], ids=lambda loss: loss.spec)
 @pytest.mark.parametrize("K", [0.05, 0.3, 2.0])
 @pytest.mark.parametrize("beta", [0.2, 1.0, 4.0])
-def test_u1_holds_for_every_weight_and_a_weight_of_two_would_break_it(loss: Loss, K: float, beta: float) -> None:
+def test_u1_holds_for_every_weight_and_a_weight_of_two_would_break_it(
+    loss: Loss, K: float, beta: float
+) -> None:
     w = np.linspace(-1, 1, 160001) * (8 + 16 / (beta * K))
     most = float(
         objective_perturbation_epsilon(
-            beta, K, delta_gradient=2.0, curvature_bound=loss.curvature_bound, logistic=loss.logistic_identity
+            beta,
+            K,
+            delta_gradient=2.0,
+            curvature_bound=loss.curvature_bound,
+            logistic=loss.logistic_identity,
         )
     )
 
@@ -42,7 +55,9 @@ def test_u1_holds_for_every_weight_and_a_weight_of_two_would_break_it(loss: Loss
         return found
 
     assert worst(PAIRS) <= most + 1e-9
-    if beta * K > 0.5:  # the noise's part is all of the price, and two rows in one weigh twice as much
+    if (
+        beta * K > 0.5
+    ):  # the noise's part is all of the price, and two rows in one weigh twice as much
         assert worst([((1, 2), (-1, 2))]) > most
 
 

@@ -15,8 +15,10 @@ from sottovoce.runs.prepare import outline
 
 N = np.full((5, 1), 8000.0)
 SENTENCE = re.compile(
-    r"whatever set of outcomes one looks at, its probability with (the row|these rows) is at most (\S+) times its "
-    r"probability with (another|an empty one|others|empty ones) in (its|their) place(?:, plus ([0-9.e-]+))?"
+    r"whatever set of outcomes one looks at, its probability with (the row|these rows) is at most "
+    r"(\S+) times its "
+    r"probability with (another|an empty one|others|empty ones) in (its|their) place(?:, plus "
+    r"([0-9.e-]+))?"
     r"(, and the other way round)?\."
 )
 
@@ -33,7 +35,9 @@ def said(**knobs: Any) -> tuple[float, float, str]:
 def test_what_is_printed_holds_for_the_gaussian_mechanism_and_what_was_printed_does_not(
     epsilon: float, delta: float
 ) -> None:
-    """The pair that needs all of (epsilon, delta): normals whose means are ``mu`` apart, one release."""
+    """The pair that needs all of (epsilon, delta): normals whose means are ``mu`` apart, one
+    release.
+    """
     factor, plus, words = said(method="prox_admm", epsilon=epsilon, delta=delta, rounds=1)
     mu = gaussian_mu(epsilon, delta)
     assert factor >= np.exp(epsilon) * (1 - 1e-9) and plus == delta
@@ -63,7 +67,8 @@ def test_a_pure_run_adds_nothing() -> None:
 def test_both_ways_where_they_differ() -> None:
     words = said(epsilon=1.0, relation="zero-out")[2]
     assert "with an empty one in its place, and the other way round." in words
-    assert "the other way round" not in said(epsilon=1.0)[2]  # two rows in one place: either may be called the row
+    # two rows in one place: either may be called the row
+    assert "the other way round" not in said(epsilon=1.0)[2]
 
 
 def test_rows_at_several_sites() -> None:

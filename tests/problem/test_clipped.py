@@ -1,4 +1,6 @@
-"""Capped losses: derivatives, the cap itself, all kinds of rows, solves, sensitivities, and who refuses them."""
+"""Capped losses: derivatives, the cap itself, all kinds of rows, solves, sensitivities, and who
+refuses them.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,30 @@ from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array
 
 D, K = 3, 4
-ONE = ["logistic", "huber:0.5", "huber:0.001", "huber-residual:0.25", "log-cosh:0.25", "log-cosh:0.001"]
+ONE = [
+    "logistic",
+    "huber:0.5",
+    "huber:0.001",
+    "huber-residual:0.25",
+    "log-cosh:0.25",
+    "log-cosh:0.001",
+]
 """Losses of one margin, gentle and steep."""
 UNCAPPED = ["quantile:0.9"]
 """Losses that have no capped form."""
 CAPS = [1e-6, 1e-3, 0.2, 0.7, 1.0, 5.0]
 NORMS = np.array([0.0, 1e-200, 1e-9, 1e-3, 0.03, 0.2, 0.5, 0.9, 1.0])
 TAKING = {
-    *("prox_admm", "prox_average", "momentum", "pvp", "output", "dgd", "gradient_tracking", "dp_admm"),
+    *(
+        "prox_admm",
+        "prox_average",
+        "momentum",
+        "pvp",
+        "output",
+        "dgd",
+        "gradient_tracking",
+        "dp_admm",
+    ),
     *("central_gd", "central_sgd", "central_prox", "central_momentum", "sum_momentum", "sum_prox"),
 }
 U = 2.0**-53
@@ -66,15 +84,26 @@ def margins(base: Loss, seed: int = 0) -> Array:
     return centre + wide * rng.normal(size=(400, 9)) * 10.0 ** rng.uniform(-2.0, 2.0, size=(400, 1))
 
 
-def table(base: Loss, n: int = 60, seed: int = 0, lengths: Array | None = None) -> list[tuple[Array, Array]]:
-    """One site: rows of very different norms, zero and one among them, and labels or numbers to predict."""
+def table(
+    base: Loss, n: int = 60, seed: int = 0, lengths: Array | None = None
+) -> list[tuple[Array, Array]]:
+    """One site: rows of very different norms, zero and one among them, and labels or numbers to
+    predict.
+    """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, D))
     wanted = rng.choice([0.0, 1e-9, 1e-3, 0.1, 0.5, 0.999], size=n) if lengths is None else lengths
     X *= (wanted / np.linalg.norm(X, axis=1))[:, None]
     if base.outputs > 1:
         return [(X, rng.integers(base.outputs, size=n))]
-    return [(X, rng.uniform(-1.0, 1.0, size=n) if base.offset_bound else rng.choice([-1.0, 1.0], size=n))]
+    return [
+        (
+            X,
+            rng.uniform(-1.0, 1.0, size=n)
+            if base.offset_bound
+            else rng.choice([-1.0, 1.0], size=n),
+        )
+    ]
 
 
 def build(base: Loss, parts: list[tuple[Any, Array]]) -> Rows:
@@ -106,7 +135,7 @@ def by_definition(base: Loss, c: float, X: Array, y: Array, w: Array) -> Array:
     return np.array(out)
 
 
-# --- The loss in its margin -------------------------------------------------------------------------------------------
+# --- The loss in its margin -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("c", CAPS)
@@ -121,7 +150,8 @@ def test_a_margin_loss_is_convex_and_consistent(spec: str, c: float) -> None:
     np.testing.assert_allclose(told, slope, atol=2e-5 + 4.0 * U * np.abs(own.value(z)).max() / h)
     assert np.all(np.diff(own.derivative(np.sort(z, axis=0)), axis=0) >= -4.0 * U)
     assert np.all((bend >= 0.0) & (bend <= base.curvature_bound))
-    away = np.abs(np.abs(base.derivative(z)) - k) > 1e-4  # not at the edge, nor where the base itself jumps
+    # not at the edge, nor where the base itself jumps
+    away = np.abs(np.abs(base.derivative(z)) - k) > 1e-4
     for jump in base.jumps:
         away &= np.abs(z - jump) > 2.0 * h
     told = (own.derivative(z + h) - own.derivative(z - h)) / (2.0 * h)
@@ -129,33 +159,46 @@ def test_a_margin_loss_is_convex_and_consistent(spec: str, c: float) -> None:
     np.testing.assert_array_equal(own.turn(z, 0.5 * z), bend * 0.5 * z)
     typical = own.typical_curvature(z)
     assert np.all((typical >= 0.0) & (typical <= base.curvature_bound * (1.0 + 1e-12)))
-    assert np.all(own.value(z) <= base.value(z) * (1.0 + 1e-9) + 1e-9) and np.all(own.value(z) >= 0.0)
-    assert np.all(np.isfinite(own.value(np.full((1, 9), -1e6)))) and np.all(np.isfinite(own.derivative(1e6 + z)))
+    assert np.all(own.value(z) <= base.value(z) * (1.0 + 1e-9) + 1e-9) and np.all(
+        own.value(z) >= 0.0
+    )
+    assert np.all(np.isfinite(own.value(np.full((1, 9), -1e6)))) and np.all(
+        np.isfinite(own.derivative(1e6 + z))
+    )
 
 
 @pytest.mark.parametrize("c", [1e-6, 1e-3, 0.2, 5.0])
 @pytest.mark.parametrize("width", [3.0, 0.1, 1e-3])
 @pytest.mark.parametrize("spec", ONE)
-def test_a_softened_margin_loss_is_near_its_own_convex_and_consistent(spec: str, width: float, c: float) -> None:
+def test_a_softened_margin_loss_is_near_its_own_convex_and_consistent(
+    spec: str, width: float, c: float
+) -> None:
     base = make_loss(spec)
     wide = 1.0 / base.curvature_bound
     own, z = cap(base, c).at(lambda: NORMS), margins(base)
     soft = own.softened(width * wide)
-    assert np.all(
-        np.abs(soft.derivative(z) - own.derivative(z)) <= width * (1.0 + 1e-9)
-    )  # the width times the bend's bound
-    assert np.all(np.diff(soft.derivative(np.sort(z, axis=0)), axis=0) >= -1e-12) and np.all(soft.curvature(z) >= 0.0)
+    # the width times the bend's bound
+    assert np.all(np.abs(soft.derivative(z) - own.derivative(z)) <= width * (1.0 + 1e-9))
+    assert np.all(np.diff(soft.derivative(np.sort(z, axis=0)), axis=0) >= -1e-12) and np.all(
+        soft.curvature(z) >= 0.0
+    )
     h = 1e-3 * min(width, 1.0) * wide
     told = (soft.derivative(z + h) - soft.derivative(z - h)) / (2.0 * h)
     np.testing.assert_allclose(soft.curvature(z), told, atol=2e-3 * base.curvature_bound)
 
 
 @pytest.mark.parametrize("spec", [*ONE, f"softmax:{K}"])
-@pytest.mark.parametrize("library", [name for name in ("array_api_strict", "torch") if find_spec(name)])
+@pytest.mark.parametrize(
+    "library", [name for name in ("array_api_strict", "torch") if find_spec(name)]
+)
 def test_other_array_libraries_get_the_same(spec: str, library: str) -> None:
     home = pytest.importorskip(f"array_api_compat.{library}" if library == "torch" else library)
     base = make_loss(spec)
-    z = margins(base)[:5, :4] if base.outputs == 1 else np.random.default_rng(0).normal(size=(5, 16))
+    z = (
+        margins(base)[:5, :4]
+        if base.outputs == 1
+        else np.random.default_rng(0).normal(size=(5, 16))
+    )
     for norms in (np.array([0.0, 1e-3, 0.4, 1.0]), None):
         for soft in (False, True):
             here = there = cap(base, 0.2)
@@ -163,7 +206,12 @@ def test_other_array_libraries_get_the_same(spec: str, library: str) -> None:
                 here = here.at(lambda norms=norms: norms)
                 there = there.at(lambda norms=norms: home.asarray(norms))
             pair = [one.softened(0.1) if soft else one for one in (here, there)]
-            for name in ("derivative", "curvature", "typical_curvature", *(() if soft else ("value",))):
+            for name in (
+                "derivative",
+                "curvature",
+                "typical_curvature",
+                *(() if soft else ("value",)),
+            ):
                 told = np.asarray(getattr(pair[1], name)(home.asarray(z)))
                 np.testing.assert_allclose(told, getattr(pair[0], name)(z), rtol=1e-11, atol=1e-13)
             told = np.asarray(pair[1].turn(home.asarray(z), home.asarray(z)))
@@ -182,7 +230,7 @@ def test_without_norms_every_row_counts_as_one_of_norm_one(spec: str) -> None:
             np.testing.assert_array_equal(plain, same)
 
 
-# --- The cap ----------------------------------------------------------------------------------------------------------
+# --- The cap --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("c", CAPS)
@@ -195,7 +243,8 @@ def test_no_rows_gradient_is_longer_than_the_cap(spec: str, c: float) -> None:
     solver, most, longest = Solver(rows, cap(base, c), 1.0), min(c, base.derivative_bound), 0.0
     for size in (0.0, 0.1, 1.0, 30.0, 1e3, 1e6):
         g = np.linalg.norm(solver.gradient(size * rng.normal(size=(8, len(X), rows.d))), axis=-1)
-        slack = 8.0 * U * c if base.outputs == 1 else 32.0 * base.outputs * U  # of this norm; of 1 - p
+        # of this norm; of 1 - p
+        slack = 8.0 * U * c if base.outputs == 1 else 32.0 * base.outputs * U
         assert g.max() <= most + slack
         longest = max(longest, float(g.max()))
     assert longest >= 0.9 * most  # the bound is attained
@@ -217,7 +266,7 @@ def test_norms_are_upper_bounds_and_close() -> None:
             assert exact <= Fraction(float(norm)) ** 2 <= exact * (1 + Fraction(1, 10**13))
 
 
-# --- Softmax ----------------------------------------------------------------------------------------------------------
+# --- Softmax --------------------------------------------------------------------------------------
 
 
 def hessian(gradient: Callable[[Array], Array], w: Array, h: float = 1e-5) -> Array:
@@ -243,7 +292,9 @@ def test_capped_softmax_has_a_symmetric_hessian_between_zero_and_a_half(c: float
 
 
 def test_softmax_clipped_by_the_norm_of_its_gradient_would_be_no_gradient() -> None:
-    """Why the cap acts on the probability of the row's own class, and not on the gradient's norm."""
+    """Why the cap acts on the probability of the row's own class, and not on the gradient's
+    norm.
+    """
 
     def clipped(u: Array) -> Array:
         p = np.exp(u) / np.exp(u).sum()
@@ -259,29 +310,41 @@ def test_softmax_turns_by_its_hessian_and_softened_ones_too(c: float) -> None:
     rows = build(Softmax(K), table(Softmax(K)))
     sweep, rng = rows.sweep().normed(), np.random.default_rng(5)
     w, along, h = rng.normal(size=(1, 1, K * D)), rng.normal(size=(1, 1, K * D)), 1e-6
-    for loss in (cap(Softmax(K), c), cap(Softmax(K), c).softened(0.1), cap(Softmax(K), c).softened(1e-3)):
-        told = (sweep.gradient(loss, w + h * along) - sweep.gradient(loss, w - h * along)) / (2.0 * h)
+    for loss in (
+        cap(Softmax(K), c),
+        cap(Softmax(K), c).softened(0.1),
+        cap(Softmax(K), c).softened(1e-3),
+    ):
+        told = (sweep.gradient(loss, w + h * along) - sweep.gradient(loss, w - h * along)) / (
+            2.0 * h
+        )
         np.testing.assert_allclose(sweep.turn(loss, w, along), told, atol=1e-6)
         near = sweep.gradient(loss, w) - sweep.gradient(cap(Softmax(K), c), w)
         assert np.linalg.norm(near) <= 60 * 2**0.5 * loss.width * (1.0 + 1e-9)  # type: ignore[attr-defined]
 
 
-# --- Rows of every kind -----------------------------------------------------------------------------------------------
+# --- Rows of every kind ---------------------------------------------------------------------------
 
 
 def every_kind(base: Loss, parts: list[tuple[Array, Array]], folder: Path) -> dict[str, Rows]:
     X, y = parts[0]
     found = {"dense": build(base, parts), "sparse": build(base, [(csr_array(X), y)])}
-    found |= {name: found["dense"].on(name) for name in ("array_api_strict", "torch") if find_spec(name)}
+    found |= {
+        name: found["dense"].on(name) for name in ("array_api_strict", "torch") if find_spec(name)
+    }
     if base.outputs == 1 and not base.offset_bound:
         found["mapped"] = write_rows(folder / "rows", [(0, X[:25], y[:25]), (0, X[25:], y[25:])])
         if find_spec("dask"):
             array = pytest.importorskip("dask.array")
-            found["cluster"] = ClusterRows.of(array.from_array(X, chunks=(25, D)), array.from_array(y, chunks=25))
+            found["cluster"] = ClusterRows.of(
+                array.from_array(X, chunks=(25, D)), array.from_array(y, chunks=25)
+            )
     return found
 
 
-@pytest.mark.parametrize("spec", ["logistic", "huber:0.5", "huber-residual:0.25", "log-cosh:0.25", f"softmax:{K}"])
+@pytest.mark.parametrize(
+    "spec", ["logistic", "huber:0.5", "huber-residual:0.25", "log-cosh:0.25", f"softmax:{K}"]
+)
 def test_rows_of_every_kind_have_the_gradients_of_the_definition(spec: str, tmp_path: Path) -> None:
     base, c = make_loss(spec), 0.15
     parts = table(base)
@@ -292,18 +355,25 @@ def test_rows_of_every_kind_have_the_gradients_of_the_definition(spec: str, tmp_
         solver = Solver(rows, cap(base, c), 1.0)
         for w in points:
             exact = by_definition(base, c, X, y, w)
-            np.testing.assert_allclose(solver.gradient(w), exact.mean(axis=0), rtol=1e-11, atol=1e-14, err_msg=name)
-            np.testing.assert_allclose(solver.gradient(w, 1, 2), exact[1::2].mean(axis=0), rtol=1e-11, atol=1e-14)
+            np.testing.assert_allclose(
+                solver.gradient(w), exact.mean(axis=0), rtol=1e-11, atol=1e-14, err_msg=name
+            )
+            np.testing.assert_allclose(
+                solver.gradient(w, 1, 2), exact[1::2].mean(axis=0), rtol=1e-11, atol=1e-14
+            )
             p, h = rng.normal(size=width), 1e-6
-            rise = (solver.objective(w + h * p, np.inf) - solver.objective(w - h * p, np.inf)) / (2.0 * h)
+            rise = (solver.objective(w + h * p, np.inf) - solver.objective(w - h * p, np.inf)) / (
+                2.0 * h
+            )
             np.testing.assert_allclose(rise[0], exact.mean(axis=0) @ p, atol=1e-6)
-    assert np.any(
-        np.linalg.norm(by_definition(base, 9.0, X, y, points[1]), axis=1) > 2.0 * c
-    )  # there is something to cap
+    # there is something to cap
+    assert np.any(np.linalg.norm(by_definition(base, 9.0, X, y, points[1]), axis=1) > 2.0 * c)
 
 
 @pytest.mark.parametrize("spec", ["logistic", "huber:0.5", "huber-residual:0.25", f"softmax:{K}"])
-def test_sweeps_in_single_precision_are_those_in_double_but_for_rounding(spec: str, tmp_path: Path) -> None:
+def test_sweeps_in_single_precision_are_those_in_double_but_for_rounding(
+    spec: str, tmp_path: Path
+) -> None:
     base, c = make_loss(spec), 0.15
     w = np.random.default_rng(7).normal(size=(1, 2, D * base.outputs))
     for name, rows in every_kind(base, table(base), tmp_path).items():
@@ -315,10 +385,15 @@ def test_sweeps_in_single_precision_are_those_in_double_but_for_rounding(spec: s
         assert short is not None
         double, single = (one.gradient(cap(base, c), w) for one in (sweep, short))
         np.testing.assert_allclose(single, double, atol=60 * 32 * 2.0**-24)
-        assert np.abs(single - double).max() > 0.0 and np.linalg.norm(double - sweep.gradient(base, w)) > 0.1
+        assert (
+            np.abs(single - double).max() > 0.0
+            and np.linalg.norm(double - sweep.gradient(base, w)) > 0.1
+        )
         for typical in (True, False):
             pair = [one.hessian(cap(base, c), w, False, typical) for one in (sweep, short)]
-            np.testing.assert_allclose(pair[1], pair[0], atol=60 * 64 * 2.0**-24 * base.curvature_bound)
+            np.testing.assert_allclose(
+                pair[1], pair[0], atol=60 * 64 * 2.0**-24 * base.curvature_bound
+            )
 
 
 def test_sites_of_different_sizes_are_capped_row_by_row() -> None:
@@ -328,14 +403,18 @@ def test_sites_of_different_sizes_are_capped_row_by_row() -> None:
     w = np.random.default_rng(8).normal(size=(4, D))
     got = Solver(Rows.build(parts), cap(base, c), 1.0).gradient(w)
     for g, (X, y), x in zip(got, parts, w, strict=True):
-        np.testing.assert_allclose(g, by_definition(base, c, X, y, x).mean(axis=0), rtol=1e-11, atol=1e-14)
+        np.testing.assert_allclose(
+            g, by_definition(base, c, X, y, x).mean(axis=0), rtol=1e-11, atol=1e-14
+        )
 
 
-# --- Solves -----------------------------------------------------------------------------------------------------------
+# --- Solves ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("worth", [np.inf, 0.0], ids=["double", "single first"])
-@pytest.mark.parametrize("spec", ["logistic", "huber:0.5", "huber-residual:0.25", "log-cosh:0.25", f"softmax:{K}"])
+@pytest.mark.parametrize(
+    "spec", ["logistic", "huber:0.5", "huber-residual:0.25", "log-cosh:0.25", f"softmax:{K}"]
+)
 def test_the_solver_finds_the_minimiser_of_the_capped_objective(
     spec: str, worth: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,27 +426,43 @@ def test_the_solver_finds_the_minimiser_of_the_capped_objective(
         solver, width = Solver(rows, cap(base, c), 1.0), D * base.outputs
         linear = 0.01 * np.random.default_rng(9).normal(size=width)
 
-        def objective(w: Array, solver: Solver = solver, linear: Array = linear) -> tuple[float, Array]:
+        def objective(
+            w: Array, solver: Solver = solver, linear: Array = linear
+        ) -> tuple[float, Array]:
             value = float(solver.objective(w, np.inf)[0]) + linear @ w + 0.5 * q * w @ w
             return value, solver.gradient(w) + linear + q * w
 
         found = solver.minimise(linear, np.array([q]), np.zeros(width), 1e-10)
         assert found.gradient_norm <= 1e-10
-        own = minimize(objective, np.zeros(width), jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 2000})
-        assert np.linalg.norm(own.x - found.w) <= (np.linalg.norm(own.jac) + 1e-10) / q * (1.0 + 1e-6)
+        own = minimize(
+            objective,
+            np.zeros(width),
+            jac=True,
+            method="BFGS",
+            options={"gtol": 1e-9, "maxiter": 2000},
+        )
+        assert np.linalg.norm(own.x - found.w) <= (np.linalg.norm(own.jac) + 1e-10) / q * (
+            1.0 + 1e-6
+        )
         assert np.linalg.norm(own.jac) < 1e-5
 
 
-# --- Sensitivities ----------------------------------------------------------------------------------------------------
+# --- Sensitivities --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 @pytest.mark.parametrize("spec", ["logistic", "huber:0.5", "huber-residual:0.25", f"softmax:{K}"])
-def test_a_row_moves_gradients_and_minimisers_by_what_is_stated_and_hardly_less(spec: str, relation: str) -> None:
-    """Random rows and points, and two adversarial rows that face each other across a steep point."""
+def test_a_row_moves_gradients_and_minimisers_by_what_is_stated_and_hardly_less(
+    spec: str, relation: str
+) -> None:
+    """Random rows and points, and two adversarial rows that face each other across a steep
+    point.
+    """
     base, n, c = make_loss(spec), 5, 0.2
     rng, width, zero = np.random.default_rng(10), D * base.outputs, relation == "zero-out"
-    facts = Facts(cap(base, c), np.array([float(n)]), width, 1.0, 1e-4, 1, relation=relation, pure=False)
+    facts = Facts(
+        cap(base, c), np.array([float(n)]), width, 1.0, 1e-4, 1, relation=relation, pure=False
+    )
     query = NoisyMinimiser(np.zeros(width), np.array([1.0]), "test", curvature=np.array([40.0]))
     q = np.array([40.0 + facts.mu])
     gradient = NoisyGradient(np.zeros(width), np.array([1.0]), "test")
@@ -403,7 +498,8 @@ def test_the_sensitivity_is_the_cap_or_the_bound_of_the_loss() -> None:
         for c in CAPS:
             loss = cap(base, c)
             assert (
-                loss.derivative_bound == min(c, base.derivative_bound) and loss.curvature_bound == base.curvature_bound
+                loss.derivative_bound == min(c, base.derivative_bound)
+                and loss.curvature_bound == base.curvature_bound
             )
             assert loss.outputs == base.outputs and loss.offset_bound == base.offset_bound
 
@@ -413,7 +509,14 @@ def test_the_noise_of_a_run_shrinks_with_the_cap(method: str) -> None:
     n, spreads = np.full((3, 1), 500.0), []
     for c in (math.inf, 0.25):
         config = RunConfig.from_dict(
-            {"method": method, "epsilon": 1.0, "delta": 1e-5, "rounds": 2, "eta": 0.1, "max_grad_norm": c}
+            {
+                "method": method,
+                "epsilon": 1.0,
+                "delta": 1e-5,
+                "rounds": 2,
+                "eta": 0.1,
+                "max_grad_norm": c,
+            }
         )
         ready = prepare(config, n, 4)
         spreads.append(float(np.max(ready.plan().rows[0].spread())))
@@ -421,18 +524,27 @@ def test_the_noise_of_a_run_shrinks_with_the_cap(method: str) -> None:
     assert spreads[1] / spreads[0] == pytest.approx(0.25, rel=1e-3)
 
 
-# --- What is refused, and what is written ----------------------------------------------------------------------------
+# --- What is refused, and what is written ---------------------------------------------------------
 
 
 def test_methods_take_a_cap_or_refuse_it_in_one_line_before_anything_is_spent() -> None:
-    assert {name for name, cls in REGISTRY.items() if "max_grad_norm" in knobs_of(cls.options)} == TAKING
+    assert {
+        name for name, cls in REGISTRY.items() if "max_grad_norm" in knobs_of(cls.options)
+    } == TAKING
     for name, cls in REGISTRY.items():
         for form in cls.forms:
-            given = {"method": name, "form": form, "epsilon": 1.0 if cls.private else math.inf, "delta": 1e-5}
+            given = {
+                "method": name,
+                "form": form,
+                "epsilon": 1.0 if cls.private else math.inf,
+                "delta": 1e-5,
+            }
             if name in TAKING and form == "corrected":
                 assert RunConfig.from_dict({**given, "max_grad_norm": 0.2}).gradient_cap == 0.2
                 continue
-            with pytest.raises(InvalidInput, match=rf"^max_grad_norm=0.2: the {form} {name} has none") as error:
+            with pytest.raises(
+                InvalidInput, match=rf"^max_grad_norm=0.2: the {form} {name} has none"
+            ) as error:
                 RunConfig.from_dict({**given, "max_grad_norm": 0.2})
             assert "\n" not in str(error.value)
 
@@ -442,7 +554,9 @@ def test_noise_inside_an_objective_refuses_a_capped_loss_before_the_charge(spec:
     base = make_loss(spec)
     rows = build(base, table(base))
     facts = Facts(cap(base, 0.2), rows.n[0], D, 1.0, 0.1, 1, pure=False)
-    query = PerturbedObjective(np.zeros(D), np.array([0.1]), np.zeros(D), GaussianLaw(np.array([9.0])), "test")
+    query = PerturbedObjective(
+        np.zeros(D), np.array([0.1]), np.zeros(D), GaussianLaw(np.array([9.0])), "test"
+    )
     book = Ledger("zcdp", delta=1e-5)
     with pytest.raises(InvalidInput, match="proved for gradients without a cap"):
         RowGuard(rows, facts, KeyedNoise(0, [0], [0], lead=()), book).ask(query)
@@ -472,19 +586,31 @@ def test_a_capped_loss_is_written_and_read_with_every_digit(spec: str) -> None:
     base = make_loss(spec)
     for c in (0.1 + 0.2, 1e-6, np.float64(2.5)):
         loss = cap(base, c)
-        assert isinstance(loss, Capped) and read_loss(loss.spec) == loss and loss != cap(base, 0.9) and loss != base
+        assert (
+            isinstance(loss, Capped)
+            and read_loss(loss.spec) == loss
+            and loss != cap(base, 0.9)
+            and loss != base
+        )
         facts = Facts(loss, np.full((2, 1), 5.0), 3 * base.outputs, 1.0, 0.1, 2)
         again = Facts.from_dict(facts.to_dict())
         assert again.loss == loss and again.gradients_changed == facts.gradients_changed
-        assert hash(loss) == hash(again.loss) and replace(facts, loss=again.loss).node(0).loss == loss
+        assert (
+            hash(loss) == hash(again.loss) and replace(facts, loss=again.loss).node(0).loss == loss
+        )
     assert read_loss(base.spec) == base and cap(base, math.inf) is base
 
 
 def test_configurations_keep_the_cap_and_say_nothing_where_there_is_none() -> None:
     config = RunConfig.from_dict({"method": "prox_admm", "delta": 1e-5, "max_grad_norm": 0.1 + 0.2})
-    assert RunConfig.from_dict(config.to_dict()) == config and config.to_dict()["max_grad_norm"] == 0.1 + 0.2
+    assert (
+        RunConfig.from_dict(config.to_dict()) == config
+        and config.to_dict()["max_grad_norm"] == 0.1 + 0.2
+    )
     assert "max_grad_norm" not in RunConfig(method="prox_admm").to_dict()
     ready = prepare(config, np.full((3, 1), 500.0), 4)
     assert ready.algorithm.to_dict()["max_grad_norm"] == 0.1 + 0.2
     bare = prepare(RunConfig(method="prox_admm"), np.full((3, 1), 500.0), 4)
-    assert "max_grad_norm" not in bare.algorithm.to_dict() and "@" not in bare.facts.to_dict()["loss"]
+    assert (
+        "max_grad_norm" not in bare.algorithm.to_dict() and "@" not in bare.facts.to_dict()["loss"]
+    )

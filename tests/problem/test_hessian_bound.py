@@ -1,4 +1,6 @@
-"""The bound on a row's Hessian, on which steps of gradient methods rest: attained, and never passed."""
+"""The bound on a row's Hessian, on which steps of gradient methods rest: attained, and never
+passed.
+"""
 
 from __future__ import annotations
 

@@ -40,28 +40,44 @@ def test_values() -> None:
 
 
 def test_properties() -> None:
-    assert Schedule(2.0).constant and not Schedule(2.0, 1.1).constant and not Schedule((1.0, 2.0)).constant
+    assert (
+        Schedule(2.0).constant
+        and not Schedule(2.0, 1.1).constant
+        and not Schedule((1.0, 2.0)).constant
+    )
     assert Schedule(table=(1.0, 1.0)).constant
     assert Schedule(1.0, 1.01).non_decreasing and not Schedule(1.0, (1.0, 0.9)).non_decreasing
     assert not Schedule(table=((1.0, 2.0), (2.0, 1.9))).non_decreasing
 
 
 @pytest.mark.parametrize(
-    "bad", [{"start": True}, {"start": "1"}, {"growth": None}, {"factor": (1.0, False)}, {"table": ((1.0, "2"),)},
-            {"start": Fraction(1, 2)}, {"table": "12"}]
-)  # fmt: skip
+    "bad",
+    [
+        {"start": True},
+        {"start": "1"},
+        {"growth": None},
+        {"factor": (1.0, False)},
+        {"table": ((1.0, "2"),)},
+        {"start": Fraction(1, 2)},
+        {"table": "12"},
+    ],
+)
 def test_what_is_no_number_is_refused(bad: dict) -> None:
     with pytest.raises(InvalidInput, match="must be a number") as refused:
         Schedule(**bad)
     assert refused.value.field == next(iter(bad))
 
 
-@pytest.mark.parametrize("good", [1, np.float32(0.5), np.int64(2), (1, np.float64(0.5)), np.array([1.0, 2.0])])
+@pytest.mark.parametrize(
+    "good", [1, np.float32(0.5), np.int64(2), (1, np.float64(0.5)), np.array([1.0, 2.0])]
+)
 def test_numbers_of_all_kinds_are_taken(good: object) -> None:
     assert np.all(Schedule(good)(1) > 0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("bad", [{"start": 0.0}, {"start": (1.0, -1.0)}, {"growth": np.nan}, {"table": ()}])
+@pytest.mark.parametrize(
+    "bad", [{"start": 0.0}, {"start": (1.0, -1.0)}, {"growth": np.nan}, {"table": ()}]
+)
 def test_non_positive_values_are_refused(bad: dict) -> None:
     with pytest.raises(InvalidInput):
         Schedule(**bad)

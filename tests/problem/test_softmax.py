@@ -1,4 +1,6 @@
-"""The softmax loss: derivatives, bounds, the parent without noise, and where its proof does not carry over."""
+"""The softmax loss: derivatives, bounds, the parent without noise, and where its proof does not
+carry over.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,9 @@ def sites(seed: int = 0, n: tuple[int, ...] = (40, 25, 31)) -> list[tuple[np.nda
     for m in n:
         y = rng.integers(K, size=m)
         X = centres[y] + 0.5 * rng.normal(size=(m, D))
-        parts.append((X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) / (1 + 1e-12), y))
+        parts.append(
+            (X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) / (1 + 1e-12), y)
+        )
     return parts
 
 
@@ -35,7 +39,9 @@ def value(rows: Rows, w: np.ndarray) -> np.ndarray:
     out = []
     for i, m in enumerate(rows.n[:, 0].astype(int)):
         scores = rows.signed[i, :m] @ w[i].reshape(K, D).T
-        out.append(np.mean(np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(m), rows.labels[i, :m]]))
+        out.append(
+            np.mean(np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(m), rows.labels[i, :m]])
+        )
     return np.array(out)
 
 
@@ -46,13 +52,19 @@ def test_gradient_is_the_derivative_of_the_definition():
     w, p = rng.normal(size=(2, 3, K * D))
     slope = np.sum(solver.gradient(w) * p, axis=1)
     h = 1e-5
-    np.testing.assert_allclose(slope, (value(rows, w + h * p) - value(rows, w - h * p)) / (2 * h), rtol=1e-7)
+    np.testing.assert_allclose(
+        slope, (value(rows, w + h * p) - value(rows, w - h * p)) / (2 * h), rtol=1e-7
+    )
     np.testing.assert_allclose(solver.objective(w, np.inf)[:, 0], value(rows, w), rtol=1e-12)
 
 
 def test_the_reference_hessian_is_the_block_diagonal_of_the_hessian():
     rows = Rows.of_classes(sites(), K)
-    solver, loss, w = Solver(rows, Softmax(K), 1.0), Softmax(K), np.random.default_rng(2).normal(size=(3, K * D))
+    solver, loss, w = (
+        Solver(rows, Softmax(K), 1.0),
+        Softmax(K),
+        np.random.default_rng(2).normal(size=(3, K * D)),
+    )
     gram = rows.sweep().hessian(loss, w[:, None], diagonal=False) / rows.n[:, :, None]
     h = 1e-5
     for j in range(K * D):
@@ -87,13 +99,17 @@ def test_gradients_of_two_rows_differ_by_at_most_two_slope_bounds_and_come_near(
 
 def test_bend_bound_is_attained():
     p = np.array([0.5, 0.5, 0.0, 0.0])
-    assert np.linalg.eigvalsh(np.diag(p) - np.outer(p, p)).max() == pytest.approx(Softmax(K).curvature_bound)
+    assert np.linalg.eigvalsh(np.diag(p) - np.outer(p, p)).max() == pytest.approx(
+        Softmax(K).curvature_bound
+    )
 
 
 def test_sparse_rows_repeat_dense_rows():
     dense, sparse = sites(), [(csr_array(X), y) for X, y in sites()]
     w = np.random.default_rng(4).normal(size=(3, K * D))
-    got = [Solver(Rows.of_classes(parts, K), Softmax(K), 1.0).gradient(w) for parts in (dense, sparse)]
+    got = [
+        Solver(Rows.of_classes(parts, K), Softmax(K), 1.0).gradient(w) for parts in (dense, sparse)
+    ]
     np.testing.assert_allclose(got[0], got[1], rtol=1e-12)
 
 
@@ -101,24 +117,45 @@ def test_without_noise_every_site_agrees_with_scikit_learn():
     parts = sites(n=(60, 60, 60))
     rho = 0.05
     result = simulate(
-        RunConfig(method="admm", loss=f"softmax:{K}", epsilon=np.inf, rounds=400, graph="complete", rho=rho, eta=0.02),
+        RunConfig(
+            method="admm",
+            loss=f"softmax:{K}",
+            epsilon=np.inf,
+            rounds=400,
+            graph="complete",
+            rho=rho,
+            eta=0.02,
+        ),
         Rows.of_classes(parts, K),
     )
     X, y = (np.concatenate([part[j] for part in parts]) for j in range(2))
-    parent = LogisticRegression(C=1.0 / (60 * rho), fit_intercept=False, tol=1e-10, max_iter=10_000).fit(X, y)
+    parent = LogisticRegression(
+        C=1.0 / (60 * rho), fit_intercept=False, tol=1e-10, max_iter=10_000
+    ).fit(X, y)
     np.testing.assert_allclose(result.models[0], np.tile(parent.coef_.ravel(), (3, 1)), atol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["prox_admm", "prox_average", "pvp", "output", "ipp_admm", "dgd"])
+@pytest.mark.parametrize(
+    "method", ["prox_admm", "prox_average", "pvp", "output", "ipp_admm", "dgd"]
+)
 def test_ledger_equals_plan_and_batched_equals_message_passing(method):
     rows = Rows.of_classes(sites(), K)
-    config = RunConfig(method=method, loss=f"softmax:{K}", epsilon=2.0, delta=1e-5, rounds=3, replicates=2, eta=0.05)
+    config = RunConfig(
+        method=method,
+        loss=f"softmax:{K}",
+        epsilon=2.0,
+        delta=1e-5,
+        rounds=3,
+        replicates=2,
+        eta=0.05,
+    )
     result = simulate(config, rows)
     ready = prepare(config, rows.n, rows.d)
     assert (
         result.ledger
         == plan(
-            ready.algorithm, RunSetting(ready.facts, ready.graph, 3, make_accountant(config.notion), 1e-5)
+            ready.algorithm,
+            RunSetting(ready.facts, ready.graph, 3, make_accountant(config.notion), 1e-5),
         ).to_list()
     )
     assert 0.999 * 2.0 <= result.privacy["epsilon"] <= 2.0
@@ -133,24 +170,32 @@ def test_sensitivity_counts_the_longer_gradient():
     n = np.array([[50.0]])
     events = {}
     for loss in ("logistic", "softmax:3"):
-        ready = prepare(RunConfig(method="prox_admm", loss=loss, delta=1e-5, rounds=1, eta=0.1), n, 9)
+        ready = prepare(
+            RunConfig(method="prox_admm", loss=loss, delta=1e-5, rounds=1, eta=0.1), n, 9
+        )
         events[loss] = plan(
             ready.algorithm, RunSetting(ready.facts, ready.graph, 1, make_accountant("best"), 1e-5)
         ).rows[0]
-    assert events["softmax:3"].sensitivity / events["logistic"].sensitivity == pytest.approx(2**0.5, rel=1e-6)
+    assert events["softmax:3"].sensitivity / events["logistic"].sensitivity == pytest.approx(
+        2**0.5, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("method", ["dvp", "mr_admm", "objective", "central", "pp_admm"])
 def test_noise_inside_the_objective_is_refused(method):
     rows = Rows.of_classes(sites(), K)
     with pytest.raises(InvalidInput, match="rank one"):
-        simulate(RunConfig(method=method, loss=f"softmax:{K}", epsilon=1.0, delta=1e-5, eta=0.1), rows)
+        simulate(
+            RunConfig(method=method, loss=f"softmax:{K}", epsilon=1.0, delta=1e-5, eta=0.1), rows
+        )
 
 
 def test_printed_primal_perturbation_is_refused_for_its_last_step():
     with pytest.raises(InvalidInput, match="rank one"):
         simulate(
-            RunConfig(method="pvp", form="printed", loss=f"softmax:{K}", epsilon=1.0, rounds=1, eta=0.1),
+            RunConfig(
+                method="pvp", form="printed", loss=f"softmax:{K}", epsilon=1.0, rounds=1, eta=0.1
+            ),
             Rows.of_classes(sites(), K),
         )
 
@@ -168,11 +213,23 @@ def test_the_estimator_learns_four_classes_in_one_run():
     X, y = (np.concatenate([part[j] for part in sites(n=(1500, 1500))]) for j in range(2))
     names = np.array(["a", "b", "c", "d"])[y]
     model = ConsensusClassifier(
-        "prox_admm", loss="softmax", epsilon=3.0, delta=1e-5, n_sites=2, data_norm=1.0, random_state=0,
+        "prox_admm",
+        loss="softmax",
+        epsilon=3.0,
+        delta=1e-5,
+        n_sites=2,
+        data_norm=1.0,
+        random_state=0,
         ledger=Ledger(make_accountant("zcdp"), 10.0, 1e-5),
-    ).fit(X, names)  # fmt: skip
-    loose = ConsensusClassifier("admm", loss="softmax", epsilon=np.inf, n_sites=2, rounds=60, random_state=0)
-    assert model.coef_.shape == (4, D) and model.site_coef_.shape == (2, 4, D) and model.intercept_.shape == (4,)
+    ).fit(X, names)
+    loose = ConsensusClassifier(
+        "admm", loss="softmax", epsilon=np.inf, n_sites=2, rounds=60, random_state=0
+    )
+    assert (
+        model.coef_.shape == (4, D)
+        and model.site_coef_.shape == (2, 4, D)
+        and model.intercept_.shape == (4,)
+    )
     assert model.score(X, names) > loose.fit(X, names).score(X, names) - 0.05
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X))
@@ -182,8 +239,15 @@ def test_the_estimator_learns_four_classes_in_one_run():
 def test_two_classes_give_one_row_of_coefficients():
     X, y = (np.concatenate([part[j] for part in sites()]) for j in range(2))
     y = y % 2
-    options = {"epsilon": np.inf, "n_sites": 2, "rounds": 300, "knobs": {"rho": 0.05}, "random_state": 0}
+    options = {
+        "epsilon": np.inf,
+        "n_sites": 2,
+        "rounds": 300,
+        "knobs": {"rho": 0.05},
+        "random_state": 0,
+    }
     soft = ConsensusClassifier("admm", loss="softmax", **options).fit(X, y)
     assert soft.coef_.shape == (1, D) and soft.site_coef_.shape == (2, D)
-    parent = LogisticRegression(C=1 / (48 * 0.05) / 2, tol=1e-10).fit(X, y)  # ||w1||^2 + ||w0||^2 = ||w1 - w0||^2 / 2
+    # ||w1||^2 + ||w0||^2 = ||w1 - w0||^2 / 2
+    parent = LogisticRegression(C=1 / (48 * 0.05) / 2, tol=1e-10).fit(X, y)
     assert np.mean(soft.predict(X) == parent.predict(X)) > 0.95

@@ -1,4 +1,6 @@
-"""What the label is: errors, baselines, answers and words, against direct definitions and scikit-learn's metrics."""
+"""What the label is: errors, baselines, answers and words, against direct definitions and
+scikit-learn's metrics.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,30 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.metrics import accuracy_score, mean_absolute_error, root_mean_squared_error, zero_one_loss
+from sklearn.metrics import (
+    accuracy_score,
+    mean_absolute_error,
+    root_mean_squared_error,
+    zero_one_loss,
+)
 
 from sottovoce.errors import InvalidInput
 from sottovoce.problem import task as module
-from sottovoce.problem.task import BoundedNumber, Classification, ManyClasses, Task, TwoClasses, of_classes, of_margins
+from sottovoce.problem.task import (
+    BoundedNumber,
+    Classification,
+    ManyClasses,
+    Task,
+    TwoClasses,
+    of_classes,
+    of_margins,
+)
 
-TWO, MANY, DAYS = TwoClasses(("lived", "died")), ManyClasses(("low", "middle", "high")), BoundedNumber(2, 62, "days")
+TWO, MANY, DAYS = (
+    TwoClasses(("lived", "died")),
+    ManyClasses(("low", "middle", "high")),
+    BoundedNumber(2, 62, "days"),
+)
 TASKS: tuple[Task, ...] = (TWO, MANY, DAYS)
 WAYS = {"two": TWO, "many": MANY, "number": DAYS}
 
@@ -23,10 +42,14 @@ def labels(task: Task, n: int, seed: int = 0) -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(seed)
     if isinstance(task, BoundedNumber):
         return task.encode(rng.uniform(task.low, task.high, size=n))
-    return task.encode(rng.choice(len(task.names), size=n, p=[0.3, 0.7] if task is TWO else [0.2, 0.5, 0.3]))
+    return task.encode(
+        rng.choice(len(task.names), size=n, p=[0.3, 0.7] if task is TWO else [0.2, 0.5, 0.3])
+    )
 
 
-def margins(task: Task, n: int, models: tuple[int, ...] = (), seed: int = 1) -> np.ndarray[Any, Any]:
+def margins(
+    task: Task, n: int, models: tuple[int, ...] = (), seed: int = 1
+) -> np.ndarray[Any, Any]:
     inner = (n,) if task.outputs == 1 else (task.outputs, n)
     return np.random.default_rng(seed).normal(size=(*models, *inner))
 
@@ -65,9 +88,13 @@ def test_the_misclassified_share_is_scikit_learns(task: Classification) -> None:
     answer = task.encode(task.decode(z))
     for i, j in np.ndindex(2, 3):
         assert found[i, j] == pytest.approx(zero_one_loss(y, answer[i, j]), rel=1e-15)
-        assert task.quality(found[i, j]) == pytest.approx(accuracy_score(y, answer[i, j]), rel=1e-15)
+        assert task.quality(found[i, j]) == pytest.approx(
+            accuracy_score(y, answer[i, j]), rel=1e-15
+        )
         assert found[i, j] == sum(a != b for a, b in zip(answer[i, j], y, strict=True)) / 500
-    assert {name: float(e[0, 0]) for name, e in task.errors(z, y).items()} == {"misclassified": found[0, 0]}
+    assert {name: float(e[0, 0]) for name, e in task.errors(z, y).items()} == {
+        "misclassified": found[0, 0]
+    }
 
 
 def test_the_errors_of_a_number_are_scikit_learns_in_its_unit_with_answers_clipped() -> None:
@@ -75,16 +102,26 @@ def test_the_errors_of_a_number_are_scikit_learns_in_its_unit_with_answers_clipp
     assert np.any(np.abs(z) > 1)
     found = DAYS.errors(z, y)
     assert list(found) == ["root_mean_squared", "mean_absolute"]
-    assert np.array_equal(found["root_mean_squared"], DAYS.error(z, y)) and found["mean_absolute"].shape == (2, 3)
+    assert np.array_equal(found["root_mean_squared"], DAYS.error(z, y)) and found[
+        "mean_absolute"
+    ].shape == (2, 3)
     t, answer = 32 + 30 * y, np.minimum(62, np.maximum(2, 32 + 30 * z))
     for i, j in np.ndindex(2, 3):
-        assert found["root_mean_squared"][i, j] == pytest.approx(root_mean_squared_error(t, answer[i, j]), rel=1e-12)
-        assert found["mean_absolute"][i, j] == pytest.approx(mean_absolute_error(t, answer[i, j]), rel=1e-12)
+        assert found["root_mean_squared"][i, j] == pytest.approx(
+            root_mean_squared_error(t, answer[i, j]), rel=1e-12
+        )
+        assert found["mean_absolute"][i, j] == pytest.approx(
+            mean_absolute_error(t, answer[i, j]), rel=1e-12
+        )
     assert DAYS.quality(2.5) == 2.5
 
 
 def test_the_errors_of_a_number_by_hand() -> None:
-    t, z = DAYS.encode([2, 32, 62, 47]), np.array([-1.0, 0.0, 5.0, 0.1])  # 2, 32, 62 (not 182), 35 days
+    # 2, 32, 62 (not 182), 35 days
+    t, z = (
+        DAYS.encode([2, 32, 62, 47]),
+        np.array([-1.0, 0.0, 5.0, 0.1]),
+    )
     assert np.allclose(DAYS.decode(z), [2, 32, 62, 35], rtol=1e-15)
     assert float(DAYS.error(z, t)) == pytest.approx(6.0)
     assert float(DAYS.errors(z, t)["mean_absolute"]) == pytest.approx(3.0)
@@ -98,16 +135,24 @@ def test_no_error_is_larger_than_the_worst_and_that_one_can_be_reached() -> None
     }
     for name, (z, y) in wrong.items():
         assert WAYS[name].error(z, y) == WAYS[name].worst
-        assert np.all(WAYS[name].error(margins(WAYS[name], 50, (20,)), labels(WAYS[name], 50)) < WAYS[name].worst)
+        assert np.all(
+            WAYS[name].error(margins(WAYS[name], 50, (20,)), labels(WAYS[name], 50))
+            < WAYS[name].worst
+        )
     assert (TWO.worst, MANY.worst, DAYS.worst) == (1.0, 1.0, 60.0)
 
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("limit", [1, 200, 1000, 2**24])
-def test_models_are_scored_in_parts_of_bounded_size(task: Task, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_scored_in_parts_of_bounded_size(
+    task: Task, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(3)
     # Whole numbers: their products are exact, however they are grouped.
-    X, W = rng.integers(-4, 5, size=(50, 6)) / 8, rng.integers(-4, 5, size=(3, 7, 6 * task.outputs)) / 8
+    X, W = (
+        rng.integers(-4, 5, size=(50, 6)) / 8,
+        rng.integers(-4, 5, size=(3, 7, 6 * task.outputs)) / 8,
+    )
     y, seen = labels(task, 50), []
     inner = type(task).error
 
@@ -126,7 +171,9 @@ def test_models_are_scored_in_parts_of_bounded_size(task: Task, limit: int, monk
 
 
 @pytest.mark.parametrize("task", [TWO, MANY])
-def test_the_expected_error_is_the_mean_over_all_labels_that_may_be_drawn(task: Classification) -> None:
+def test_the_expected_error_is_the_mean_over_all_labels_that_may_be_drawn(
+    task: Classification,
+) -> None:
     chances = np.random.default_rng(4).dirichlet(np.ones(len(task.names)), size=40)
     z = margins(task, 40, (5, 2))
     by_hand = np.zeros((5, 2))
@@ -160,7 +207,8 @@ def test_labels_that_are_none_of_the_declared() -> None:
     assert MANY.known(np.array([2, 0, -1])).tolist() == [True, True, False]
     y = DAYS.encode([2.0, 62.0, np.nan])
     assert y[:2].tolist() == [-1.0, 1.0] and DAYS.known(y).tolist() == [True, True, False]
-    # Whoever scores leaves such rows out; of classes they would count as wrong, and of a number all would be unknown.
+    # Whoever scores leaves such rows out; of classes they would count as wrong, and of a number all
+    # would be unknown.
     assert TWO.error(np.array([1.0, 1.0]), np.array([1.0, 0.0])) == 0.5
     assert MANY.error(np.zeros((3, 2)), np.array([0, -1])) == 0.5
     assert np.isnan(DAYS.error(np.zeros(3), y))
@@ -186,7 +234,9 @@ def test_answers_never_leave_the_bounds() -> None:
         assert np.all((low <= answers) & (answers <= high))
         t = rng.uniform(low, high, size=50)
         assert np.all(np.abs(task.encode(t)) <= 1.0)
-        assert np.allclose(task.decode(task.encode(t)), t, rtol=0, atol=1e-15 * max(abs(low), abs(high)))
+        assert np.allclose(
+            task.decode(task.encode(t)), t, rtol=0, atol=1e-15 * max(abs(low), abs(high))
+        )
 
 
 @pytest.mark.parametrize(
@@ -222,7 +272,11 @@ def test_which_classes_a_number_of_margins_tells_apart() -> None:
     assert of_classes(4) == of_margins(4) == ManyClasses(("0", "1", "2", "3"))
     assert [task.outputs for task in (*TASKS, of_margins(2))] == [1, 3, 1, 2]
     W = np.arange(12.0)
-    assert TWO.vectors(W) is W and MANY.vectors(W).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert TWO.vectors(W) is W and MANY.vectors(W).tolist() == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9, 10, 11],
+    ]
 
 
 # Baselines
@@ -235,8 +289,13 @@ def test_the_majority_is_scikit_learns_dummy(task: Classification, seed: int) ->
     (name, z), *none = task.baselines(y).items()
     assert name == "majority" and not none
     dummy = DummyClassifier(strategy="most_frequent").fit(np.zeros((31, 1)), y)
-    assert task.error(z, other) == pytest.approx(1.0 - dummy.score(np.zeros((40, 1)), other), rel=1e-15)
-    constant = [task.error(np.array([1.0 if c else -1.0]) if task is TWO else np.eye(3)[:, [c]], y) for c in range(2)]
+    assert task.error(z, other) == pytest.approx(
+        1.0 - dummy.score(np.zeros((40, 1)), other), rel=1e-15
+    )
+    constant = [
+        task.error(np.array([1.0 if c else -1.0]) if task is TWO else np.eye(3)[:, [c]], y)
+        for c in range(2)
+    ]
     assert task.error(z, y) <= min(constant)
 
 
@@ -254,10 +313,16 @@ def test_the_mean_is_scikit_learns_dummy_and_the_middle_needs_no_label() -> None
     dummy = DummyRegressor().fit(np.zeros((31, 1)), 32 + 30 * y)
     t = 32 + 30 * other
     by_mean, by_middle = dummy.predict(np.zeros((40, 1))), np.full(40, 32.0)
-    assert float(DAYS.error(found["mean"], other)) == pytest.approx(root_mean_squared_error(t, by_mean), rel=1e-12)
-    assert float(DAYS.error(found["middle"], other)) == pytest.approx(root_mean_squared_error(t, by_middle), rel=1e-12)
+    assert float(DAYS.error(found["mean"], other)) == pytest.approx(
+        root_mean_squared_error(t, by_mean), rel=1e-12
+    )
+    assert float(DAYS.error(found["middle"], other)) == pytest.approx(
+        root_mean_squared_error(t, by_middle), rel=1e-12
+    )
     assert DAYS.answers(found["middle"]) == [32.0]
-    assert DAYS.error(found["mean"], y) <= min(float(DAYS.error(np.array([m]), y)) for m in np.linspace(-1, 1, 41))
+    assert DAYS.error(found["mean"], y) <= min(
+        float(DAYS.error(np.array([m]), y)) for m in np.linspace(-1, 1, 41)
+    )
     nobody = np.full(3, np.nan)
     assert [z.tolist() for z in DAYS.baselines(nobody).values()] == [[0.0], [0.0]]
     assert DAYS.baselines(np.array([0.5, np.nan]))["mean"].tolist() == [0.5]
@@ -275,10 +340,19 @@ def test_words_for_reports() -> None:
     ]
     assert said[0].qualities == "accuracies" and BoundedNumber(0, 1).wording.labels == "mean label"
     assert [w.quality_text(t.quality(0.1234567)) for w, t in zip(said, TASKS, strict=True)] == [
-        "87.65", "87.65", "0.12",
-    ]  # fmt: skip
+        "87.65",
+        "87.65",
+        "0.12",
+    ]
     assert [w.label_text(0.1234567) for w in said] == ["12.3", "12.3", "0.12"]
-    wide = {1e-40: "1.5e-40", 0.01: "0.01500", 1.0: "1.500", 2e4: "30000", 1e40: "1.5e+40"}  # by the bounds' distance
+    # by the bounds' distance
+    wide = {
+        1e-40: "1.5e-40",
+        0.01: "0.01500",
+        1.0: "1.500",
+        2e4: "30000",
+        1e40: "1.5e+40",
+    }
     for width, text in wide.items():
         assert BoundedNumber(0.0, width).wording.quality_text(1.5 * width) == text
     assert TASKS[0].names == ("lived", "died") and DAYS.names == ()
@@ -309,10 +383,22 @@ def test_every_row_is_of_one_kind(task: Task, y: list[float], strata: list[list[
 @pytest.mark.parametrize(
     ("low", "high"),
     [
-        (1, 1), (2, 1), (0, np.inf), (-np.inf, 0), (np.nan, 1), (0, np.nan), (0, 1.1e100), (0, 10**400), ("0", 1),
-        (0, None), (False, True), (1j, 2), (0, 5e-324), (1.0, np.nextafter(1.0, 2.0)),
+        (1, 1),
+        (2, 1),
+        (0, np.inf),
+        (-np.inf, 0),
+        (np.nan, 1),
+        (0, np.nan),
+        (0, 1.1e100),
+        (0, 10**400),
+        ("0", 1),
+        (0, None),
+        (False, True),
+        (1j, 2),
+        (0, 5e-324),
+        (1.0, np.nextafter(1.0, 2.0)),
     ],
-)  # fmt: skip
+)
 def test_bounds_that_are_none(low: Any, high: Any) -> None:
     with pytest.raises(InvalidInput, match="low below high") as caught:
         BoundedNumber(low, high)

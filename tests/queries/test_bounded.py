@@ -1,4 +1,6 @@
-"""Bounded sums: what they compute, that no row moves them further than they say, and the noise in both ways to ask."""
+"""Bounded sums: what they compute, that no row moves them further than they say, and the noise
+in both ways to ask.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ LAST = np.eye(D)[-1]
 EDGES = np.array([-0.5, 0.0, 0.5])
 
 
-def facts(sizes: list[int], loss: Loss | None = None, relation: str = "replace-one", colluders: int = 1) -> Facts:
+def facts(
+    sizes: list[int], loss: Loss | None = None, relation: str = "replace-one", colluders: int = 1
+) -> Facts:
     n = np.array(sizes, dtype=float)[:, None]
     summed = {"participants": 3, "colluders": colluders} if len(sizes) > 2 else {}
     return Facts(loss or Logistic(), n, D, 1.0, 1.0, len(sizes), relation, pure=False, **summed)  # type: ignore[arg-type]
@@ -82,8 +86,11 @@ def at(point: Any, nodes: int) -> np.ndarray:
 
 
 W = np.array([0.7, -1.1, 0.4, 0.9])
-FRAME = np.array([[[3.0, 0.5, 0.0, 0.1], [0.5, 1.0, 0.2, 0.0], [0.0, 0.2, 2.0, -0.4], [0.1, 0.0, -0.4, 4.0]]])
-FLAT = np.diag([1.0, 1.0, 1.0, 3.0])[None]  # in which rows without a constant are as long as they are
+FRAME = np.array(
+    [[[3.0, 0.5, 0.0, 0.1], [0.5, 1.0, 0.2, 0.0], [0.0, 0.2, 2.0, -0.4], [0.1, 0.0, -0.4, 4.0]]]
+)
+# in which rows without a constant are as long as they are
+FLAT = np.diag([1.0, 1.0, 1.0, 3.0])[None]
 LONGER = np.array([1.0, 2.0, 3.0])
 EVEN = np.array([-0.5, 0.0, 0.5])
 
@@ -132,22 +139,41 @@ class TestValues:
         y[7], X[7] = 0.0, 0.0
         groups = np.eye(D)[:1]
         what = corrections(at(W, 1), groups)
-        what = replace(what, units=np.full((1, 3, STATISTICS), 20.0), values=0.1 + np.zeros_like(what.values))
-        found = exact(what, Rows.build([(X, y)]), facts([300]))[0, 0].reshape(3, STATISTICS) * 300 * 20 * np.sqrt(2.0)
+        what = replace(
+            what, units=np.full((1, 3, STATISTICS), 20.0), values=0.1 + np.zeros_like(what.values)
+        )
+        found = (
+            exact(what, Rows.build([(X, y)]), facts([300]))[0, 0].reshape(3, STATISTICS)
+            * 300
+            * 20
+            * np.sqrt(2.0)
+        )
         u = X @ W
         cell, known = np.searchsorted(EVEN, u, side="right"), y != 0
         for block, mine in enumerate((known, known & (X[:, 0] == 0), known & (X[:, 0] != 0))):
-            p, near = 1.0 / (1.0 + np.exp(0.4 - 1.3 * u)), np.minimum(1.0, 2.0 / np.maximum(abs(u), 1e-9))
+            p, near = (
+                1.0 / (1.0 + np.exp(0.4 - 1.3 * u)),
+                np.minimum(1.0, 2.0 / np.maximum(abs(u), 1e-9)),
+            )
             worth, q = 0.8 * near**2, 1.0 / (1.0 + np.exp(1.0 - u))
             r = 1.0 / (1.0 + np.exp(0.8 - u))
-            place = np.where(cell == 0, np.exp(np.minimum(u + 0.5, 0.0)), (u - np.append(0.0, EVEN)[cell]) / 0.5)
+            place = np.where(
+                cell == 0, np.exp(np.minimum(u + 0.5, 0.0)), (u - np.append(0.0, EVEN)[cell]) / 0.5
+            )
             place = np.where(cell == 3, 1.0 - np.exp(-np.maximum(u - 0.5, 0.0)), place)
             order = what.curves.order[0, block, (y > 0).astype(int), cell]
             label, p2 = (y > 0) * 1.0, p * (1.0 - p)
             each = (
-                worth * (label - p), worth * (label - p) * u, worth * p2, worth * p2 * u, worth * p2 * u**2,
-                label - r, label - q, order * (place - 0.5), r * (1.0 - r),
-            )  # fmt: skip
+                worth * (label - p),
+                worth * (label - p) * u,
+                worth * p2,
+                worth * p2 * u,
+                worth * p2 * u**2,
+                label - r,
+                label - q,
+                order * (place - 0.5),
+                r * (1.0 - r),
+            )
             want = np.array([np.sum((one - 0.1)[mine]) for one in each])
             np.testing.assert_allclose(found[block], want, rtol=1e-9, atol=1e-9)
 
@@ -168,9 +194,10 @@ class TestValues:
         short, p = 1.0 / np.maximum(1.0, size), 1.0 / (1.0 + np.exp(y * (X @ W)))
         assert (size > 1).any() and (size < 1).any()
         for what, factors in (
-            (FramedMoments(w, frame=frame), weight), (FramedSlopes(w, frame=frame), (weight * p) ** 2),
+            (FramedMoments(w, frame=frame), weight),
+            (FramedSlopes(w, frame=frame), (weight * p) ** 2),
             (FramedCurvature(w, 0.2, frame=frame), weight * np.minimum(p * (1 - p) / 0.2, 1.0)),
-        ):  # fmt: skip
+        ):
             found = square(exact(what, rows, of)[0, 0], D)
             np.testing.assert_allclose(found, (U.T * (factors * short)) @ U / 40, rtol=1e-9)
         cells = np.searchsorted(edges, np.sqrt(size), side="right")
@@ -181,13 +208,17 @@ class TestValues:
         X, _ = table(40)
         t = np.random.default_rng(3).uniform(-1, 1, 40)
         rows, of = Rows.build([(X, np.ones(40))], [t]), facts([40], HuberResidual(0.5))
-        np.testing.assert_allclose(exact(Products(at(W, 1)), rows, of)[0, 0], t @ X / 40, rtol=1e-12)
+        np.testing.assert_allclose(
+            exact(Products(at(W, 1)), rows, of)[0, 0], t @ X / 40, rtol=1e-12
+        )
         edges = np.array([0.1, 0.4])
         found = exact(Residuals(at(W, 1), LAST, edges), rows, of)[0, 0]
         want = np.bincount(np.searchsorted(edges, abs(X @ W - t), side="right"), minlength=3) / 40
         np.testing.assert_allclose(found, want)
         J = square(exact(ResidualMoments(at(W, 1), 0.3), rows, of)[0, 0], D)
-        np.testing.assert_allclose(J, (X.T * np.clip((X @ W - t) / 0.3, -1, 1) ** 2) @ X / 40, rtol=1e-12)
+        np.testing.assert_allclose(
+            J, (X.T * np.clip((X @ W - t) / 0.3, -1, 1) ** 2) @ X / 40, rtol=1e-12
+        )
 
     def test_steps_and_residuals_in_a_frame_are_of_one_weighted_least_squares(self) -> None:
         X, _ = table(40)
@@ -225,16 +256,19 @@ class TestValues:
         labels = np.where(y == 0.0, -1, np.arange(40) % 3)
         weights = [np.linspace(0.0, 1.0, 40)]
         for rows, loss in (
-            (Rows.build([(X, y)]), Logistic()), (Rows.build([(X, y)]).with_weight(weights), Logistic()),
+            (Rows.build([(X, y)]), Logistic()),
+            (Rows.build([(X, y)]).with_weight(weights), Logistic()),
             (Rows.build([(X, np.abs(y))], [y * 0.3]), HuberResidual(0.5)),
             (Rows.of_classes([(X, labels)], 3), Softmax(3)),
-        ):  # fmt: skip
+        ):
             of = replace(facts([40], loss), d=rows.d)
             found = exact(RowMean(np.zeros((1, 1, rows.d)), (D - 1,)), rows, of)[0, 0]
             np.testing.assert_allclose(found, wanted, atol=1e-15)
         long = X * np.linspace(0.5, 3.0, 40)[:, None]
         loss = Weighted(Logistic())
-        found = exact(RowMean(at(W, 1), (D - 1,)), Rows.of_any_norm([(long, y)]), facts([40], loss))[0, 0]
+        found = exact(
+            RowMean(at(W, 1), (D - 1,)), Rows.of_any_norm([(long, y)]), facts([40], loss)
+        )[0, 0]
         short = long / np.maximum(1.0, np.linalg.norm(long, axis=1, keepdims=True))
         np.testing.assert_allclose(found, np.append(short[:, :-1].mean(axis=0), 0.0), atol=1e-8)
 
@@ -246,56 +280,99 @@ class TestValues:
         weight = np.minimum(1.0, 1.0 / np.sum(X**2, axis=1))
         p = 1.0 / (1.0 + np.exp(y * (X @ W)))
         w = at(W, 1)
-        np.testing.assert_allclose(exact(Gradient(w), rows, of)[0, 0], -(weight * p * y) @ X / 50, rtol=1e-12)
+        np.testing.assert_allclose(
+            exact(Gradient(w), rows, of)[0, 0], -(weight * p * y) @ X / 50, rtol=1e-12
+        )
         H = square(exact(Curvature(w, 0.2), rows, of)[0, 0], D)
-        np.testing.assert_allclose(H, (X.T * (weight * np.minimum(p * (1 - p), 0.2))) @ X / 10, rtol=1e-12)
+        np.testing.assert_allclose(
+            H, (X.T * (weight * np.minimum(p * (1 - p), 0.2))) @ X / 10, rtol=1e-12
+        )
         J = square(exact(SlopeMoments(w), rows, of)[0, 0], D)
         np.testing.assert_allclose(J, (X.T * (weight * p) ** 2) @ X / 50, rtol=1e-12)
         weights, numbers = [np.ones(50)], [np.zeros(50)]
         for long, plain in (
-            (rows, Logistic()), (rows.node(0), Logistic()), (rows.pooled(), Logistic()),
-            (rows.with_weight(weights), Logistic()), (rows.with_offset(numbers), HuberResidual(0.5)),
-        ):  # fmt: skip
+            (rows, Logistic()),
+            (rows.node(0), Logistic()),
+            (rows.pooled(), Logistic()),
+            (rows.with_weight(weights), Logistic()),
+            (rows.with_offset(numbers), HuberResidual(0.5)),
+        ):
             with pytest.raises(InvalidInput, match="these rows may be longer"):
                 long.check(plain)
             long.check(Weighted(plain))
 
 
 def corrections(w: np.ndarray, groups: np.ndarray | None = None) -> Corrections:
-    """Corrections at a public point, with units that are too small for most rows: these are shortened to norm 1."""
-    rng, blocks, cells = np.random.default_rng(9), 1 if groups is None else 2 + len(groups), len(EVEN) + 1
+    """Corrections at a public point, with units that are too small for most rows: these are
+    shortened to norm 1.
+    """
+    rng, blocks, cells = (
+        np.random.default_rng(9),
+        1 if groups is None else 2 + len(groups),
+        len(EVEN) + 1,
+    )
     curves = Curves(
-        level=np.full((1, blocks), -0.4), slope=np.full((1, blocks), 1.3), base=np.full((1, blocks), -1.0),
-        shift=np.full((1, blocks), 0.2), reach=np.full((1, blocks), 2.0), worth=np.full((1, blocks, cells), 0.8),
-        order=rng.normal(size=(1, blocks, 2, cells)), tails=np.ones((1, blocks, 2)),
-    )  # fmt: skip
+        level=np.full((1, blocks), -0.4),
+        slope=np.full((1, blocks), 1.3),
+        base=np.full((1, blocks), -1.0),
+        shift=np.full((1, blocks), 0.2),
+        reach=np.full((1, blocks), 2.0),
+        worth=np.full((1, blocks, cells), 0.8),
+        order=rng.normal(size=(1, blocks, 2, cells)),
+        tails=np.ones((1, blocks, 2)),
+    )
     values = np.zeros((1, blocks, 2, cells, STATISTICS))
-    return Corrections(w, LAST, EVEN, groups, curves, values, np.full((1, blocks, STATISTICS), 0.01))
+    return Corrections(
+        w, LAST, EVEN, groups, curves, values, np.full((1, blocks, STATISTICS), 0.01)
+    )
 
 
 def statistics(w: np.ndarray) -> list[tuple[Bounded, Loss]]:
     logistic, huber = Logistic(), HuberResidual(0.5)
     return [
-        (Gradient(w), logistic), (Curvature(w), logistic), (Curvature(w, 0.1), logistic), (SlopeMoments(w), logistic),
-        (SecondMoments(w), logistic), (Positives(w, LAST), logistic), (Scores(w, LAST, EDGES), logistic),
-        (Gradient(w), Weighted(logistic)), (Curvature(w), Weighted(logistic)), (SlopeMoments(w), Weighted(logistic)),
+        (Gradient(w), logistic),
+        (Curvature(w), logistic),
+        (Curvature(w, 0.1), logistic),
+        (SlopeMoments(w), logistic),
+        (SecondMoments(w), logistic),
+        (Positives(w, LAST), logistic),
+        (Scores(w, LAST, EDGES), logistic),
+        (Gradient(w), Weighted(logistic)),
+        (Curvature(w), Weighted(logistic)),
+        (SlopeMoments(w), Weighted(logistic)),
         (SecondMoments(w), Weighted(logistic)),
-        (HuberGradient(w, 0.3), huber), (HuberGradient(w, 0.3), Weighted(huber)),
-        (Curvature(w, 0.1), Weighted(logistic)), (Scores(w, LAST, EDGES), Weighted(logistic)),
-        (SecondMoments(w), Weighted(huber)), (Products(w), Weighted(huber)),
+        (HuberGradient(w, 0.3), huber),
+        (HuberGradient(w, 0.3), Weighted(huber)),
+        (Curvature(w, 0.1), Weighted(logistic)),
+        (Scores(w, LAST, EDGES), Weighted(logistic)),
+        (SecondMoments(w), Weighted(huber)),
+        (Products(w), Weighted(huber)),
         (Residuals(w, LAST, EDGES[1:]), Weighted(huber)),
-        (corrections(w), logistic), (corrections(w), Weighted(logistic)), (corrections(w, np.eye(D)[:1]), logistic),
-        (Gradient(w), huber), (Products(w), huber), (Residuals(w, LAST, EDGES[1:]), huber), (SecondMoments(w), huber),
-        (ResidualMoments(w, 0.3), huber), (ResidualMoments(w, 0.3), Weighted(huber)),
-        (RowMean(w, (D - 1,)), logistic), (RowMean(w, (D - 1,)), Weighted(logistic)), (RowMean(w, (D - 1,)), huber),
-        *((kind(w, frame=FRAME), loss) for kind in (FramedCurvature, FramedSlopes, FramedMoments)
-          for loss in (logistic, Weighted(logistic))),
+        (corrections(w), logistic),
+        (corrections(w), Weighted(logistic)),
+        (corrections(w, np.eye(D)[:1]), logistic),
+        (Gradient(w), huber),
+        (Products(w), huber),
+        (Residuals(w, LAST, EDGES[1:]), huber),
+        (SecondMoments(w), huber),
+        (ResidualMoments(w, 0.3), huber),
+        (ResidualMoments(w, 0.3), Weighted(huber)),
+        (RowMean(w, (D - 1,)), logistic),
+        (RowMean(w, (D - 1,)), Weighted(logistic)),
+        (RowMean(w, (D - 1,)), huber),
+        *(
+            (kind(w, frame=FRAME), loss)
+            for kind in (FramedCurvature, FramedSlopes, FramedMoments)
+            for loss in (logistic, Weighted(logistic))
+        ),
         (FramedCurvature(w, 0.1, frame=30.0 * FRAME), Weighted(logistic)),
         (FramedResiduals(w, 0.3, frame=FLAT), Weighted(huber)),
-        (FramedSteps(w, 0.3, frame=FLAT), huber), (FramedSteps(w, 0.3, frame=FLAT), Weighted(huber)),
+        (FramedSteps(w, 0.3, frame=FLAT), huber),
+        (FramedSteps(w, 0.3, frame=FLAT), Weighted(huber)),
         (AtBounds(w, LAST), Weighted(huber)),
-        (Lengths(w, frame=FRAME, edges=LONGER), logistic), (Lengths(w, frame=FRAME, edges=LONGER), Weighted(logistic)),
-    ]  # fmt: skip
+        (Lengths(w, frame=FRAME, edges=LONGER), logistic),
+        (Lengths(w, frame=FRAME, edges=LONGER), Weighted(logistic)),
+    ]
 
 
 def test_statistics_of_rows_on_a_cluster_are_those_in_memory() -> None:
@@ -316,7 +393,12 @@ def test_statistics_of_rows_on_a_cluster_are_those_in_memory() -> None:
 
 
 def pair(
-    what: Bounded, loss: Loss, first: np.ndarray, other: np.ndarray, relation: str, number: tuple[float, float] | None
+    what: Bounded,
+    loss: Loss,
+    first: np.ndarray,
+    other: np.ndarray,
+    relation: str,
+    number: tuple[float, float] | None,
 ) -> float:
     """How far a statistic of two rows moves if the first is replaced."""
     still = 0.5 * np.ones(D) / np.sqrt(D)
@@ -340,15 +422,20 @@ def pair(
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("k", range(len(statistics(np.zeros((1, 1, D))))))
-def test_no_row_moves_a_sum_further_than_it_says_and_some_row_moves_it_so_far(k: int, relation: str) -> None:
-    """A search over signed rows of norm 1 (or longer), numbers and points; the best found must be near the bound."""
+def test_no_row_moves_a_sum_further_than_it_says_and_some_row_moves_it_so_far(
+    k: int, relation: str
+) -> None:
+    """A search over signed rows of norm 1 (or longer), numbers and points; the best found must
+    be near the bound.
+    """
     rng, best = np.random.default_rng(k), 0.0
     anywhere, loss = statistics(at(W, 1))[k]
     for trial in range(180):
         w = rng.normal(size=D) * 10.0 ** rng.uniform(-3, 2.5)
         what = replace(anywhere, at=at(w, 1))
         rows = rng.normal(size=(2, D))
-        rows[1] -= rows[0] * (rows[0] @ rows[1]) / (rows[0] @ rows[0]) * (trial % 2)  # orthogonal, every other time
+        # orthogonal, every other time
+        rows[1] -= rows[0] * (rows[0] @ rows[1]) / (rows[0] @ rows[0]) * (trial % 2)
         if trial % 3 == 0:
             rows[1] = -rows[0]
         if trial % 4 == 0:  # both at a margin of zero, where the bend is largest
@@ -372,11 +459,15 @@ def test_no_row_moves_a_sum_further_than_it_says_and_some_row_moves_it_so_far(k:
 
 
 def test_a_histogram_has_the_sensitivity_of_two_cells() -> None:
-    """Replacing a row empties one cell and fills another: one cell's sensitivity would be refuted by this pair."""
+    """Replacing a row empties one cell and fills another: one cell's sensitivity would be
+    refuted by this pair.
+    """
     what = Scores(at(W, 1), LAST, EDGES)
     first, other = 0.9 * W / np.linalg.norm(W), -0.9 * W / np.linalg.norm(W)
     far = pair(what, Logistic(), first, other, "replace-one", None) * 2
-    assert far == pytest.approx(np.sqrt(2.0)) and what.changed(facts([2])) == pytest.approx(np.sqrt(2.0))
+    assert far == pytest.approx(np.sqrt(2.0)) and what.changed(facts([2])) == pytest.approx(
+        np.sqrt(2.0)
+    )
 
 
 def test_rounding_is_covered_where_every_row_rounds() -> None:
@@ -387,7 +478,10 @@ def test_rounding_is_covered_where_every_row_rounds() -> None:
     what, of = SecondMoments(at(W, 1)), facts([3000])
     found = exact(what, Rows.build([(X, y)]), of)[0, 0]
     i, j = np.triu_indices(D)
-    sums = [sum((Fraction(a[p]) * Fraction(a[q]) for a in X), Fraction(0)) for p, q in zip(i, j, strict=True)]
+    sums = [
+        sum((Fraction(a[p]) * Fraction(a[q]) for a in X), Fraction(0))
+        for p, q in zip(i, j, strict=True)
+    ]
     want = np.array([float(s / 3000) for s in sums]) * np.where(i == j, 1.0, np.sqrt(2.0))
     assert np.linalg.norm(found - want) <= float(what.rounding(of, np.array([3000.0]))[0])
 
@@ -410,7 +504,9 @@ RUNS = 400
 @pytest.mark.parametrize("way", ["nobody", "sum"])
 @pytest.mark.parametrize("k", [0, 1, 3, 6, 24])
 def test_noise_has_the_stated_scale(way: str, k: int) -> None:
-    """A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves of it fail."""
+    """A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves
+    of it fail.
+    """
     sizes = [30, 40, 50]
     rows, of = Rows.build([table(n, n) for n in sizes]), facts(sizes)
     what, _ = statistics(np.broadcast_to(at(W, 3), (RUNS, 3, D)))[k]
@@ -425,7 +521,10 @@ def test_noise_has_the_stated_scale(way: str, k: int) -> None:
     else:
         summed = Sum.of(NoisyBounded.of(what, alpha, "test"))
         mean = np.sum(clean * of.n / of.rows, axis=1, keepdims=True)
-        noise, shown = (asked.ask_sum(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1], summed.event(of)
+        noise, shown = (
+            (asked.ask_sum(summed, DenseNet(make_graph("complete", 3))) - mean)[:, :1],
+            summed.event(of),
+        )
         assert isinstance(shown, SummedGaussianMechanism) and shown.dimension == what.width(of)
         assert shown.spread()[0] == pytest.approx(shown.sensitivity[0] / 0.5 * np.sqrt(1.5))
         sigma = shown.spread()[:1, None]

@@ -1,4 +1,6 @@
-"""Carried gradients: what is drawn and priced, what a resumed run computes again, and what is refused."""
+"""Carried gradients: what is drawn and priced, what a resumed run computes again, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,22 @@ from sottovoce.solvers.local import Solver
 from sottovoce.util.typing import Array
 
 T = 6
-RUN: dict[str, Any] = {"method": "momentum", "epsilon": 1.0, "delta": 1e-5, "rounds": T, "rho": 0.01}
+RUN: dict[str, Any] = {
+    "method": "momentum",
+    "epsilon": 1.0,
+    "delta": 1e-5,
+    "rounds": T,
+    "rho": 0.01,
+}
 
 
 def event(index: int = 1, rounds: int = T, **changes: Any) -> CarriedGaussianMechanism:
     spread = math.sqrt((rounds + index) / (2.0 * (rounds + index - 1.0)))
-    fields = {"sigma": np.full(2, 8.0 * spread), "sensitivity": np.ones(2), "dimension": 3} | changes
+    fields = {
+        "sigma": np.full(2, 8.0 * spread),
+        "sensitivity": np.ones(2),
+        "dimension": 3,
+    } | changes
     return CarriedGaussianMechanism("test", "replace-one", index=index, rounds=rounds, **fields)
 
 
@@ -52,7 +64,9 @@ def test_a_whole_run_costs_what_as_many_rounds_of_independent_noise_cost(notion:
     alone = GaussianMechanism("test", "replace-one", np.full(2, 8.0), np.ones(2), 3)
     whole = accountant.total([event(t) for t in range(1, T + 1)], 1e-5)
     np.testing.assert_allclose(whole, accountant.total([alone] * T, 1e-5), rtol=1e-6)
-    some = [np.max(accountant.total([event(t) for t in range(1, t + 1)], 1e-5)) for t in range(1, T + 1)]
+    some = [
+        np.max(accountant.total([event(t) for t in range(1, t + 1)], 1e-5)) for t in range(1, T + 1)
+    ]
     assert np.all(np.diff(some) > 0)
     for t, price in enumerate(some, 1):  # a run that stops is charged 2 T t / (T + t) shifts
         mu = math.sqrt(2.0 * T * t / (T + t)) / 8.0
@@ -72,10 +86,14 @@ def test_an_event_is_read_back_and_one_without_a_proof_is_refused() -> None:
 
 
 def test_a_release_by_itself_costs_more_than_its_part_of_a_run() -> None:
-    """A row that pulls in the last round only: so nothing prints the price of a part as that of a release."""
+    """A row that pulls in the last round only: so nothing prints the price of a part as that of
+    a release.
+    """
     alone = event(T).alone()
     assert isinstance(alone, GaussianMechanism)
-    assert np.all(prices.zcdp(alone) == pytest.approx(prices.zcdp(event(T)) * ((2 * T - 1) / T) ** 2))
+    assert np.all(
+        prices.zcdp(alone) == pytest.approx(prices.zcdp(event(T)) * ((2 * T - 1) / T) ** 2)
+    )
 
 
 def test_only_gradients_of_one_sign_with_even_gaussian_noise_are_carried(rows: Rows) -> None:
@@ -86,12 +104,16 @@ def test_only_gradients_of_one_sign_with_even_gaussian_noise_are_carried(rows: R
     for loss in ("logistic", "huber:0.5"):
         assert carries(of(loss), even, T) and carries(of(loss), Schedule((0.1, 0.2)), T)
         assert not carries(of(loss), Schedule(0.1, 1.01), T) and not carries(of(loss), None, T)
-        assert not carries(of(loss), Schedule(table=(0.1, 0.2)), T) and not carries(of(loss), even, 1)
+        assert not carries(of(loss), Schedule(table=(0.1, 0.2)), T) and not carries(
+            of(loss), even, 1
+        )
         assert not carries(replace(of(loss), pure=True), even, T)
     two_sided = of("log-cosh")
     assert not carries(two_sided, even, T) and not carries(of("softmax:2"), even, T)
     with pytest.raises(InvalidInput, match="of one sign"):
-        CarriedGradient(np.zeros(rows.d), np.array([0.1]), "test", index=1, rounds=T).event(two_sided)
+        CarriedGradient(np.zeros(rows.d), np.array([0.1]), "test", index=1, rounds=T).event(
+            two_sided
+        )
 
 
 def test_knobs_and_losses_decide_which_gradients_a_run_releases(rows: Rows) -> None:
@@ -129,14 +151,19 @@ def test_a_release_is_a_gradient_less_a_share_of_those_before(rows: Rows) -> Non
         exact = guard._vault.solver.gradient(w)
         noise = KeyedNoise(5, [0], range(len(rows.n))).gaussian(rows.d, t, 1)
         np.testing.assert_allclose(
-            guard.ask(query), exact - sums / (T + t - 1) + stated.sigma[:, None] * noise, rtol=0, atol=1e-12
+            guard.ask(query),
+            exact - sums / (T + t - 1) + stated.sigma[:, None] * noise,
+            rtol=0,
+            atol=1e-12,
         )
         sums = sums + exact
 
 
 def test_a_gradient_that_was_not_computed_again_is_missed_and_not_made_up(rows: Rows) -> None:
     guard, alpha = vaulted(rows)
-    first, second = (CarriedGradient(points(rows)[k], alpha, "test", index=k + 1, rounds=T) for k in (0, 1))
+    first, second = (
+        CarriedGradient(points(rows)[k], alpha, "test", index=k + 1, rounds=T) for k in (0, 1)
+    )
     with pytest.raises(LedgerError, match="start the run from round 1"):
         guard.ask(second)
     assert not guard.ledger.rows
@@ -150,7 +177,9 @@ def test_a_gradient_that_was_not_computed_again_is_missed_and_not_made_up(rows: 
 def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no_others(
     rows: Rows, tmp_path: Path
 ) -> None:
-    """What an interrupted site said is read again; a neighbour who sends something else then is found out."""
+    """What an interrupted site said is read again; a neighbour who sends something else then is
+    found out.
+    """
     many = int(rows.n[0, 0])
     mine = Rows.build([(rows.signed[0][:many], np.ones(many))])
     prepared = prepare(RunConfig.from_dict(RUN | {"seed": None}), mine.n, mine.d)
@@ -158,11 +187,17 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
     alpha, at = prepared.algorithm.noise(1), np.random.default_rng(8).normal(size=(T, 1, 1, mine.d))
 
     def site() -> RowGuard:
-        run = book.resume("a", "plan") if "a" in book.runs else book.reserve("a", "plan", prepared.plan().rows)
+        run = (
+            book.resume("a", "plan")
+            if "a" in book.runs
+            else book.reserve("a", "plan", prepared.plan().rows)
+        )
         return RowGuard(mine, prepared.facts, SystemNoise((1, 1)), run)
 
     def asked(guard: RowGuard, k: int, w: Array) -> Array:
-        return guard.ask(CarriedGradient(w, alpha, "noisy gradient, carried", index=k + 1, rounds=T))
+        return guard.ask(
+            CarriedGradient(w, alpha, "noisy gradient, carried", index=k + 1, rounds=T)
+        )
 
     book = DurableLedger.create(tmp_path / "book.ledger", epsilon=2.0, delta=1e-5, accountant="rdp")
     first = site()
@@ -175,11 +210,15 @@ def test_a_resumed_release_computes_gradients_again_at_the_same_points_and_at_no
     np.testing.assert_array_equal(kept.before + kept.last, once.before + once.last)
     asked(again, 3, at[3])
     led = site()
-    with pytest.raises(LedgerMismatch, match="release 1 of this run was computed at a different iterate"):
+    with pytest.raises(
+        LedgerMismatch, match="release 1 of this run was computed at a different iterate"
+    ):
         asked(led, 0, at[0] + 1e-9)
 
 
-def test_a_round_that_was_not_planned_and_a_point_too_far_out_are_refused_before_a_charge(rows: Rows) -> None:
+def test_a_round_that_was_not_planned_and_a_point_too_far_out_are_refused_before_a_charge(
+    rows: Rows,
+) -> None:
     guard, alpha = vaulted(rows)
     for query, said in (
         (CarriedGradient(points(rows)[0], alpha, "test", index=T + 1, rounds=T), "planned for 6"),
@@ -191,7 +230,9 @@ def test_a_round_that_was_not_planned_and_a_point_too_far_out_are_refused_before
 
 
 @pytest.mark.parametrize(("stretch", "people"), [(1.0, None), (6.8, None), (1.0, 3), (6.8, 3)])
-def test_a_point_that_is_too_long_is_shortened_to_one_that_is_answered(stretch: float, people: int | None) -> None:
+def test_a_point_that_is_too_long_is_shortened_to_one_that_is_answered(
+    stretch: float, people: int | None
+) -> None:
     d, loss = 20_000, make_loss("logistic")
     n = np.array([[1000.0]])
     facts = Facts(loss, n, d, 1.0, 0.01, 1, stretch=stretch, pure=False, rows_per_person=people)
@@ -209,7 +250,9 @@ def test_a_point_that_is_too_long_is_shortened_to_one_that_is_answered(stretch: 
 
 
 def test_a_run_whose_model_is_all_noise_ends(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Points are refused beyond a norm that this run would pass, were it not for shortened points."""
+    """Points are refused beyond a norm that this run would pass, were it not for shortened
+    points.
+    """
     run = RunConfig.from_dict({**(RUN | {"epsilon": 0.05}), "seed": 0})
     free = np.max(np.linalg.norm(simulate(run, rows).models, axis=-1))
     asked: list[float] = []
@@ -230,17 +273,24 @@ def test_a_run_whose_model_is_all_noise_ends(rows: Rows, monkeypatch: pytest.Mon
 def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_is_allowed(
     gain: float, spec: str
 ) -> None:
-    """Columns in another order stand for another library; rows near the mean cancel, and a large gain shows it."""
+    """Columns in another order stand for another library; rows near the mean cancel, and a large
+    gain shows it.
+    """
     rng, d, far = np.random.default_rng(0), 40, 1e-6
     mean = np.append(0.8 * rng.normal(size=d - 1) / math.sqrt(d - 1), 0.0)
-    X = np.column_stack([mean[:-1] + rng.normal(size=(300, d - 1)) / gain / math.sqrt(d), np.full(300, 0.4)])
+    X = np.column_stack(
+        [mean[:-1] + rng.normal(size=(300, d - 1)) / gain / math.sqrt(d), np.full(300, 0.4)]
+    )
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) * (1 + 1e-12))
     loss = make_loss("logistic") if spec == "logistic" else cap(make_loss("logistic"), 0.3)
     w = far * rng.normal(size=d)
 
     def each(order: Array) -> Array:
         """The gradient of every row, with columns in this order."""
-        place, known = np.empty(d, dtype=int), Move(mean[order], (int(np.argmax(order == d - 1)),), 0.4, gain)
+        place, known = (
+            np.empty(d, dtype=int),
+            Move(mean[order], (int(np.argmax(order == d - 1)),), 0.4, gain),
+        )
         place[order] = np.arange(d)
         rows = replace(Rows.build([(x[None, order], np.ones(1)) for x in X]), move=known)
         return np.asarray(Solver(rows, loss, 1.0).gradient(np.tile(w[order], (300, 1))))[:, place]
@@ -248,8 +298,13 @@ def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_
     first, most = each(np.arange(d)), 0.0
     for _ in range(8):
         most = max(most, float(np.linalg.norm(each(rng.permutation(d)) - first, axis=1).max()))
-    facts = Facts(loss, np.array([[300.0]]), d, 1.0, 0.01, 1, stretch=stretch_of(gain, 0.4), pure=False)
-    allowed, margins = computed_twice(facts, float(np.linalg.norm(w))), 2 * (2 * d + 24) * 2.0**-53 * facts.stretch
+    facts = Facts(
+        loss, np.array([[300.0]]), d, 1.0, 0.01, 1, stretch=stretch_of(gain, 0.4), pure=False
+    )
+    allowed, margins = (
+        computed_twice(facts, float(np.linalg.norm(w))),
+        2 * (2 * d + 24) * 2.0**-53 * facts.stretch,
+    )
     assert 0.0 < most <= allowed
     if gain > 2.0:  # margins alone do not explain it, and such a round is refused
         assert most > margins * float(np.linalg.norm(w)) * loss.hessian_bound
@@ -261,14 +316,18 @@ def test_gradients_of_moved_rows_that_are_computed_twice_differ_by_no_more_than_
 def test_sensitivity_is_a_gradients_and_a_little_more(rows: Rows) -> None:
     guard, alpha = vaulted(rows)
     plain = NoisyGradient(np.zeros(rows.d), alpha, "test").sensitivity(guard.facts)
-    carried = CarriedGradient(np.zeros(rows.d), alpha, "test", index=1, rounds=T).sensitivity(guard.facts)
+    carried = CarriedGradient(np.zeros(rows.d), alpha, "test", index=1, rounds=T).sensitivity(
+        guard.facts
+    )
     assert np.all(carried > plain) and np.all(carried < plain * (1.0 + 3e-6))
 
 
 def test_the_noise_of_what_rounds_say_together_is_as_stated(rows: Rows) -> None:
-    """Over many runs at one point: each round's gradient has half of the noise in common with all others.
+    """Over many runs at one point: each round's gradient has half of the noise in common with all
+    others.
 
-    The mean over rounds has the variance of independent noise, differences between rounds half of it.
+    The mean over rounds has the variance of independent noise, differences between rounds half of
+    it.
     """
     R = 4000
     prepared = prepare(RunConfig.from_dict(RUN | {"replicates": R, "eta": 1e6}), rows.n, rows.d)
@@ -321,13 +380,16 @@ print(json.dumps([verdict.claimed_epsilon, verdict.lower_bound]))
 """
 FAULTS = {
     "nothing is left out": {"pulls.last - self.share * pulls.before": "pulls.last"},
-    "too much is left out": {"pulls.last - self.share * pulls.before": "pulls.last - 6 * self.share * pulls.before"},
-    "less noise is drawn": {
-        "return vault.noise.add_gaussian(exact, self._sigma(sensitivity),":
-            "return vault.noise.add_gaussian(exact, 0.8 * self._sigma(sensitivity),"
+    "too much is left out": {
+        "pulls.last - self.share * pulls.before": "pulls.last - 6 * self.share * pulls.before"
     },
-    "a smaller change is charged": {"n.shape), sensitivity, facts.d,": "n.shape), 0.7 * sensitivity, facts.d,"},
-}  # fmt: skip
+    "less noise is drawn": {
+        "return vault.noise.add_gaussian(exact, self._sigma(sensitivity),": "return vault.noise.add_gaussian(exact, 0.8 * self._sigma(sensitivity),"
+    },
+    "a smaller change is charged": {
+        "n.shape), sensitivity, facts.d,": "n.shape), 0.7 * sensitivity, facts.d,"
+    },
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -336,10 +398,14 @@ def test_a_fault_in_what_is_carried_is_refuted_by_the_audit(fault: str, tmp_path
     assert bound > claimed
 
 
-def test_a_later_round_in_the_event_is_priced_as_a_round_alone_so_the_audit_refutes_nothing(tmp_path: Path) -> None:
+def test_a_later_round_in_the_event_is_priced_as_a_round_alone_so_the_audit_refutes_nothing(
+    tmp_path: Path,
+) -> None:
     """The ledger's own check: what the event says of its round does not lower the price."""
     later = "n.shape), sensitivity, facts.d,\n            self."
-    claimed, bound = planted(tmp_path, "queries/correlated.py", {f"{later}index,": f"{later}rounds,"}, GAME)
+    claimed, bound = planted(
+        tmp_path, "queries/correlated.py", {f"{later}index,": f"{later}rounds,"}, GAME
+    )
     assert bound <= claimed
 
 

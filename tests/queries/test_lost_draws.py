@@ -25,7 +25,9 @@ from sottovoce.solvers.local import Solver
 
 
 class Beaten(Ledger):
-    """A ledger in which another process stored its own draw of the first release before ours came."""
+    """A ledger in which another process stored its own draw of the first release before ours
+    came.
+    """
 
     lost = 0
 
@@ -90,7 +92,9 @@ class Crash(Exception):
     """Stands for a crash."""
 
 
-def test_a_printed_gate_sends_no_more_after_a_crash_than_was_charged(rows: Rows, tmp_path: Path) -> None:
+def test_a_printed_gate_sends_no_more_after_a_crash_than_was_charged(
+    rows: Rows, tmp_path: Path
+) -> None:
     config = RunConfig.from_dict(
         {
             "method": "ipp_admm",
@@ -106,7 +110,9 @@ def test_a_printed_gate_sends_no_more_after_a_crash_than_was_charged(rows: Rows,
         }
     )
     n = len(rows.n)
-    with DurableLedger.create(tmp_path / "a.ledger", epsilon=1e4, delta=1e-5, accountant="rdp", n_nodes=n) as ledger:
+    with DurableLedger.create(
+        tmp_path / "a.ledger", epsilon=1e4, delta=1e-5, accountant="rdp", n_nodes=n
+    ) as ledger:
 
         def crash(k: int, _: Any) -> None:
             if k == 3:
@@ -124,7 +130,9 @@ def test_a_printed_gate_sends_no_more_after_a_crash_than_was_charged(rows: Rows,
     assert sent.sum() > 0
 
 
-def test_a_failed_solve_does_not_say_how_far_it_came(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_solve_does_not_say_how_far_it_came(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sottovoce.solvers.descent.MAX_ITERATIONS", 2)
     monkeypatch.setattr("sottovoce.solvers.newton.MOST", 0)
     zero = np.zeros((len(rows.n), rows.d))

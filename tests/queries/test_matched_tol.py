@@ -1,4 +1,6 @@
-"""Certificates matched to noise: the noise grows by at most a thousandth, and what is recorded keeps its meaning."""
+"""Certificates matched to noise: the noise grows by at most a thousandth, and what is recorded
+keeps its meaning.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_the_sensitivity_of_a_minimiser_grows_by_at_most_a_thousandth(n: float, 
     query = NoisyMinimiser(start, np.ones((2, 1)), "", linear=start, curvature=q)
     public = facts(n, pure=True)
     exact = public.gradients_changed / public.K(q)
-    grown, before = (query.exact_sensitivity(one) / exact for one in (public, facts(n, pure=True, tol=EXACT)))
+    grown, before = (
+        query.exact_sensitivity(one) / exact for one in (public, facts(n, pure=True, tol=EXACT))
+    )
     assert np.all(grown > 1.0)
     assert np.all(grown <= np.maximum(1.0 + INFLATION, before) * (1 + 1e-12))
     assert np.all(grown >= before)  # never stricter
@@ -47,23 +51,38 @@ def test_the_sensitivity_of_a_minimiser_grows_by_at_most_a_thousandth(n: float, 
 def test_noise_on_the_answer_enlarges_a_release_by_at_most_a_thousandth(
     pure: bool, gaussian: bool, n: float, C: float, q: float
 ) -> None:
-    """For every spectrum of the data term that the loss allows: drawn at random, flat, and all on one axis."""
+    """For every spectrum of the data term that the loss allows: drawn at random, flat, and all
+    on one axis.
+    """
     public, start, rng = facts(n, pure=pure, C=C), np.zeros((2, D)), np.random.default_rng(0)
     law = GaussianLaw(np.full((2, 1), 8.0)) if gaussian else SphericalLaw(np.full((2, 1), 0.3))
     query = PerturbedObjective(start, np.full((2, 1), q), start, law, "")
     polish, before = (
         sigma if gaussian or not pure else np.sqrt(D + 1) / rate  # deviation in a coordinate
-        for rate, sigma in (query.noise_at(one).release for one in (public, replace(public, tol=EXACT)))
+        for rate, sigma in (
+            query.noise_at(one).release for one in (public, replace(public, tol=EXACT))
+        )
     )
     assert np.all(polish >= before)
     assert np.any(polish > 1.5 * before)
     inside = 8.0 if gaussian else np.sqrt(D + 1) / 0.3
     ones = np.zeros(D)
     ones[0] = 1.0
-    for share in (np.full(D, 1 / D), ones, rng.dirichlet(np.ones(D)), rng.dirichlet(np.full(D, 0.05))):
+    for share in (
+        np.full(D, 1 / D),
+        ones,
+        rng.dirichlet(np.ones(D)),
+        rng.dirichlet(np.full(D, 0.05)),
+    ):
         spectrum = C * public.loss.curvature_bound * share
-        moved = np.sqrt(np.mean((C / public.n * inside / (public.mu + q + spectrum)) ** 2, axis=1, keepdims=True))
-        assert np.all((np.hypot(moved, polish) <= moved * (1.0 + 1.01 * INFLATION)) | (polish == before))
+        moved = np.sqrt(
+            np.mean(
+                (C / public.n * inside / (public.mu + q + spectrum)) ** 2, axis=1, keepdims=True
+            )
+        )
+        assert np.all(
+            (np.hypot(moved, polish) <= moved * (1.0 + 1.01 * INFLATION)) | (polish == before)
+        )
     assert np.all(query.noise_at(public).tol >= EXACT)
 
 
@@ -71,11 +90,16 @@ def test_what_is_exact_stays_at_the_certificate_of_exact_answers() -> None:
     start, public = np.zeros((2, D)), facts(300.0, pure=True)
     assert NoisyMinimiser(start, None, "", curvature=1.0)._tol(public) == EXACT
     for law in (None, SphericalLaw(np.ones((2, 1)), polish=False)):
-        assert PerturbedObjective(start, np.ones((2, 1)), start, law, "").noise_at(public).tol == EXACT
+        assert (
+            PerturbedObjective(start, np.ones((2, 1)), start, law, "").noise_at(public).tol == EXACT
+        )
     released = GaussianLaw(np.ones((2, 1)), release=np.ones((2, 1)))
     query = PerturbedObjective(start, np.ones((2, 1)), start, released, "")
     assert np.all(query.noise_at(facts(300.0, pure=False)).tol == EXACT)
-    assert PerturbedObjective(start, np.ones((2, 1)), start, None, "", 1e-3).noise_at(public).tol == 1e-3
+    assert (
+        PerturbedObjective(start, np.ones((2, 1)), start, None, "", 1e-3).noise_at(public).tol
+        == 1e-3
+    )
 
 
 @pytest.mark.parametrize("method", ["prox_admm", "mr_admm"])
@@ -97,7 +121,8 @@ def test_a_given_tol_is_kept_and_records_say_which(method: str) -> None:
 def test_runs_cost_the_same_and_end_within_the_noise(method: str, delta: float | None) -> None:
     rows = make_rows([400, 300, 500], 5)
     found = [
-        simulate(RunConfig(method=method, epsilon=2.0, delta=delta, rounds=4, tol=tol), rows) for tol in (None, 1e-8)
+        simulate(RunConfig(method=method, epsilon=2.0, delta=delta, rounds=4, tol=tol), rows)
+        for tol in (None, 1e-8)
     ]
     loose, tight = (one.privacy["epsilon"] for one in found)
     assert loose <= 2.0

@@ -1,4 +1,6 @@
-"""The bounded sum behind errors of numbers: what it computes, how far a row moves it, and what follows from it."""
+"""The bounded sum behind errors of numbers: what it computes, how far a row moves it, and what
+follows from it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ MODEL = np.array([[[1.0, 0.0]]])
 CONSTANT = np.array([0.0, 1.0])
 
 
-def judged(scores: np.ndarray, y: np.ndarray, held: Held, run: RunConfig, sites: int = 1, **more: Any) -> Any:
+def judged(
+    scores: np.ndarray, y: np.ndarray, held: Held, run: RunConfig, sites: int = 1, **more: Any
+) -> Any:
     return judge_of(TASK, held, None).ask(Scored(scores, b"model", y), run, sites, **more)
 
 
@@ -62,7 +66,9 @@ def test_the_moments_are_those_of_numpy_and_unknown_numbers_add_nothing() -> Non
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 def test_no_row_moves_them_further_than_stated_and_some_row_nearly_so_far(relation: str) -> None:
-    ends = [(p, t) for p in np.linspace(-1.5, 1.5, 13) for t in np.linspace(-1, 1, 17)] + [(0.3, np.nan)]
+    ends = [(p, t) for p in np.linspace(-1.5, 1.5, 13) for t in np.linspace(-1, 1, 17)] + [
+        (0.3, np.nan)
+    ]
     most, best = float(Misses(MODEL, CONSTANT).changed(facts(1, relation))), 0.0
     each = np.array([asked(rows_of([(np.array([p]), np.array([t]))])) for p, t in ends])
     others = each if relation == "replace-one" else np.zeros((1, len(SCALES)))
@@ -83,9 +89,14 @@ def test_without_noise_the_answers_are_the_exact_ones() -> None:
 
 
 def test_intervals_hold_sampling_and_noise() -> None:
-    """Of 60 data sets at least 50 intervals cover (a coverage of 95% fails once in 10^5), and without the noise few."""
+    """Of 60 data sets at least 50 intervals cover (a coverage of 95% fails once in 10^5), and
+    without the noise few.
+    """
     far = made_up(400_000, 99)
-    truth, hits = exact(TASK, *far), dict.fromkeys(["r2", "mean_absolute_error", "root_mean_squared_error"], 0)
+    truth, hits = (
+        exact(TASK, *far),
+        dict.fromkeys(["r2", "mean_absolute_error", "root_mean_squared_error"], 0),
+    )
     bare = 0
     for seed in range(60):
         scores, y = made_up(3000, seed)
@@ -101,7 +112,9 @@ def test_intervals_hold_sampling_and_noise() -> None:
 
 
 def test_the_noise_on_the_answer_is_what_it_says() -> None:
-    """A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves of it fail."""
+    """A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves
+    of it fail.
+    """
     scores, y = made_up(300, 2)
     rows = rows_of([(scores[:150], y[:150]), (scores[150:], y[150:])])
     noise = []
@@ -110,7 +123,9 @@ def test_the_noise_on_the_answer_is_what_it_says() -> None:
         found = simulate(run, rows, method=ErrorMoments(judged=b"model"), loss=LOSS).outcome
         noise.append(found.value[0] / found.spread)
     exactly = RunConfig(method="auto", epsilon=np.inf)
-    clean = simulate(exactly, rows, method=ErrorMoments(judged=b"model"), loss=LOSS).outcome.value[0]
+    clean = simulate(exactly, rows, method=ErrorMoments(judged=b"model"), loss=LOSS).outcome.value[
+        0
+    ]
     squares = float(np.sum((np.array(noise) - clean / found.spread) ** 2))
     accept = [float(stats.chi2.sf(squares * s**2, 600)) for s in (1.0, 1.5, 2 / 3)]
     assert 1e-4 < accept[0] < 1 - 1e-4 and accept[1] < 1e-4 and accept[2] > 1 - 1e-4
@@ -126,10 +141,12 @@ def test_r2_is_refused_where_noise_hides_the_spread_of_the_target() -> None:
 @pytest.mark.parametrize(
     ("held", "said"),
     [
-        ({"epsilon": 0.0}, "above 0"), ({"epsilon": 1.0, "by": "ward"}, "two classes"),
-        ({"epsilon": 1.0, "threshold": 0.3}, "two classes"), ({"epsilon": 1.0, "threshold": 1.0}, "inside"),
+        ({"epsilon": 0.0}, "above 0"),
+        ({"epsilon": 1.0, "by": "ward"}, "two classes"),
+        ({"epsilon": 1.0, "threshold": 0.3}, "two classes"),
+        ({"epsilon": 1.0, "threshold": 1.0}, "inside"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused(held: dict[str, Any], said: str) -> None:
     run = RunConfig(method="auto", epsilon=1.0, delta=1e-5)
     with pytest.raises(InvalidInput, match=said):

@@ -1,4 +1,6 @@
-"""What public vectors may do to an answer: nothing that depends on rows, and nothing after a charge."""
+"""What public vectors may do to an answer: nothing that depends on rows, and nothing after a
+charge.
+"""
 
 from __future__ import annotations
 
@@ -53,14 +55,22 @@ def neighbours() -> tuple[Rows, Rows]:
 def queries(linear: np.ndarray, start: np.ndarray, pure: bool) -> dict[str, Any]:
     a = np.array([0.5])
     law = SphericalLaw(np.array([0.3])) if pure else GaussianLaw(np.array([4.0]))
-    gate = {"threshold": 0.1, "epsilon_threshold": a, "epsilon_queries": a, "positives": 2, "index": 1}
+    gate = {
+        "threshold": 0.1,
+        "epsilon_threshold": a,
+        "epsilon_queries": a,
+        "positives": 2,
+        "index": 1,
+    }
     whole: dict[str, Any] = {
         "minimiser": NoisyMinimiser(start, a, "test", linear=linear, curvature=np.array([Q])),
         "gradient": NoisyGradient(start, a, "test"),
         "objective": PerturbedObjective(linear, np.array([Q]), start, law, "test"),
     }
     if not pure:
-        whole["gate"] = GatedMinimiser(start, a, "test", linear=linear, curvature=np.array([Q]), **gate)
+        whole["gate"] = GatedMinimiser(
+            start, a, "test", linear=linear, curvature=np.array([Q]), **gate
+        )
     return whole
 
 
@@ -70,8 +80,12 @@ SIZES = [0.0, 1.0, 1e3, 1e6, 3e6, 1e7, 1e9, 1e14, 1e30, 1e100, 1e200, 1e308, mat
 @pytest.mark.parametrize("pure", [True, False])
 @pytest.mark.parametrize("where", ["linear", "start"])
 @pytest.mark.parametrize("kind", ["minimiser", "gradient", "objective", "gate"])
-def test_refusals_are_the_same_for_neighbours_and_come_before_the_charge(kind: str, where: str, pure: bool) -> None:
-    """Growing vectors, along and across a row: each is answered on both tables, or refused on both and not charged."""
+def test_refusals_are_the_same_for_neighbours_and_come_before_the_charge(
+    kind: str, where: str, pure: bool
+) -> None:
+    """Growing vectors, along and across a row: each is answered on both tables, or refused on
+    both and not charged.
+    """
     if kind == "gate" and pure:
         return
     refused = []
@@ -81,7 +95,9 @@ def test_refusals_are_the_same_for_neighbours_and_come_before_the_charge(kind: s
             linear, start = (vector, np.zeros(D)) if where == "linear" else (np.zeros(D), vector)
             outcomes = []
             for rows in neighbours():
-                ledger = Ledger(PureAccountant() if pure else BestAccountant(), math.inf, 0.0 if pure else 1e-5)
+                ledger = Ledger(
+                    PureAccountant() if pure else BestAccountant(), math.inf, 0.0 if pure else 1e-5
+                )
                 guard = RowGuard(rows, facts(pure=pure), SystemNoise(), ledger)
                 try:
                     answer = guard.ask(queries(linear, start, pure)[kind])
@@ -97,8 +113,12 @@ def test_refusals_are_the_same_for_neighbours_and_come_before_the_charge(kind: s
 
 
 @pytest.mark.parametrize("limit", [3, descent.MAX_ITERATIONS])
-def test_every_solve_that_is_not_refused_reaches_its_certificate(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    """Random problems over twelve orders of magnitude, degenerate rows and jumping curvatures, from far starts."""
+def test_every_solve_that_is_not_refused_reaches_its_certificate(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Random problems over twelve orders of magnitude, degenerate rows and jumping curvatures,
+    from far starts.
+    """
     monkeypatch.setattr(descent, "MAX_ITERATIONS", limit)
     rng, solved, newton = np.random.default_rng(1), 0, 0
     while solved < 150:
@@ -109,10 +129,16 @@ def test_every_solve_that_is_not_refused_reaches_its_certificate(monkeypatch: py
         X = np.tile(X[:1], (n, 1)) if rng.random() < 0.3 else X
         y = np.ones(n) if rng.random() < 0.3 else rng.choice([-1.0, 1.0], size=n)
         loss = [Logistic(), HuberSVM(0.5), HuberSVM(1e-3), HuberSVM(1e-5)][rng.integers(4)]
-        q, C, tol = 10.0 ** rng.uniform(-6, 1), 10.0 ** rng.uniform(-1, 3), 10.0 ** rng.uniform(-9, -5)
+        q, C, tol = (
+            10.0 ** rng.uniform(-6, 1),
+            10.0 ** rng.uniform(-1, 3),
+            10.0 ** rng.uniform(-9, -5),
+        )
         f = Facts(loss, np.array([float(n)]), d, C, 1.0, 1, tol=tol)
         linear = rng.normal(size=d) * 10.0 ** rng.uniform(-3, 8)
-        start = rng.normal(size=d) * 10.0 ** rng.uniform(-3, 9) if rng.random() < 0.5 else -linear / q
+        start = (
+            rng.normal(size=d) * 10.0 ** rng.uniform(-3, 9) if rng.random() < 0.5 else -linear / q
+        )
         curvature, pull = np.array([q]), np.linalg.norm(linear, keepdims=True)
         try:
             check_solve(f, tol, linear, start, curvature)
@@ -121,7 +147,9 @@ def test_every_solve_that_is_not_refused_reaches_its_certificate(monkeypatch: py
         near = inside(start, f, tol, pull, curvature)
         solution = Solver(Rows.build([(X, y)]), loss, C).minimise(linear, curvature, near, tol)
         assert np.all(solution.gradient_norm <= tol * C)
-        assert np.linalg.norm(solution.w) <= radius(f, pull, curvature) + certified_error(C, tol, curvature)
+        assert np.linalg.norm(solution.w) <= radius(f, pull, curvature) + certified_error(
+            C, tol, curvature
+        )
         solved, newton = solved + 1, newton + (solution.iterations > limit)
     assert newton > 20 or limit > 3  # the way out was taken
 
@@ -139,7 +167,9 @@ def test_the_projection_moves_no_two_answers_apart_and_no_certified_one_at_all()
 
 
 def test_far_answers_are_as_noisy_as_near_ones() -> None:
-    """A linear term of 1e5 moves the minimiser to 1e6 noise scales; what leaves is still the answer plus the noise."""
+    """A linear term of 1e5 moves the minimiser to 1e6 noise scales; what leaves is still the
+    answer plus the noise.
+    """
     rows, _ = neighbours()
     f, linear = facts(), np.array([1e5, 0.0, 0.0])
     query = queries(linear, np.zeros(D), False)["minimiser"]
@@ -152,7 +182,7 @@ def test_far_answers_are_as_noisy_as_near_ones() -> None:
         assert np.all(np.abs(errors) > 1e-6)
 
 
-# --- Slopes ----------------------------------------------------------------------------------------------------------
+# --- Slopes ---------------------------------------------------------------------------------------
 
 
 class Steep(HuberSVM):
@@ -173,7 +203,9 @@ class TwoSided(Logistic):
 
 @pytest.mark.parametrize("loss", [Steep(), TwoSided(), Softmax(3)])
 @pytest.mark.parametrize("law", [SphericalLaw(np.array([0.1])), GaussianLaw(np.array([10.0]))])
-def test_noise_inside_an_objective_refuses_losses_whose_slopes_its_events_do_not_carry(loss: Loss, law: Any) -> None:
+def test_noise_inside_an_objective_refuses_losses_whose_slopes_its_events_do_not_carry(
+    loss: Loss, law: Any
+) -> None:
     """At rate 0.1 and K -> infinity the event reads 2 x 0.1 = 0.2, and a slope of 5 costs 1.0."""
     f = facts(loss, pure=isinstance(law, SphericalLaw))
     query = PerturbedObjective(np.zeros(D), np.array([Q]), np.zeros(D), law, "test")
@@ -196,10 +228,20 @@ class Flat(HuberSVM):
 
 @pytest.mark.parametrize("loss", [Logistic(), HuberSVM(0.5), Flat(0.5)])
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
-def test_noise_inside_an_objective_is_scaled_for_the_slope_that_its_event_is_priced_for(loss: Loss, relation: str):
-    """Events state no slope bound below 1: noise for a flatter loss that used it would cost more than was asked for."""
-    f, curvature, zero = replace(facts(loss, pure=True), relation=relation), np.array([Q]), np.zeros(D)
-    query = PerturbedObjective(zero, curvature, zero, law_of("spherical", np.array([0.5]), curvature, f), "test")
+def test_noise_inside_an_objective_is_scaled_for_the_slope_that_its_event_is_priced_for(
+    loss: Loss, relation: str
+):
+    """Events state no slope bound below 1: noise for a flatter loss that used it would cost more
+    than was asked for.
+    """
+    f, curvature, zero = (
+        replace(facts(loss, pure=True), relation=relation),
+        np.array([Q]),
+        np.zeros(D),
+    )
+    query = PerturbedObjective(
+        zero, curvature, zero, law_of("spherical", np.array([0.5]), curvature, f), "test"
+    )
     assert PureAccountant().total([query.event(f)])[0] == pytest.approx(0.5, rel=1e-9)
     f = replace(f, pure=False)
     whole = law_of("gaussian", np.array([0.5]), curvature, f)
@@ -209,12 +251,16 @@ def test_noise_inside_an_objective_is_scaled_for_the_slope_that_its_event_is_pri
 
 def test_losses_with_slopes_in_minus_one_to_zero_are_taken() -> None:
     for loss in (Logistic(), HuberSVM(0.5)):
-        query = PerturbedObjective(np.zeros(D), np.array([Q]), np.zeros(D), GaussianLaw(np.array([10.0])), "test")
+        query = PerturbedObjective(
+            np.zeros(D), np.array([Q]), np.zeros(D), GaussianLaw(np.array([10.0])), "test"
+        )
         assert isinstance(query.event(replace(facts(), loss=loss)), GaussianObjectivePerturbation)
 
 
 def test_a_gradient_as_computed_moves_no_further_than_its_sensitivity() -> None:
-    """Its rounding is a share rows^2 u of what a row moves: covered, and nothing for tables of ordinary size."""
+    """Its rounding is a share rows^2 u of what a row moves: covered, and nothing for tables of
+    ordinary size.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(0.3, 0.99, size=(200_000, 1))
     solver = Solver(Rows.build([(X, np.ones(len(X)))]), Logistic(), 1.0)
@@ -229,23 +275,35 @@ def test_a_gradient_as_computed_moves_no_further_than_its_sensitivity() -> None:
 
 
 def test_floating_point_traps_do_not_tell_neighbours_apart() -> None:
-    """Under ``np.seterr(all="raise")``, or with warnings as errors, an underflow was an abort after the charge."""
+    """Under ``np.seterr(all="raise")``, or with warnings as errors, an underflow was an abort
+    after the charge.
+    """
     start, flat = np.array([-3000.0, 0.0, 0.0]), np.zeros((N, D))
     steep = flat.copy()
     steep[0, 0] = 0.99
     for X in (flat, steep):
         some, book = facts(), Ledger("zcdp", delta=1e-5)
-        guard = RowGuard(Rows.build([(X, np.ones(N))]), some, KeyedNoise(0, [0], [0], lead=()), book)
+        guard = RowGuard(
+            Rows.build([(X, np.ones(N))]), some, KeyedNoise(0, [0], [0], lead=()), book
+        )
         with np.errstate(all="raise"):
             assert np.all(np.isfinite(guard.ask(NoisyGradient(start, np.array([0.5]), "test"))))
 
 
-@pytest.mark.parametrize(("pure", "strange"), [(False, 1e200), (False, 1e305), (False, 1e-160), (True, 1e200)])
-def test_noise_of_a_size_that_doubles_lose_is_refused_before_the_charge(pure: bool, strange: float) -> None:
-    """An answer over the grid's step passed 1e308, and the draw of a release that was charged failed."""
+@pytest.mark.parametrize(
+    ("pure", "strange"), [(False, 1e200), (False, 1e305), (False, 1e-160), (True, 1e200)]
+)
+def test_noise_of_a_size_that_doubles_lose_is_refused_before_the_charge(
+    pure: bool, strange: float
+) -> None:
+    """An answer over the grid's step passed 1e308, and the draw of a release that was charged
+    failed.
+    """
     book = Ledger(PureAccountant() if pure else BestAccountant(), math.inf, 0.0 if pure else 1e-5)
     guard = RowGuard(neighbours()[0], facts(pure=pure), SystemNoise(), book)
-    with pytest.raises(InvalidInput, match=r"^(sigma|beta)=.*of a size from 1e-150 to 1e\+150; change the noise"):
+    with pytest.raises(
+        InvalidInput, match=r"^(sigma|beta)=.*of a size from 1e-150 to 1e\+150; change the noise"
+    ):
         guard.ask(NoisyGradient(np.zeros(D), np.array([strange]), "test"))
     assert not book.rows
     for least in (1e100, 1e-100):

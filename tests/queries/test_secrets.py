@@ -1,4 +1,6 @@
-"""What queries remember: typed, never changed, forgotten when lost, and on disk as version 0.1 wrote it."""
+"""What queries remember: typed, never changed, forgotten when lost, and on disk as version 0.1
+wrote it.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,25 @@ from sottovoce.util import files
 from sottovoce.util.typing import Array, ArrayLike
 
 RUNS: dict[str, dict[str, Any]] = {
-    "gate": {"method": "ipp_admm", "delta": 1e-5, "positives": 5, "epsilon": 50.0, "threshold": 0.0},
+    "gate": {
+        "method": "ipp_admm",
+        "delta": 1e-5,
+        "positives": 5,
+        "epsilon": 50.0,
+        "threshold": 0.0,
+    },
     "redrawn": {
-        "method": "ipp_admm", "form": "printed", "delta": 1e-5, "accountant": "rdp", "positives": 2, "epsilon": 50.0,
-        "threshold": -0.9, "rho": 1.0,
+        "method": "ipp_admm",
+        "form": "printed",
+        "delta": 1e-5,
+        "accountant": "rdp",
+        "positives": 2,
+        "epsilon": 50.0,
+        "threshold": -0.9,
+        "rho": 1.0,
     },
     "last": {"method": "pvp", "form": "printed", "epsilon": 2.0},
-}  # fmt: skip
+}
 STORED = {
     "gate": {"curator.memory.Gate.bar", "curator.memory.Gate.left"},
     "redrawn": {"curator.memory.Allowance.left"},
@@ -76,7 +90,9 @@ def half(name: str, rows: Rows, path: Path) -> None:
 
 
 def test_a_class_of_another_module_takes_the_place_of_no_secret_of_ours(rows: Rows) -> None:
-    with pytest.raises(TypeError, match=r"sottovoce\.queries\.sparse_vector keeps secrets of this name"):
+    with pytest.raises(
+        TypeError, match=r"sottovoce\.queries\.sparse_vector keeps secrets of this name"
+    ):
         type("Gate", (Secret,), {"__annotations__": {"bar": Array, "left": Array}})
     held = vault(rows)
     held.restore({"Gate.bar": np.zeros(1), "Gate.left": np.ones(1)})
@@ -108,7 +124,11 @@ def test_a_vault_has_one_secret_of_a_kind_and_gives_it_to_who_names_the_kind(row
         [Gate(np.ones((2, 1)), np.full((2, 1), 2.0))],
         [Allowance(np.full((2, 1), 2.0))],
         [LastMinimiser(np.ones((2, 4)))],
-        [LastMinimiser(np.ones((2, 4))), Gate(np.ones((2, 1)), np.zeros((2, 1))), Noted(np.arange(3.0))],
+        [
+            LastMinimiser(np.ones((2, 4))),
+            Gate(np.ones((2, 1)), np.zeros((2, 1))),
+            Noted(np.arange(3.0)),
+        ],
     ],
 )
 def test_secrets_come_back_from_plain_arrays(secrets: list[Secret], rows: Rows) -> None:
@@ -131,7 +151,9 @@ def test_arrays_of_no_kind_are_refused(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("name", list(RUNS))
-def test_a_checkpoint_names_secrets_by_their_kind_and_goes_on_bit_by_bit(name: str, rows: Rows, tmp_path: Path) -> None:
+def test_a_checkpoint_names_secrets_by_their_kind_and_goes_on_bit_by_bit(
+    name: str, rows: Rows, tmp_path: Path
+) -> None:
     path, whole = tmp_path / "a.npz", simulate(config(name), rows)
     half(name, rows, path)
     found = files.read_arrays(path)
@@ -145,7 +167,11 @@ def test_the_secret_matters_to_what_follows(name: str, rows: Rows, tmp_path: Pat
     """Else the test above would pass with secrets that are lost."""
     path, whole = tmp_path / "a.npz", simulate(config(name), rows)
     half(name, rows, path)
-    kept = {key: value for key, value in files.read_arrays(path).items() if not key.startswith("curator.memory.")}
+    kept = {
+        key: value
+        for key, value in files.read_arrays(path).items()
+        if not key.startswith("curator.memory.")
+    }
     files.write("checkpoint", path, files.pack(**kept), mode=0o600)
     resumed = simulate(config(name), rows, checkpoint=path)
     assert resumed.rounds == whole.rounds and not np.array_equal(resumed.models, whole.models)
@@ -166,7 +192,9 @@ def test_only_a_simulation_writes_secrets_down(rows: Rows) -> None:
         guard = RowGuard(rows, facts, noise, Ledger())
         solved = {"answer": np.ones((5, 1, 4)), "gradient": np.ones((5, 1, 4))}
         guard.restore(guard.state() | {"memory.LastMinimiser.f": np.ones((5, 4))} | solved)
-        assert all((name in guard.state()) == written for name in ("memory.LastMinimiser.f", *solved))
+        assert all(
+            (name in guard.state()) == written for name in ("memory.LastMinimiser.f", *solved)
+        )
 
 
 def test_a_row_guard_answers_with_the_solver_that_it_is_given(rows: Rows) -> None:
@@ -183,7 +211,10 @@ def test_a_row_guard_answers_with_the_solver_that_it_is_given(rows: Rows) -> Non
         asked.append((own, seen))
         return Nought(own, seen.loss, seen.C)
 
-    facts, query = facts_of(rows), NoisyMinimiser(np.zeros((5, 4)), None, "test", curvature=np.full((5, 1), 0.1))
+    facts, query = (
+        facts_of(rows),
+        NoisyMinimiser(np.zeros((5, 4)), None, "test", curvature=np.full((5, 1), 0.1)),
+    )
     given = RowGuard(rows, facts, KeyedNoise(0, [0], range(5)), Ledger(), nought)
     usual = RowGuard(rows, facts, KeyedNoise(0, [0], range(5)), Ledger())
     assert len(asked) == 1 and asked[0][0] is rows and asked[0][1] is facts

@@ -1,4 +1,6 @@
-"""A gate whose tests run between other releases: docs/privacy/tight.md, "A gate between releases"."""
+"""A gate whose tests run between other releases: docs/privacy/tight.md, "A gate between
+releases".
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ Bits = tuple[int, ...]
 
 
 def gate(bits: Bits, values: list[float], positives: int, threshold: float = 0.3) -> float:
-    """Probability that AboveThreshold answers `values` with `bits`: sensitivity 1, threshold's noise drawn once."""
+    """Probability that AboveThreshold answers `values` with `bits`: sensitivity 1, threshold's
+    noise drawn once.
+    """
     chance, left = _BAR.copy(), positives
     rate = E2 / (2.0 * positives)
     for bit, value in zip(bits, values, strict=True):
@@ -52,14 +56,19 @@ def test_the_gate_is_one_coin_and_a_mechanism_that_reads_no_rows(positives: int)
     for values in [*pairs(0, 6, True), *pairs(1, 6, False)]:
         for k in range(1, 5):
             both = {
-                b: [gate(b, [v[w] for v in values[:k]], positives) for w in (0, 1)] for b in product((0, 1), repeat=k)
+                b: [gate(b, [v[w] for v in values[:k]], positives) for w in (0, 1)]
+                for b in product((0, 1), repeat=k)
             }
             for split in (lambda p, q: (e * p - q) / (e - 1), lambda p, q: (e * q - p) / (e - 1)):
                 T = {bits: split(*chances) for bits, chances in both.items()}
                 assert min(T.values()) >= -1e-12
                 assert sum(T.values()) == pytest.approx(1.0, abs=1e-9)
-                for bits in product((0, 1), repeat=k - 1):  # what came before does not depend on the k-th query
-                    before = split(*(gate(bits, [v[w] for v in values[: k - 1]], positives) for w in (0, 1)))
+                for bits in product(
+                    (0, 1), repeat=k - 1
+                ):  # what came before does not depend on the k-th query
+                    before = split(
+                        *(gate(bits, [v[w] for v in values[: k - 1]], positives) for w in (0, 1))
+                    )
                     assert T[(*bits, 0)] + T[(*bits, 1)] == pytest.approx(before, abs=1e-9)
             found = [max(p / q, q / p) for p, q in both.values() if min(p, q) > 1e-300]
             tightest = max(tightest, math.log(max(found)))
@@ -69,10 +78,14 @@ def test_the_gate_is_one_coin_and_a_mechanism_that_reads_no_rows(positives: int)
 # Interleaved with other releases
 
 
-def interleaved(rng: np.random.Generator, releases: list[float], positives: int) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities of every transcript in both worlds: a test, a release, a test, ...; all chosen in view of the past.
+def interleaved(
+    rng: np.random.Generator, releases: list[float], positives: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of every transcript in both worlds: a test, a release, a test, ...; all chosen
+    in view of the past.
 
-    A release is randomised response of the given epsilon, its direction chosen like the gate's next query.
+    A release is randomised response of the given epsilon, its direction chosen like the gate's next
+    query.
     """
     choice: dict[tuple[int, ...], tuple[float, float]] = {}
 
@@ -86,7 +99,10 @@ def interleaved(rng: np.random.Generator, releases: list[float], positives: int)
     for said in product((0, 1), repeat=2 * len(releases)):
         bits, answers = said[::2], said[1::2]
         queries = [query(said[: 2 * k]) for k in range(len(releases))]
-        turned = [int(query(said[: 2 * k + 1])[1] > query(said[: 2 * k + 1])[0]) for k in range(len(releases))]
+        turned = [
+            int(query(said[: 2 * k + 1])[1] > query(said[: 2 * k + 1])[0])
+            for k in range(len(releases))
+        ]
         for world in (0, 1):
             chance = gate(bits, [q[world] for q in queries], positives)
             for epsilon, answer, turn in zip(releases, answers, turned, strict=True):
@@ -115,7 +131,9 @@ def renyi(P: np.ndarray, Q: np.ndarray, order: float) -> float:
 
 
 def test_whatever_runs_between_the_tests_costs_what_the_sum_says() -> None:
-    """Hockey sticks and Renyi divergences of whole interactions, against the price of the gate's coin and the rest."""
+    """Hockey sticks and Renyi divergences of whole interactions, against the price of the gate's
+    coin and the rest.
+    """
     releases, whole = [0.4, 0.8, 0.3], E1 + E2
     charged, short = response(whole, *releases), response(0.35 * whole, *releases)
     exceeded = 0
@@ -134,21 +152,35 @@ def test_whatever_runs_between_the_tests_costs_what_the_sum_says() -> None:
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 def test_every_accountant_charges_the_gates_coin(relation: str) -> None:
-    """In each notion the tests' price is that of randomised response, so the one theorem serves them all."""
+    """In each notion the tests' price is that of randomised response, so the one theorem serves
+    them all.
+    """
     one, e = np.array([1.0]), E1 + E2
     tests = SparseVector("a gate", relation, one * E1, one * E2, 3)
     gated = GatedRelease(
-        source="a gate", relation=relation, sigma=one * 20.0, sensitivity=one, dimension=4,
-        epsilon_threshold=one * E1, epsilon_queries=one * E2, positives=3, index=1,
-    )  # fmt: skip
+        source="a gate",
+        relation=relation,
+        sigma=one * 20.0,
+        sensitivity=one,
+        dimension=4,
+        epsilon_threshold=one * E1,
+        epsilon_queries=one * E2,
+        positives=3,
+        index=1,
+    )
     orders = (1.5, 4.0, 32.0)
     coin = np.array([min(e, 0.5 * a * e * e) for a in orders])
     assert all(curve >= renyi(*response(e), a) for a, curve in zip(orders, coin, strict=True))
     gaussian = 0.5 / 20.0**2
     np.testing.assert_allclose(PureAccountant().total([tests]), e)
     np.testing.assert_allclose(prices.zcdp(gated), 0.5 * e * e + gaussian)
-    np.testing.assert_allclose(prices.renyi(gated, orders)[0, 0], coin + gaussian * np.array(orders))
+    np.testing.assert_allclose(
+        prices.renyi(gated, orders)[0, 0], coin + gaussian * np.array(orders)
+    )
     (bill,) = prices.dominating(gated)[0]
     assert (bill.mu, bill.epsilon) == (pytest.approx(1 / 20.0), pytest.approx(e))
     for delta in (1e-5, 0.01):
-        assert stick(*response(e), composed_epsilon(Counter([Bill(epsilon=e)]), delta)) <= delta + 1e-12
+        assert (
+            stick(*response(e), composed_epsilon(Counter([Bill(epsilon=e)]), delta))
+            <= delta + 1e-12
+        )

@@ -1,4 +1,6 @@
-"""Sums over sites: one grid for all, sensitivities that are attained, noise in shares, and refusals before a charge."""
+"""Sums over sites: one grid for all, sensitivities that are attained, noise in shares, and
+refusals before a charge.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def proximal(start: Array, alpha: Array | None, curvature: float = 0.05, pull: f
     return Sum.of(NoisyMinimiser(start, alpha, "test", None, -curvature * start - pull, curvature))
 
 
-def facts(sizes: list[int] | None = None, d: int = 4, loss: str = "logistic", **changes: Any) -> Facts:
+def facts(
+    sizes: list[int] | None = None, d: int = 4, loss: str = "logistic", **changes: Any
+) -> Facts:
     n = np.array(SIZES if sizes is None else sizes, dtype=float)[:, None]
     plain = {"pure": False, "participants": len(n) - 1, "colluders": 1} | changes
     return Facts(make_loss(loss), n, d, plain.pop("C", 1.0), 0.02, len(n), **plain)
@@ -66,13 +70,17 @@ def among(whole: Facts, members: list[int]) -> Among:
     return Among(float(whole.n[members].sum()), len(members))
 
 
-# --- One grid -------------------------------------------------------------------------------------------------------
+# --- One grid -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, {"relation": "zero-out"}, {"C": 7.0}, {"loss": "softmax:3", "d": 12}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"relation": "zero-out"}, {"C": 7.0}, {"loss": "softmax:3", "d": 12}]
+)
 @pytest.mark.parametrize("capped", [math.inf, 0.3])
 def test_every_site_alone_computes_the_grid_of_all(changes: dict[str, Any], capped: float) -> None:
-    """A site's facts hold its own number of rows only, and shares on two grids would not add up, nor hide."""
+    """A site's facts hold its own number of rows only, and shares on two grids would not add up,
+    nor hide.
+    """
     whole = facts(**changes)
     whole = replace(whole, loss=cap(whole.loss, capped))
     for query, members in itertools.product(queries(whole.d), ([0, 1, 2, 3, 4], [0, 2, 3, 4])):
@@ -96,19 +104,27 @@ def test_the_grid_is_a_power_of_two_below_the_stated_part_of_a_share_for_all_ros
         for query, alpha in itertools.product(queries(), (1e-6, 0.1, 3.0)):
             query = replace(query, what=replace(query.what, alpha=np.array(alpha)))
             noise = SharedNoise(query.what, whole)
-            for members in ([*range(len(sizes))], [*range(len(sizes) - 1)], [*range(1, len(sizes))]):
+            for members in (
+                [*range(len(sizes))],
+                [*range(len(sizes) - 1)],
+                [*range(1, len(sizes))],
+            ):
                 those = among(whole, members)
                 grid, honest = query.attempt(whole, those).grid, len(members) - 1
                 mantissa, _ = np.frexp(grid.step)
                 assert np.all(mantissa == 0.5) and np.all(grid.tau >= 2.0**noise.bits)
                 moved = noise.moved(those.rows) / grid.step + 2.0  # the root of four features
-                np.testing.assert_allclose(np.sqrt(moved**2 / honest + honest) / grid.tau, alpha, rtol=1e-11)
+                np.testing.assert_allclose(
+                    np.sqrt(moved**2 / honest + honest) / grid.tau, alpha, rtol=1e-11
+                )
                 assert np.all(np.sqrt(moved**2 / honest + honest) / grid.tau <= alpha)
                 assert np.all(query.what.reach(whole) / grid.step <= 2.0**61)
 
 
 def test_more_colluders_than_planned_see_no_more_than_the_event_says_at_any_roster() -> None:
-    """With k < h shares left, ``sqrt(D^2 / k + d k / 4) / tau`` is below the price of `against`, and comes near it."""
+    """With k < h shares left, ``sqrt(D^2 / k + d k / 4) / tau`` is below the price of `against`,
+    and comes near it.
+    """
     sizes = [60, 45, 80, 60, 51, 70, 33]
     whole = facts(sizes, participants=5, colluders=2)
     for query in queries():
@@ -126,7 +142,7 @@ def test_more_colluders_than_planned_see_no_more_than_the_event_says_at_any_rost
             assert stated * (1 - 1e-9) < max(seen) <= stated
 
 
-# --- Sensitivity ----------------------------------------------------------------------------------------------------
+# --- Sensitivity ----------------------------------------------------------------------------------
 
 
 def pair(sizes: list[int], victim: int, row: Array, other: Array, fill: Array) -> tuple[Rows, Rows]:
@@ -157,8 +173,12 @@ def moved(query: Sum, whole: Facts, those: Among, tables: tuple[Rows, Rows], vic
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 @pytest.mark.parametrize("capped", [math.inf, 0.25])
 @pytest.mark.parametrize("kind", [gradient, proximal])
-def test_sensitivity_is_attained_at_every_site_and_never_passed(kind: Any, relation: str, capped: float) -> None:
-    """Huber's linear piece: a row and its opposite, at sites of very different sizes, in all rosters."""
+def test_sensitivity_is_attained_at_every_site_and_never_passed(
+    kind: Any, relation: str, capped: float
+) -> None:
+    """Huber's linear piece: a row and its opposite, at sites of very different sizes, in all
+    rosters.
+    """
     sizes = [3, 40, 400, 57]
     whole = facts(sizes, 2, "huber:0.5", relation=relation, tol=1e-12)
     whole = replace(whole, loss=cap(whole.loss, capped))
@@ -168,7 +188,9 @@ def test_sensitivity_is_attained_at_every_site_and_never_passed(kind: Any, relat
     other = -row if relation == "replace-one" else 0.0 * row
     for victim, members in itertools.product(range(4), ([0, 1, 2, 3], [0, 1, 3], [0, 1, 2])):
         if victim in members:
-            ratio = moved(query, whole, among(whole, members), pair(sizes, victim, row, other, fill), victim)
+            ratio = moved(
+                query, whole, among(whole, members), pair(sizes, victim, row, other, fill), victim
+            )
             assert 0.999 < ratio <= 1.0
 
 
@@ -187,7 +209,9 @@ def test_no_pair_of_random_rows_moves_a_sum_more_than_priced(loss: str) -> None:
 
 
 def test_a_person_at_two_sites_moves_one_sum_twice() -> None:
-    """Which is what the event says: shifts add up, where two releases would add up their squares."""
+    """Which is what the event says: shifts add up, where two releases would add up their
+    squares.
+    """
     sizes, row, fill = [5, 9, 7, 8], np.array([1.0, 0.0]), np.array([0.0, 0.5])
     whole = facts(sizes, 2, "huber:0.5", sites_per_row=2)
     query, those = gradient(np.zeros((4, 2)), ALPHA), Among.all(whole)
@@ -197,7 +221,8 @@ def test_a_person_at_two_sites_moves_one_sum_twice() -> None:
     totals = []
     for last in (row, -row):
         parts = [
-            (np.vstack([np.tile(fill, (n - 1, 1)), last if i < 2 else fill]), np.ones(n)) for i, n in enumerate(sizes)
+            (np.vstack([np.tile(fill, (n - 1, 1)), last if i < 2 else fill]), np.ones(n))
+            for i, n in enumerate(sizes)
         ]
         vault = Vault(make_solver(Rows.build(parts), whole), KeyedNoise(0, [0], [0]))
         totals.append(query.attempt(whole, those).addend(vault).sum(axis=0).astype(float))
@@ -206,7 +231,7 @@ def test_a_person_at_two_sites_moves_one_sum_twice() -> None:
     assert 0.999 * 2 * ALPHA < shift <= 2 * ALPHA
 
 
-# --- Noise ----------------------------------------------------------------------------------------------------------
+# --- Noise ----------------------------------------------------------------------------------------
 
 
 class Part(DenseNet):
@@ -222,7 +247,9 @@ class Part(DenseNet):
 
     def seal(self, share: IntArray) -> IntArray:
         self.shares.append(share[..., self.members, :])
-        return super().seal(np.where(np.isin(np.arange(share.shape[-2]), self.members)[:, None], share, 0))
+        return super().seal(
+            np.where(np.isin(np.arange(share.shape[-2]), self.members)[:, None], share, 0)
+        )
 
 
 class Scaled(KeyedNoise):
@@ -238,7 +265,9 @@ class Scaled(KeyedNoise):
 
 
 def accepts(noise: KeyedNoise, query: Sum, members: list[int]) -> bool:
-    """Whether the noise of honest shares is that of shift over sigma `ALPHA`: a two-sided exact test."""
+    """Whether the noise of honest shares is that of shift over sigma `ALPHA`: a two-sided exact
+    test.
+    """
     rows, whole = make_rows(SIZES, 4), facts()
     query = replace(query, what=replace(query.what, start=np.zeros((2000, 5, 4))))
     net, book = Part(whole, members), Ledger("zcdp", math.inf, 1e-5)
@@ -256,12 +285,23 @@ def accepts(noise: KeyedNoise, query: Sum, members: list[int]) -> bool:
 
 @pytest.mark.parametrize("members", [[0, 1, 2, 3, 4], [0, 2, 3, 4]])
 @pytest.mark.parametrize("which", [0, 1])
-def test_honest_shares_have_together_the_noise_that_is_priced(which: int, members: list[int]) -> None:
-    """Of all sites and of fewer: with one colluder's share taken away, no more and no less is left than needed."""
+def test_honest_shares_have_together_the_noise_that_is_priced(
+    which: int, members: list[int]
+) -> None:
+    """Of all sites and of fewer: with one colluder's share taken away, no more and no less is
+    left than needed.
+    """
     query = queries()[which]
-    assert [accepts(Scaled(factor, [0, 1, 2, 3, 4]), query, members) for factor in FACTORS] == [True, False, False]
+    assert [accepts(Scaled(factor, [0, 1, 2, 3, 4]), query, members) for factor in FACTORS] == [
+        True,
+        False,
+        False,
+    ]
     assert not accepts(Scaled(0.0, [0]), query, members)  # a share is missing
-    assert not accepts(Scaled(math.sqrt((len(members) - 1) / len(members)), [*range(5)]), query, members)  # no colluder
+    # no colluder
+    assert not accepts(
+        Scaled(math.sqrt((len(members) - 1) / len(members)), [*range(5)]), query, members
+    )
 
 
 def test_noise_follows_the_attempt_and_not_the_sums_that_were_opened() -> None:
@@ -277,7 +317,9 @@ def test_noise_follows_the_attempt_and_not_the_sums_that_were_opened() -> None:
             return sealed
 
     rows = make_rows(SIZES, 4)
-    config = RunConfig(method="sum_momentum", delta=1e-5, rounds=6, epsilon=3.0, noise_growth=1.5, seed=0)
+    config = RunConfig(
+        method="sum_momentum", delta=1e-5, rounds=6, epsilon=3.0, noise_growth=1.5, seed=0
+    )
     ready = prepare(config, rows.n, rows.d)
     planned = ready.plan().rows
     guard = RowGuard(rows, ready.facts, KeyedNoise(0, [0], range(5), lead=(5,)), ready.ledger)
@@ -291,7 +333,7 @@ def test_noise_follows_the_attempt_and_not_the_sums_that_were_opened() -> None:
     assert not np.array_equal(seen[2].f, seen[3].f)
 
 
-# --- Words ----------------------------------------------------------------------------------------------------------
+# --- Words ----------------------------------------------------------------------------------------
 
 
 def test_masks_cancel_in_the_ring_and_a_word_that_wraps_costs_nothing() -> None:
@@ -308,7 +350,9 @@ def test_masks_cancel_in_the_ring_and_a_word_that_wraps_costs_nothing() -> None:
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize(("alpha", "says"), [(1e30, "so little noise"), (1e-300, "so much noise")])
-def test_numbers_that_do_not_fit_the_ring_are_refused_before_the_charge(which: int, alpha: float, says: str) -> None:
+def test_numbers_that_do_not_fit_the_ring_are_refused_before_the_charge(
+    which: int, alpha: float, says: str
+) -> None:
     rows, whole = make_rows(SIZES, 4), facts()
     query = queries(4, np.array(alpha), np.zeros((5, 4)))[which]
     book = Ledger("zcdp", math.inf, 1e-5)
@@ -322,7 +366,9 @@ def test_numbers_that_do_not_fit_the_ring_are_refused_before_the_charge(which: i
         assert math.isinf(book.total())
 
 
-def test_a_calibration_finds_noise_for_more_rows_than_words_have_room_for_at_its_first_guess() -> None:
+def test_a_calibration_finds_noise_for_more_rows_than_words_have_room_for_at_its_first_guess() -> (
+    None
+):
     config = RunConfig(method="sum_momentum", delta=1e-5, rounds=4, epsilon=0.1, seed=0)
     ready = prepare(config, np.full((5, 1), 1e12), 10)
     assert 0.0999 < ready.plan().total() <= 0.1
@@ -362,7 +408,9 @@ def test_sites_that_the_run_does_not_allow_are_refused_before_the_charge(which: 
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_sum_that_honest_sites_cannot_have_made_is_refused_alike_on_both_tables(which: int) -> None:
+def test_a_sum_that_honest_sites_cannot_have_made_is_refused_alike_on_both_tables(
+    which: int,
+) -> None:
     """Privacy does not rest on it; it says that somebody sent another thing than a share."""
 
     class Huge(DenseNet):
@@ -374,7 +422,9 @@ def test_a_sum_that_honest_sites_cannot_have_made_is_refused_alike_on_both_table
     whole = facts()
     query = queries(start=np.zeros((5, 4)))[which]
     grid = query.attempt(whole, Among.all(whole)).grid
-    most = float(query.what.reach(whole)[0, 0] / grid.step[0, 0] + 5 + 40 * math.sqrt(5) * grid.tau[0, 0])
+    most = float(
+        query.what.reach(whole)[0, 0] / grid.step[0, 0] + 5 + 40 * math.sqrt(5) * grid.tau[0, 0]
+    )
     for seed in (0, 1):
         rows, told = make_rows(SIZES, 4, seed), []
         for more in (0, int(0.5 * most), int(3 * most), 2**62):
@@ -387,7 +437,9 @@ def test_a_sum_that_honest_sites_cannot_have_made_is_refused_alike_on_both_table
             except Refused as error:
                 told.append(str(error))
             assert len(book.rows) == 1  # refused or not
-        assert told[:2] == ["", ""] and told[2] == told[3] and "a site sent something else" in told[2]
+        assert (
+            told[:2] == ["", ""] and told[2] == told[3] and "a site sent something else" in told[2]
+        )
 
 
 def test_vectors_too_long_are_refused_by_public_numbers_that_all_sites_share() -> None:
@@ -395,11 +447,13 @@ def test_vectors_too_long_are_refused_by_public_numbers_that_all_sites_share() -
     far = proximal(np.full((5, 4), 1e9), ALPHA)
     with pytest.raises(InvalidInput, match=r"^tol="):
         far.check(whole)
-    for i in range(5):  # a site of few rows refuses with the others, and is not left waiting for them
+    for i in range(
+        5
+    ):  # a site of few rows refuses with the others, and is not left waiting for them
         with pytest.raises(InvalidInput, match=r"^tol="):
-            replace(far, what=replace(far.what, start=far.what.start[0], linear=far.what.linear[0])).check(
-                whole.node(i)
-            )
+            replace(
+                far, what=replace(far.what, start=far.what.start[0], linear=far.what.linear[0])
+            ).check(whole.node(i))
     for query in queries(start=np.full((5, 4), np.nan)):
         with pytest.raises(InvalidInput, match="finite"):
             query.check(whole)
@@ -424,22 +478,37 @@ def test_without_noise_a_sum_is_its_mean_and_no_epsilon_is_printed() -> None:
         answer = guard.ask_sum(query, DenseNet(make_graph("complete", 5)))
         assert isinstance(book.rows[0], Unprotected) and math.isinf(book.total())
         vault = Vault(make_solver(rows, whole), KeyedNoise(0, [0], [0]))
-        mean = np.sum(whole.n / whole.rows * query.what.centred(query.what.addend(vault, whole), whole), axis=0)
+        mean = np.sum(
+            whole.n / whole.rows * query.what.centred(query.what.addend(vault, whole), whole),
+            axis=0,
+        )
         np.testing.assert_allclose(answer, np.broadcast_to(mean, (5, 4)), atol=1e-12)
-    privacy = simulate(RunConfig(method="sum_prox", epsilon=math.inf, rounds=2, seed=0), rows).privacy
+    privacy = simulate(
+        RunConfig(method="sum_prox", epsilon=math.inf, rounds=2, seed=0), rows
+    ).privacy
     assert math.isinf(privacy["epsilon"]) and "No privacy guarantee" in privacy["says"]
 
 
-# --- Runs -----------------------------------------------------------------------------------------------------------
+# --- Runs -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["sum_momentum", "sum_prox"])
-@pytest.mark.parametrize("more", [{}, {"max_grad_norm": 0.3}, {"relation": "zero-out"}, {"sites_per_row": 2}])
+@pytest.mark.parametrize(
+    "more", [{}, {"max_grad_norm": 0.3}, {"relation": "zero-out"}, {"sites_per_row": 2}]
+)
 def test_sites_in_threads_are_the_simulation(method: str, more: dict[str, Any]) -> None:
     """Bit by bit for gradients; minimisers stop at their tolerance, wherever they are solved."""
     rows = make_rows(SIZES, 4)
     config = RunConfig.from_dict(
-        {"method": method, "epsilon": 3.0, "delta": 1e-5, "rounds": 5, "seed": 2, "tol": 1e-12, **more}
+        {
+            "method": method,
+            "epsilon": 3.0,
+            "delta": 1e-5,
+            "rounds": 5,
+            "seed": 2,
+            "tol": 1e-12,
+            **more,
+        }
     )
     together, planned = simulate(config, rows), prepare(config, rows.n, rows.d)
     for i, (outcome, ledger) in enumerate(run_sites(config, rows)):
@@ -460,16 +529,30 @@ def test_noise_of_the_operating_system_makes_the_same_models_at_all_sites() -> N
 
 @pytest.mark.parametrize("method", ["sum_momentum", "sum_prox"])
 def test_a_start_is_a_shift_of_variables(method: str) -> None:
-    """A run from s on rows is, counted from s, one that asks at shifted points: prices and noise stay."""
+    """A run from s on rows is, counted from s, one that asks at shifted points: prices and noise
+    stay.
+    """
     rows, s = make_rows(SIZES, 4), np.array([0.4, -0.3, 0.2, 0.1])
     config = RunConfig(method=method, epsilon=3.0, delta=1e-5, rounds=3, seed=0, tol=1e-12)
     ready = prepare(config, rows.n, rows.d)
     noisy = []
     for start in (s, None):
         noise, book = KeyedNoise(0, [0], range(5), lead=(5,)), Ledger("zcdp", math.inf, 1e-5)
-        place = Place(ready.facts, DenseNet(ready.graph), RowGuard(rows, ready.facts, noise, book), (5,), 4, start)
+        place = Place(
+            ready.facts,
+            DenseNet(ready.graph),
+            RowGuard(rows, ready.facts, noise, book),
+            (5,),
+            4,
+            start,
+        )
         outcome = run(ready.algorithm, place, 3)
-        noisy.append((place.classifier(ready.algorithm.model(outcome.state)), [row.to_dict() for row in book.rows]))
+        noisy.append(
+            (
+                place.classifier(ready.algorithm.model(outcome.state)),
+                [row.to_dict() for row in book.rows],
+            )
+        )
     assert noisy[0][1] == noisy[1][1] and not np.allclose(noisy[0][0], noisy[1][0], atol=1e-3)
     w, path, velocity = s.copy(), list[Array](), np.zeros(4)
     # Written out, without noise: the regulariser pulls to s
@@ -481,7 +564,11 @@ def test_a_start_is_a_shift_of_variables(method: str) -> None:
     weight = rows.n / rows.n.sum()
     for _ in range(3):
         if method == "sum_momentum":
-            velocity = 0.8 * velocity + (weight * vault.solver.gradient(np.tile(w, (5, 1)))).sum(axis=0) + mu * (w - s)
+            velocity = (
+                0.8 * velocity
+                + (weight * vault.solver.gradient(np.tile(w, (5, 1)))).sum(axis=0)
+                + mu * (w - s)
+            )
             w = w - velocity / eta
         else:
             linear = np.tile(-eta * w - mu * s, (5, 1))
@@ -490,7 +577,9 @@ def test_a_start_is_a_shift_of_variables(method: str) -> None:
         path.append(w)
     power = 8 if method == "sum_momentum" else 3
     weights = np.array([math.prod(range(k, k + power)) for k in (1, 2, 3)])
-    np.testing.assert_allclose(found, np.tensordot(weights / weights.sum(), np.array(path), axes=1), atol=1e-9)
+    np.testing.assert_allclose(
+        found, np.tensordot(weights / weights.sum(), np.array(path), axes=1), atol=1e-9
+    )
 
 
 class Silenced(KeyedNoise):
@@ -506,13 +595,17 @@ def test_a_run_repeats_from_the_ledger_without_a_second_draw(method: str, tmp_pa
     rows = make_rows(SIZES, 4)
     config = RunConfig(method=method, epsilon=1.0, delta=1e-5, rounds=4, seed=0, accountant="zcdp")
     ready, found = prepare(config, rows.n, rows.d), []
-    with DurableLedger.create(tmp_path / "a", epsilon=2.0, delta=1e-5, accountant="zcdp", n_nodes=5) as ledger:
+    with DurableLedger.create(
+        tmp_path / "a", epsilon=2.0, delta=1e-5, accountant="zcdp", n_nodes=5
+    ) as ledger:
         for kind in (KeyedNoise, Silenced):
             book = ledger.reserve("one", "plan", ready.plan().rows)
             guard = RowGuard(rows, ready.facts, kind(0, [0], range(5), lead=(5,)), book)
             place = Place(ready.facts, DenseNet(ready.graph), guard, (5,), 4)
             found.append(run(ready.algorithm, place, 4).state)
-        assert ledger.total() == pytest.approx(ready.plan().total(), abs=0.5) and ledger.total() <= 2.0
+        assert (
+            ledger.total() == pytest.approx(ready.plan().total(), abs=0.5) and ledger.total() <= 2.0
+        )
         assert "sums over sites are priced against" in ledger.show()["cautions"][0]
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
 
@@ -520,7 +613,9 @@ def test_a_run_repeats_from_the_ledger_without_a_second_draw(method: str, tmp_pa
 def test_sums_and_local_releases_share_a_ledger_and_its_budget() -> None:
     rows = make_rows(SIZES, 4)
     book = Ledger("zcdp", 2.0, 1e-5)
-    sums = RunConfig(method="sum_momentum", epsilon=1.0, delta=1e-5, rounds=4, seed=0, accountant="zcdp")
+    sums = RunConfig(
+        method="sum_momentum", epsilon=1.0, delta=1e-5, rounds=4, seed=0, accountant="zcdp"
+    )
     simulate(sums, rows, ledger=book)
     one = book.total()
     simulate(sums.but(method="momentum", graph="ring"), rows, ledger=book)
@@ -534,7 +629,13 @@ def test_sums_and_local_releases_share_a_ledger_and_its_budget() -> None:
 def test_a_ledger_that_counts_people_otherwise_than_a_sum_is_refused(counted: int) -> None:
     """The event's price holds for the number of sites that it was made for."""
     config = RunConfig(
-        method="sum_momentum", epsilon=1.0, delta=1e-5, rounds=2, seed=0, accountant="zcdp", sites_per_row=2
+        method="sum_momentum",
+        epsilon=1.0,
+        delta=1e-5,
+        rounds=2,
+        seed=0,
+        accountant="zcdp",
+        sites_per_row=2,
     )
     book = Ledger("zcdp", 9.0, 1e-5, sites_per_row=counted)
     with pytest.raises(InvalidInput, match=r"^sites_per_row=2"):
@@ -561,7 +662,8 @@ def test_a_site_that_leaves_ends_the_attempts_of_the_others() -> None:
     assert told == ["a site left the run"] * 2
     adder = Adder(1)
     adder.close()
-    assert np.array_equal(adder.add(1, np.ones(2, dtype=np.int64)), [1, 1])  # an attempt that is complete is opened
+    # an attempt that is complete is opened
+    assert np.array_equal(adder.add(1, np.ones(2, dtype=np.int64)), [1, 1])
 
 
 @pytest.mark.parametrize("kind", [REGISTRY["sum_momentum"], REGISTRY["sum_prox"]])
@@ -583,14 +685,18 @@ def test_a_site_hands_its_share_to_the_net_and_to_nobody_else(kind: Any) -> None
             seen.append(self._guard.ask_sum(query, net))
             return seen[-1]
 
-    guard = RowGuard(rows, whole, KeyedNoise(0, [0], range(5), lead=(5,)), Ledger("zcdp", math.inf, 1e-5))
+    guard = RowGuard(
+        rows, whole, KeyedNoise(0, [0], range(5), lead=(5,)), Ledger("zcdp", math.inf, 1e-5)
+    )
     algorithm = kind(penalty=Schedule(1.0), noise=Schedule(0.2))
     run(algorithm, Place(whole, DenseNet(make_graph("complete", 5)), Watch(guard), (5,), 4), 3)
     assert len(seen) == 3 and all(np.all(one == one[0]) for one in seen)
 
 
 @pytest.mark.parametrize("method", ["sum_momentum", "sum_prox"])
-def test_an_interrupted_simulation_goes_on_from_its_checkpoint_bit_by_bit(method: str, tmp_path: Path) -> None:
+def test_an_interrupted_simulation_goes_on_from_its_checkpoint_bit_by_bit(
+    method: str, tmp_path: Path
+) -> None:
     rows = make_rows(SIZES, 4)
     config = RunConfig(method=method, epsilon=1.0, delta=1e-5, rounds=6, seed=0, noise_growth=1.2)
 

@@ -1,4 +1,6 @@
-"""Which queries sites may add up: those whose class declares it; and who answers a node, by the trust of its run."""
+"""Which queries sites may add up: those whose class declares it; and who answers a node, by the
+trust of its run.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ from sottovoce.runs.engine import Place
 from sottovoce.runs.row_guard import RowGuard
 
 ROWS = make_rows([60, 45, 80, 60, 51], 4)
-FACTS = Facts(make_loss("logistic"), ROWS.n, 4, 1.0, 0.02, 5, pure=False, participants=4, colluders=1)
+FACTS = Facts(
+    make_loss("logistic"), ROWS.n, 4, 1.0, 0.02, 5, pure=False, participants=4, colluders=1
+)
 ZERO, ONE = np.zeros((5, 4)), np.ones((5, 1))
 
 
@@ -48,16 +52,21 @@ class Undeclared(NoisyGradient):
 @pytest.mark.parametrize(
     "query",
     [
-        CarriedGradient(ZERO, ONE, "test", index=1, rounds=4), Undeclared(ZERO, ONE, "test"),
-        NoisyEpoch(ZERO, ONE, "test"), SecretMinimiser(ZERO, ONE, "test", None, ZERO, 0.1, 0.1, (ONE,)),
-        GatedMinimiser(ZERO, ONE, "test"), PerturbedObjective(ZERO, ONE, ZERO, None, "test"),
+        CarriedGradient(ZERO, ONE, "test", index=1, rounds=4),
+        Undeclared(ZERO, ONE, "test"),
+        NoisyEpoch(ZERO, ONE, "test"),
+        SecretMinimiser(ZERO, ONE, "test", None, ZERO, 0.1, 0.1, (ONE,)),
+        GatedMinimiser(ZERO, ONE, "test"),
+        PerturbedObjective(ZERO, ONE, ZERO, None, "test"),
     ],
     ids=lambda query: type(query).__name__,
-)  # fmt: skip
+)
 def test_a_query_that_does_not_declare_that_it_may_be_summed_is_refused(query: Any) -> None:
     """Under trust in sums, whichever way it comes, and before anything is charged."""
     for way in (Sum.of, Sum):
-        with pytest.raises(InvalidInput, match=rf"^trust='sum': {type(query).__name__} has no form"):
+        with pytest.raises(
+            InvalidInput, match=rf"^trust='sum': {type(query).__name__} has no form"
+        ):
             way(query)
     place, book = placed(FACTS)
     with pytest.raises(InvalidInput, match=r"^trust='sum'"):
@@ -66,12 +75,19 @@ def test_a_query_that_does_not_declare_that_it_may_be_summed_is_refused(query: A
 
 
 def test_a_node_asks_one_way_and_its_place_decides_who_answers() -> None:
-    """The same query: each site's own noisy answer, or one sum that is the same at all sites, each with its event."""
+    """The same query: each site's own noisy answer, or one sum that is the same at all sites,
+    each with its event.
+    """
     seen = {}
     for trust, facts in (("nobody", replace(FACTS, participants=0, colluders=0)), ("sum", FACTS)):
         place, book = placed(facts)
         answer = place.ask(NoisyGradient(ZERO, ONE, "test"))
-        seen[trust] = (type(book.rows[0]), book.rows[0].source, bool(np.ptp(answer, axis=0).max() == 0.0))
+        seen[trust] = (
+            type(book.rows[0]),
+            book.rows[0].source,
+            bool(np.ptp(answer, axis=0).max() == 0.0),
+        )
     assert seen == {
-        "nobody": (GaussianMechanism, "test", False), "sum": (SummedGaussianMechanism, "sum of gradients", True)
-    }  # fmt: skip
+        "nobody": (GaussianMechanism, "test", False),
+        "sum": (SummedGaussianMechanism, "sum of gradients", True),
+    }

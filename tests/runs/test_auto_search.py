@@ -1,4 +1,6 @@
-"""``method="auto"``: a choice sees public facts only, can be repeated, keeps what it is given, and says why."""
+"""``method="auto"``: a choice sees public facts only, can be repeated, keeps what it is given,
+and says why.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rehearse(monkeypatch: pytest.MonkeyPatch, error: Any, loss: Any = None) -> None:
-    """Rehearsals in which a candidate has this error and log loss, functions of its configuration and the rehearsal.
+    """Rehearsals in which a candidate has this error and log loss, functions of its configuration
+    and the rehearsal.
 
     Without a `loss` the log loss is the error.
     """
@@ -79,7 +82,10 @@ def rehearse(monkeypatch: pytest.MonkeyPatch, error: Any, loss: Any = None) -> N
     def outcomes(self: Rehearsal, candidates: Sequence[Prepared]) -> list[Outcome]:
         shape = len(self.worlds), 2
         return [
-            Outcome(np.full(shape, error(one.config, self)), np.full(shape, (loss or error)(one.config, self)))
+            Outcome(
+                np.full(shape, error(one.config, self)),
+                np.full(shape, (loss or error)(one.config, self)),
+            )
             for one in candidates
         ]
 
@@ -92,13 +98,24 @@ def rehearse(monkeypatch: pytest.MonkeyPatch, error: Any, loss: Any = None) -> N
 def test_no_argument_can_carry_rows() -> None:
     given = list(inspect.signature(choose).parameters)
     assert given == ["config", "n", "d", "heterogeneity", "free", "expected", "centre"]
-    public = ["constants", "k", "gain", "alpha", "share", "groups"]  # decided before any row is read
+    # decided before any row is read
+    public = [
+        "constants",
+        "k",
+        "gain",
+        "alpha",
+        "share",
+        "groups",
+    ]
     assert [one.name for one in fields(Centring)] == public
 
 
 def test_rows_and_the_users_seed_do_not_matter() -> None:
     runs = [
-        train(TrainConfig(replace(AUTO, seed=seed), data=f"synthetic:n=900,d=4,seed={seed}", nodes=3), free=("rho",))
+        train(
+            TrainConfig(replace(AUTO, seed=seed), data=f"synthetic:n=900,d=4,seed={seed}", nodes=3),
+            free=("rho",),
+        )
         for seed in (1, 2)
     ]
     first, second = (run.choice for run in runs)
@@ -130,10 +147,20 @@ found = auto_search.choose(config, (300, 200), schema.n_features, expected=expec
 print(json.dumps([{k: v for k, v in row.items() if k != "seconds"} for row in found.table]), found.says)
 """
     env = os.environ | {"PYTHONHASHSEED": "1"}
-    theirs = subprocess.run([sys.executable, "-c", script], env=env, check=True, capture_output=True, text=True)
-    for module, name, value in [(auto_search, "FINER", ()), (auto_trials, "WORLDS", 1), (auto_trials, "CHECKS", 1)]:
+    theirs = subprocess.run(
+        [sys.executable, "-c", script], env=env, check=True, capture_output=True, text=True
+    )
+    for module, name, value in [
+        (auto_search, "FINER", ()),
+        (auto_trials, "WORLDS", 1),
+        (auto_trials, "CHECKS", 1),
+    ]:
         monkeypatch.setattr(module, name, value)
-    for name, value in [("ROUNDS", {"steps": (2,), "solves": (2,)}), ("CAPS", CAPS), ("FACTORS", FACTORS)]:
+    for name, value in [
+        ("ROUNDS", {"steps": (2,), "solves": (2,)}),
+        ("CAPS", CAPS),
+        ("FACTORS", FACTORS),
+    ]:
         monkeypatch.setattr(auto_candidates, name, value)
     monkeypatch.setattr(auto_search, "FINALISTS", FINALISTS)
     schema = builtin_schema("adult")
@@ -151,9 +178,12 @@ def test_public_facts_do_matter() -> None:
 
 
 def test_what_is_known_of_rows_matters_and_is_told_apart() -> None:
-    long, short = (Sketches(f"dense {norm}", f"rows of norm {norm}", (dense(4, norm),)) for norm in (1.0, 0.1))
+    long, short = (
+        Sketches(f"dense {norm}", f"rows of norm {norm}", (dense(4, norm),)) for norm in (1.0, 0.1)
+    )
     first = choose(AUTO, SMALL, 4, free=(), expected=long)
-    second = choose(AUTO, SMALL, 4, free=(), expected=short)  # the first is remembered, and is another
+    # the first is remembered, and is another
+    second = choose(AUTO, SMALL, 4, free=(), expected=short)
     assert "rows of norm 0.1" in second.says and timeless(first) != timeless(second)
     assert choose(AUTO, SMALL, 4, free=(), expected=replace(long)).says == first.says
 
@@ -186,12 +216,20 @@ def test_one_knob_is_chosen_where_the_others_are_given(knob: str) -> None:
 def test_the_rest_of_the_configuration_is_kept() -> None:
     config = replace(AUTO, seed=None, relation="zero-out", C=2.0, sites_per_row=2)
     found = fresh(config).config
-    assert (found.seed, found.relation, found.C, found.sites_per_row, found.auto) == (None, "zero-out", 2.0, 2, False)
+    assert (found.seed, found.relation, found.C, found.sites_per_row, found.auto) == (
+        None,
+        "zero-out",
+        2.0,
+        2,
+        False,
+    )
     prepare(found, np.array(SMALL, dtype=float)[:, None], 4)
 
 
 def test_a_cap_that_is_given_makes_a_capped_method_the_first_guess() -> None:
-    """Also without a delta, where the usual first guess has noise inside objectives, which has no capped form."""
+    """Also without a delta, where the usual first guess has noise inside objectives, which has
+    no capped form.
+    """
     config = PURE.but(auto=False, method="auto", max_grad_norm=0.3)
     assert (config.method, config.auto, PURE.method) == ("prox_admm", True, "mr_admm")
     found = fresh(config)
@@ -217,21 +255,28 @@ def test_the_lowest_score_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     rehearse(monkeypatch, error)
     found = fresh()
     assert (found.config.method, found.config.rounds) == ("prox_average", 2)
-    assert found.says.startswith("prox_average, 2 rounds") and "the first guess (prox_admm, 10 rounds" in found.says
+    assert (
+        found.says.startswith("prox_average, 2 rounds")
+        and "the first guess (prox_admm, 10 rounds" in found.says
+    )
     assert "errs 5.0 points less than the first guess" in found.says and "%" not in found.says
     assert found.says.endswith(auto_search.NO_FORECAST)
 
 
 def test_methods_of_local_solves_must_be_clearly_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     for ahead, wanted in ((1.02, "momentum"), (auto_search.AHEAD + 0.06, "prox_average")):
-        rehearse(monkeypatch, lambda config, _, a=ahead: 0.2 / (a if config.method == "prox_average" else 1.0))
+        rehearse(
+            monkeypatch,
+            lambda config, _, a=ahead: 0.2 / (a if config.method == "prox_average" else 1.0),
+        )
         assert fresh(free=()).config.method == wanted
 
 
 def test_of_equal_gradient_steps_the_usual_ones_are_taken_and_others_if_they_err_less(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A tenth of the error outweighs the pull.  The caps that are tried are 0.2, and 0.12 and 0.3 beside it.
+    """A tenth of the error outweighs the pull.  The caps that are tried are 0.2, and 0.12 and 0.3
+    beside it.
 
     Models of this loss state no probabilities, so that errors alone decide.
     """
@@ -246,7 +291,9 @@ def test_of_equal_gradient_steps_the_usual_ones_are_taken_and_others_if_they_err
 
 
 def test_of_equal_errors_the_least_log_loss_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cap of 0.12 errs a little less than all, and states the worst probabilities; no cap states the best."""
+    """A cap of 0.12 errs a little less than all, and states the worst probabilities; no cap
+    states the best.
+    """
     for apart, wanted in ((0.4, math.inf), (1.6, 0.12)):
 
         def error(config: RunConfig, _: Rehearsal, apart: float = apart) -> float:
@@ -257,13 +304,18 @@ def test_of_equal_errors_the_least_log_loss_is_taken(monkeypatch: pytest.MonkeyP
             return {math.inf: 0.4, 0.2: 0.5, 0.12: 0.6}.get(config.gradient_cap, 0.45)
 
         rehearse(monkeypatch, error, loss)
-        # What is never looked at around the best is found by the grid, which holds the cap of 0.12 here.
+        # What is never looked at around the best is found by the grid, which holds the cap of 0.12
+        # here.
         monkeypatch.setattr(auto_candidates, "CAPS", (math.inf, 0.2, 0.12))
         assert fresh(free=("max_grad_norm",)).config.gradient_cap == wanted
 
 
-def test_what_errs_least_is_compared_again_whatever_its_log_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the search all errors tie; in other worlds only one candidate errs little, that of the largest log loss."""
+def test_what_errs_least_is_compared_again_whatever_its_log_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the search all errors tie; in other worlds only one candidate errs little, that of the
+    largest log loss.
+    """
 
     def error(config: RunConfig, where: Rehearsal) -> float:
         safe = config.gradient_cap == 0.12 and config.method == "momentum"
@@ -279,11 +331,19 @@ def test_what_errs_least_is_compared_again_whatever_its_log_loss(monkeypatch: py
 
 def test_ranks_are_those_of_errors_where_no_probability_is_stated() -> None:
     trials = [
-        auto_search._Trial(AUTO.but(method="momentum", rounds=9 + k), np.full((2, 2), e), np.full((2, 2), loss))
+        auto_search._Trial(
+            AUTO.but(method="momentum", rounds=9 + k), np.full((2, 2), e), np.full((2, 2), loss)
+        )
         for k, (e, loss) in enumerate([(0.200, 0.9), (0.203, 0.5), (0.2051, 0.1), (0.2049, 0.6)])
     ]
     by_loss, by_error = (auto_search.ranked(trials, by_log_loss=which) for which in (True, False))
-    assert [trials.index(one) for one in by_loss] == [1, 3, 0, 2]  # the third is beyond a tie with the first
+    # the third is beyond a tie with the first
+    assert [trials.index(one) for one in by_loss] == [
+        1,
+        3,
+        0,
+        2,
+    ]
     assert [trials.index(one) for one in by_error] == [0, 1, 3, 2]
     assert auto_search.ranked([], by_log_loss=True) == []
 
@@ -302,7 +362,9 @@ def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set
             assert search._pull(one) == pytest.approx(wanted)
             pulled = auto_search._Trial(one, errors, errors, search._pull(one))
             assert pulled.score == pytest.approx(0.2 * (1.0 + wanted))
-            stating = auto_search._Search(Candidates(replace(config, loss="logistic"), Plans(ground), free))
+            stating = auto_search._Search(
+                Candidates(replace(config, loss="logistic"), Plans(ground), free)
+            )
             assert stating._pull(replace(one, loss="logistic")) == 0.0  # there the log loss decides
     solve = config.but(method="prox_average")
     assert search._pull(solve) == 0.0
@@ -312,8 +374,14 @@ def test_the_pull_grows_with_the_square_of_the_doublings_and_spares_what_was_set
 def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     for knob, wanted in (("rho", 0.0001), ("rounds", 4), ("max_grad_norm", 0.6)):
 
-        def error(config: RunConfig, _: Rehearsal, knob: str = knob, wanted: float = wanted) -> float:
-            return 0.1 + 0.1 * (config.method != "prox_average") + 0.05 * (open_value(config, knob) != wanted)
+        def error(
+            config: RunConfig, _: Rehearsal, knob: str = knob, wanted: float = wanted
+        ) -> float:
+            return (
+                0.1
+                + 0.1 * (config.method != "prox_average")
+                + 0.05 * (open_value(config, knob) != wanted)
+            )
 
         rehearse(monkeypatch, error)
         found = fresh()
@@ -321,9 +389,14 @@ def test_a_knob_that_helps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gradient_steps_have_a_light_regulariser_unless_it_is_set() -> None:
-    for free, least in ((None, 0.001 * auto_candidates.LIGHT), (("rounds", "eta", "max_grad_norm"), 0.001)):
+    for free, least in (
+        (None, 0.001 * auto_candidates.LIGHT),
+        (("rounds", "eta", "max_grad_norm"), 0.001),
+    ):
         table = fresh(replace(AUTO, rho=0.001), free=free).table
-        assert {row["rho"] for row in table if row["method"] == "momentum"} == {float(f"{least:.4g}")}
+        assert {row["rho"] for row in table if row["method"] == "momentum"} == {
+            float(f"{least:.4g}")
+        }
         assert 0.001 in {row["rho"] for row in table if row["method"] != "momentum"}
 
 
@@ -338,9 +411,15 @@ def test_a_gain_that_other_worlds_do_not_show_is_dropped(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("which", ["all", "first guess", "others"])
-def test_solves_that_fail_in_the_last_comparison_leave_a_choice(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solves_that_fail_in_the_last_comparison_leave_a_choice(
+    which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def error(config: RunConfig, where: Rehearsal) -> float:
-        fails = {"all": True, "first guess": config.method == "prox_admm", "others": config.method != "prox_admm"}
+        fails = {
+            "all": True,
+            "first guess": config.method == "prox_admm",
+            "others": config.method != "prox_admm",
+        }
         if where.seed != auto_trials._SEED and fails[which]:
             raise SolverError("tol=1e-8: it stopped short")
         return 0.1 if config.method == "prox_average" else 0.2
@@ -353,19 +432,33 @@ def test_solves_that_fail_in_the_last_comparison_leave_a_choice(which: str, monk
 
 @pytest.mark.parametrize(
     ("method", "delta"),
-    [(m, delta) for m in ("prox_admm", "prox_average", "momentum", "output") for delta in (1e-5, None)]
+    [
+        (m, delta)
+        for m in ("prox_admm", "prox_average", "momentum", "output")
+        for delta in (1e-5, None)
+    ]
     + [("ipp_admm", 1e-5)],
 )
 def test_a_candidate_is_planned_as_its_run_will_be(method: str, delta: float | None) -> None:
-    """One calibration gives the noise for all rounds, caps and regularisers, to within a per cent."""
+    """One calibration gives the noise for all rounds, caps and regularisers, to within a per
+    cent.
+    """
     config = RunConfig(method, 0.8, delta, rounds=5)
-    changes: list[dict[str, Any]] = [{}, {"rounds": 9}, {"rho": 0.05}, {"noise_growth": 1.2}, {"eta": 0.02}]
+    changes: list[dict[str, Any]] = [
+        {},
+        {"rounds": 9},
+        {"rho": 0.05},
+        {"noise_growth": 1.2},
+        {"eta": 0.02},
+    ]
     changes += [{"max_grad_norm": 0.2}] if has_cap(method) else []
     plans = Plans(Ground(SMALL, 4, 1, 0.0))
     for change in changes:
         one = config.but(**change)
         found, true = plans.prepared(one), prepare(one, plans.ground.sizes, 4)
-        assert found.facts == replace(true.facts, n=found.facts.n) and np.array_equal(found.facts.n, true.facts.n)
+        assert found.facts == replace(true.facts, n=found.facts.n) and np.array_equal(
+            found.facts.n, true.facts.n
+        )
         penalties = [ready.algorithm.penalty(1) for ready in (found, true)]
         assert np.allclose(*penalties) and found.config == one
         for k in (1, 4):
@@ -381,7 +474,9 @@ def test_a_candidate_is_planned_as_its_run_will_be(method: str, delta: float | N
         (AUTO, (300,) * 1000, 4000, "too many"),
     ],
 )
-def test_where_nothing_can_be_tried_the_first_guess_is_taken(config: RunConfig, n: Any, d: int, why: str) -> None:
+def test_where_nothing_can_be_tried_the_first_guess_is_taken(
+    config: RunConfig, n: Any, d: int, why: str
+) -> None:
     found = fresh(config, n=n, d=d)
     assert found.config == replace(config, auto=False)
     assert why in found.says and found.table == ()
@@ -417,12 +512,24 @@ def test_what_no_method_can_do_is_refused() -> None:
 def test_it_explains_itself() -> None:
     found = fresh()
     assert found.says.startswith(found.config.method)
-    assert "3 sites of 200 to 300 rows, 4 features" in found.says and "no private row was read" in found.says
+    assert (
+        "3 sites of 200 to 300 rows, 4 features" in found.says
+        and "no private row was read" in found.says
+    )
     guess = found.table[0]
-    assert (guess["method"], guess["rounds"], guess["rho"], guess["eta"]) == ("prox_admm", 10, 0.001, None)
-    assert all(0 < row["error"] < 1 and row["noise"] > 0 and row["spread"] >= 0 for row in found.table)
+    assert (guess["method"], guess["rounds"], guess["rho"], guess["eta"]) == (
+        "prox_admm",
+        10,
+        0.001,
+        None,
+    )
+    assert all(
+        0 < row["error"] < 1 and row["noise"] > 0 and row["spread"] >= 0 for row in found.table
+    )
     assert {row["stage"] for row in found.table} >= {"method", "finer", "check"}
-    assert f"{sum(row['stage'] != 'check' for row in found.table)} candidates were tried" in found.says
+    assert (
+        f"{sum(row['stage'] != 'check' for row in found.table)} candidates were tried" in found.says
+    )
     plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     caps = {row["max_grad_norm"] for row in plain["table"]}
     assert None in caps and len(caps) > 1  # no cap is null: strict JSON has no infinity
@@ -466,10 +573,11 @@ def test_declared_heterogeneity() -> None:
 
 
 def test_a_choice_beats_the_first_guess_on_short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of norm 0.1 and a small epsilon: of 20 replicates, half of the first guess's excess error at least.
+    """Rows of norm 0.1 and a small epsilon: of 20 replicates, half of the first guess's excess
+    error at least.
 
-    The search is the true one, with as many rounds as steps need.  In the rehearsal and in the run the gain is far
-    above its spread: 17 points, and a standard error of 2.
+    The search is the true one, with as many rounds as steps need.  In the rehearsal and in the run
+    the gain is far above its spread: 17 points, and a standard error of 2.
     """
     monkeypatch.setattr(auto_search, "FINER", FINER)
     for name, value in [("ROUNDS", ROUNDS), ("CAPS", CAPS), ("FACTORS", FACTORS)]:
@@ -482,7 +590,9 @@ def test_a_choice_beats_the_first_guess_on_short_rows(monkeypatch: pytest.Monkey
         X = rng.normal(size=(n, 8))
         X[:, -1] = 1.0
         X *= 0.1 / np.linalg.norm(X, axis=1, keepdims=True)
-        return X, np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-60.0 * (X[:, 0] - 0.5 * X[:, 1]))), 1.0, -1.0)
+        return X, np.where(
+            rng.random(n) < 1.0 / (1.0 + np.exp(-60.0 * (X[:, 0] - 0.5 * X[:, 1]))), 1.0, -1.0
+        )
 
     parts, (X, y) = [table(1500) for _ in range(3)], table(4000)
     rows, guess = Rows.build(parts), replace(AUTO, epsilon=0.3, replicates=20)
@@ -509,19 +619,27 @@ def test_train_end_to_end() -> None:
 
 
 def test_a_checkpoint_goes_on_with_the_same_choice(tmp_path: Any) -> None:
-    config = TrainConfig(replace(AUTO, rounds=6, rho=0.01, noise_growth=1.1), data="synthetic:n=900,d=4", nodes=3)
+    config = TrainConfig(
+        replace(AUTO, rounds=6, rho=0.01, noise_growth=1.1), data="synthetic:n=900,d=4", nodes=3
+    )
     first = train(config, checkpoint=tmp_path / "run.ckpt")
     auto_search._choose.cache_clear()
     rounds: list[int] = []
-    second = train(config, checkpoint=tmp_path / "run.ckpt", observers=[lambda k, state: rounds.append(k)])
+    second = train(
+        config, checkpoint=tmp_path / "run.ckpt", observers=[lambda k, state: rounds.append(k)]
+    )
     assert rounds == [] and np.array_equal(first.result.models, second.result.models)
 
 
 def test_simulate_alone_takes_the_first_guess() -> None:
     rng = np.random.default_rng(0)
-    rows = Rows.build([(rng.normal(size=(50, 3)) / 10, np.where(rng.normal(size=50) > 0, 1.0, -1.0))] * 3)
+    rows = Rows.build(
+        [(rng.normal(size=(50, 3)) / 10, np.where(rng.normal(size=50) > 0, 1.0, -1.0))] * 3
+    )
     assert AUTO.auto and AUTO.method == "prox_admm"
-    assert np.array_equal(simulate(AUTO, rows).models, simulate(replace(AUTO, auto=False), rows).models)
+    assert np.array_equal(
+        simulate(AUTO, rows).models, simulate(replace(AUTO, auto=False), rows).models
+    )
     assert RunConfig.from_dict(AUTO.to_dict()) == AUTO
     assert "auto" not in RunConfig().to_dict()
 
@@ -542,7 +660,9 @@ def test_the_estimators_choose() -> None:
         random_state=0,
     )
     model.fit(X, y)
-    assert model.choice_ is not None and model.choice_.config.rounds == 4 and model.score(X, y) > 0.8
+    assert (
+        model.choice_ is not None and model.choice_.config.rounds == 4 and model.score(X, y) > 0.8
+    )
     one = PrivateClassifier("auto", epsilon=3.0, data_norm=3.0, random_state=0).fit(X, y)
     assert one.choice_ is not None and one.n_iter_ == 1 and one.score(X, y) > 0.8
     assert PrivateClassifier("objective", epsilon=3.0, random_state=0).fit(X, y).choice_ is None
@@ -554,30 +674,62 @@ def test_softmax_is_rehearsed_too() -> None:
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    base = ["--method", "auto", "--delta", "1e-5", "--set", "accountant=zcdp", "--rounds", "10", "--json"]
-    cli.main(["train", "--data", "synthetic:n=900,d=4", "--nodes", "3", *base], standalone_mode=False)
+    base = [
+        "--method",
+        "auto",
+        "--delta",
+        "1e-5",
+        "--set",
+        "accountant=zcdp",
+        "--rounds",
+        "10",
+        "--json",
+    ]
+    cli.main(
+        ["train", "--data", "synthetic:n=900,d=4", "--nodes", "3", *base], standalone_mode=False
+    )
     trained = json.loads(capsys.readouterr().out)
     assert trained["choice"]["chosen"]["method"] == trained["method"] == trained["config"]["method"]
-    assert trained["rounds_asked"] == 10 and trained["choice"]["says"] and "auto" not in trained["config"]
+    assert (
+        trained["rounds_asked"] == 10
+        and trained["choice"]["says"]
+        and "auto" not in trained["config"]
+    )
     assert {row["rounds"] for row in trained["choice"]["table"]} == {10}
     sizes = ",".join(map(str, trained["n_train"]))
-    cli.main(["plan", "--sizes", sizes, "--features", str(trained["features"]), *base], standalone_mode=False)
+    cli.main(
+        ["plan", "--sizes", sizes, "--features", str(trained["features"]), *base],
+        standalone_mode=False,
+    )
     planned = json.loads(capsys.readouterr().out)
     assert planned["choice"]["chosen"] == trained["choice"]["chosen"]
-    cli.main(["plan", "--sizes", sizes, "--features", str(trained["features"]), *base[:-1]], standalone_mode=False)
+    cli.main(
+        ["plan", "--sizes", sizes, "--features", str(trained["features"]), *base[:-1]],
+        standalone_mode=False,
+    )
     assert "no private row was read" in " ".join(capsys.readouterr().out.split())
 
 
 # What is said of the methods
 
 
-def test_every_method_says_what_it_releases_and_the_page_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_method_says_what_it_releases_and_the_page_prints_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     cli.main(["methods", "--all", "--json"], standalone_mode=False)
     listed = json.loads(capsys.readouterr().out)
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "methods.md").read_text(
+        encoding="utf-8"
+    )
     for entry in listed:
-        assert all(isinstance(entry[key], str) and entry[key] for key in ("releases", "noise", "good for"))
-        assert all(isinstance(text, str) and text for pair in entry["trusts"].values() for text in pair.values())
+        assert all(
+            isinstance(entry[key], str) and entry[key] for key in ("releases", "noise", "good for")
+        )
+        assert all(
+            isinstance(text, str) and text
+            for pair in entry["trusts"].values()
+            for text in pair.values()
+        )
         assert entry["relations"] == (["replace-one", "zero-out"] if entry["private"] else [])
     assert "```{methods}\n```" in page  # printed from the registry
     assert "| method |" not in page
@@ -587,23 +739,38 @@ def test_every_method_says_what_it_releases_and_the_page_prints_it(capsys: pytes
 def test_what_a_method_says_of_its_releases_holds(name: str) -> None:
     cls, rounds = REGISTRY[name], 6
     for relation in cls.relations:
-        config = RunConfig(method=name, delta=1e-5, accountant="zcdp", relation=relation, rounds=rounds)
+        config = RunConfig(
+            method=name, delta=1e-5, accountant="zcdp", relation=relation, rounds=rounds
+        )
         ready = prepare(config, np.full((3, 1), 400.0), 4)
         book = ready.ledger
         released = len(
-            plan(ready.algorithm, RunSetting(ready.facts, ready.graph, rounds, book.accountant, book.delta)).rows
+            plan(
+                ready.algorithm,
+                RunSetting(ready.facts, ready.graph, rounds, book.accountant, book.delta),
+            ).rows
         )
         times = {"once": 1, "every second round": 3}
-        assert released == next((count for word, count in times.items() if cls.releases == word), rounds)
+        assert released == next(
+            (count for word, count in times.items() if cls.releases == word), rounds
+        )
 
 
 # Whom a choice may trust
 
 
-@pytest.mark.parametrize(("method", "trust"), [("central_momentum", "curator"), ("sum_momentum", "sum")])
-def test_a_first_guess_whose_name_says_its_trust_is_compared_under_that_trust(method: str, trust: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "trust"), [("central_momentum", "curator"), ("sum_momentum", "sum")]
+)
+def test_a_first_guess_whose_name_says_its_trust_is_compared_under_that_trust(
+    method: str, trust: str
+) -> None:
     found = fresh(RunConfig(method, 1.0, 1e-5, accountant="zcdp"))
-    assert {REGISTRY[row["method"]].trust.kind for row in found.table} == {trust} == {found.config.trusts}
+    assert (
+        {REGISTRY[row["method"]].trust.kind for row in found.table}
+        == {trust}
+        == {found.config.trusts}
+    )
 
 
 def test_whoever_trusts_a_curator_gets_a_curators_method() -> None:
@@ -612,7 +779,8 @@ def test_whoever_trusts_a_curator_gets_a_curators_method() -> None:
     assert {row["method"] for row in found.table} == {"central_prox", "central_momentum", "central"}
     assert REGISTRY[found.config.method].trust.pools_rows and found.config.trust == "curator"
     assert RunConfig.from_dict(found.config.to_dict()) == found.config
-    assert timeless(found) == timeless(fresh(config, heterogeneity="label"))  # one party holds all rows
+    # one party holds all rows
+    assert timeless(found) == timeless(fresh(config, heterogeneity="label"))
     assert all(not REGISTRY[row["method"]].trust.pools_rows for row in fresh().table)
 
 

@@ -42,7 +42,9 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto_trials, "_as_one", lambda candidate, alike: candidate)
 
 
-def models(rehearsed: Rehearsal, candidates: Sequence[Prepared], monkeypatch: pytest.MonkeyPatch) -> Array:
+def models(
+    rehearsed: Rehearsal, candidates: Sequence[Prepared], monkeypatch: pytest.MonkeyPatch
+) -> Array:
     """The average classifiers, (worlds, candidates, replicates, width)."""
     heard: list[Array] = []
     with monkeypatch.context() as patch:
@@ -55,7 +57,9 @@ def worlds(outputs: int = 1, *, hard: bool = True, start: bool = False) -> tuple
     """Of sites that differ; each row counts for one class only if `hard`."""
     rng, found = np.random.default_rng(0), []
     for k, sketch in enumerate((one_hot(D), dense(D, 0.5))):
-        world = make_world(sketch, 70, SIZES, k, classes=max(2, outputs), tilt=1.0, labels=LABELS[k])
+        world = make_world(
+            sketch, 70, SIZES, k, classes=max(2, outputs), tilt=1.0, labels=LABELS[k]
+        )
         if hard:
             share = world.shares.cumsum(axis=2) / world.shares.sum(axis=2, keepdims=True)
             drawn = (rng.random((*share.shape[:2], 1)) > share[:, :, :-1]).sum(axis=2)
@@ -97,7 +101,9 @@ ALONE = [RunConfig(method, 1.0, rounds=4) for method in ("mr_admm", "objective")
 def test_a_rehearsal_computes_what_the_engine_computes(
     batch: list[RunConfig], outputs: int, start: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the same noise, models agree to within the solver's tolerance over the regulariser's curvature."""
+    """With the same noise, models agree to within the solver's tolerance over the regulariser's
+    curvature.
+    """
     noise = np.random.default_rng(5).normal(size=(30, 2, 1, R, len(SIZES), D * outputs))
     world = [0]
 
@@ -131,7 +137,10 @@ def test_a_rehearsal_computes_what_the_engine_computes(
 @pytest.mark.parametrize("method", ["prox_admm", "prox_average", "momentum", "output"])
 @pytest.mark.usefixtures("exact", "apart")
 def test_a_candidate_does_as_well_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried, prepared = Rehearsal(worlds(hard=False), R, 0), [ready(config) for config in candidates(method)]
+    tried, prepared = (
+        Rehearsal(worlds(hard=False), R, 0),
+        [ready(config) for config in candidates(method)],
+    )
     together = models(tried, prepared, monkeypatch)
     alone = [models(tried, [one], monkeypatch) for one in prepared]
     assert np.allclose(together, np.concatenate(alone, axis=1), atol=2e-5)
@@ -139,12 +148,16 @@ def test_a_candidate_does_as_well_alone(method: str, monkeypatch: pytest.MonkeyP
         with pytest.raises(ValueError, match="all grow or none"):
             tried.outcomes([prepared[0], ready(replace(prepared[0].config, noise_growth=1.2))])
     found = tried.outcomes(prepared)
-    assert [one.errors.shape for one in found] == [one.losses.shape for one in found] == [(2, R)] * 3
+    assert (
+        [one.errors.shape for one in found] == [one.losses.shape for one in found] == [(2, R)] * 3
+    )
     (by_itself,) = tried.outcomes(prepared[1:2])
     assert np.allclose(found[1].errors, by_itself.errors, atol=1e-5)
     assert np.allclose(found[1].losses, by_itself.losses, atol=1e-4)
     for first, again in zip(found, tried.outcomes(prepared), strict=True):
-        assert np.array_equal(first.errors, again.errors) and np.array_equal(first.losses, again.losses)
+        assert np.array_equal(first.errors, again.errors) and np.array_equal(
+            first.losses, again.losses
+        )
 
 
 @pytest.mark.parametrize("sizes", [(161, 160, 160, 160, 160), (70, 70, 70), (500, 501), (40,)])
@@ -194,7 +207,9 @@ def test_rows_that_count_for_every_class_are_the_mean_over_labels(outputs: int) 
 
     def gradient(shares: Array) -> Array:
         rehearsed = Rehearsal((replace(world, shares=shares),), R, 0, outputs)
-        return auto_trials._Solver(rehearsed, ready(BASE, outputs).facts, np.array([0.2])).gradient(w)
+        return auto_trials._Solver(rehearsed, ready(BASE, outputs).facts, np.array([0.2])).gradient(
+            w
+        )
 
     whole = gradient(world.shares)
     parts = [gradient(world.shares * np.eye(classes)[c]) for c in range(classes)]
@@ -208,7 +223,9 @@ def test_slopes_are_those_of_a_capped_loss(outputs: int, cap: float) -> None:
     base = make_loss("logistic" if outputs == 1 else "softmax:3")
     facts, labels = ready(BASE, outputs).facts, world.shares.argmax(axis=2)
     w = np.random.default_rng(1).normal(size=(len(SIZES), D * outputs)) * 4.0
-    found = auto_trials._Solver(Rehearsal((world,), 1, 0, outputs), facts, np.array([cap])).gradient(w[None])[0]
+    found = auto_trials._Solver(
+        Rehearsal((world,), 1, 0, outputs), facts, np.array([cap])
+    ).gradient(w[None])[0]
     for site, y in enumerate(labels):
         norms = np.linalg.norm(world.X, axis=1)
         loss = base if cap == np.inf else Capped(base, cap).at(lambda norms=norms: norms)
@@ -229,11 +246,17 @@ def test_slopes_are_those_of_a_capped_loss(outputs: int, cap: float) -> None:
 
 
 def test_fewer_made_up_rows_leave_the_noise_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise follows the true sizes: with rows that say nothing, models of small and of large worlds agree."""
-    prepared = [prepare(replace(BASE, rounds=2, eta=0.01), np.full((3, 1), n), D) for n in (4000.0, 400.0)]
+    """Noise follows the true sizes: with rows that say nothing, models of small and of large
+    worlds agree.
+    """
+    prepared = [
+        prepare(replace(BASE, rounds=2, eta=0.01), np.full((3, 1), n), D) for n in (4000.0, 400.0)
+    ]
     found = []
     for m in (50, 400):
-        world = World(np.zeros((m, D)), np.full((3, m, 2), 0.5), np.zeros((5, D)), np.full((5, 2), 0.5))
+        world = World(
+            np.zeros((m, D)), np.full((3, m, 2), 0.5), np.zeros((5, D)), np.full((5, 2), 0.5)
+        )
         found.append([models(Rehearsal((world,), 3, 1), [one], monkeypatch) for one in prepared])
     assert np.allclose(found[0][0], found[1][0]) and np.abs(found[0][0]).max() > 0
     assert np.std(found[0][1]) > 5.0 * np.std(found[0][0])
@@ -241,16 +264,24 @@ def test_fewer_made_up_rows_leave_the_noise_as_it_is(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("law", ["gaussian", "spherical"])
 def test_narrower_noise_is_a_part_of_the_true_noise(law: str) -> None:
-    """Of 40 true entries 6 are drawn.  With 20,000 vectors means err by less than 1%; 4% are beyond 1e-6."""
+    """Of 40 true entries 6 are drawn.  With 20,000 vectors means err by less than 1%; 4% are
+    beyond 1e-6.
+    """
     stream = auto_trials._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40)
     x = getattr(stream, law)(6, release=1).reshape(2, 3, 500, 20, 6)
-    assert np.array_equal(x[:, 0], x[:, 1]) and np.array_equal(x[:, 0], x[:, 2])  # all candidates get the same
+    # all candidates get the same
+    assert np.array_equal(x[:, 0], x[:, 1]) and np.array_equal(x[:, 0], x[:, 2])
     assert not np.array_equal(x[0], x[1])
-    assert np.array_equal(x[:, :, 1::2], -x[:, :, ::2]) and not np.array_equal(x[:, :, 2], x[:, :, 0])  # in pairs
+    # in pairs
+    assert np.array_equal(x[:, :, 1::2], -x[:, :, ::2]) and not np.array_equal(
+        x[:, :, 2], x[:, :, 0]
+    )
     square = (x[:, 0, ::2] ** 2).sum(axis=-1).mean()  # 10,000 vectors
     whole = 40.0 if law == "gaussian" else 40.0 * 41.0
     assert square == pytest.approx(whole * 6 / 40, rel=0.04)
-    again = getattr(auto_trials._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40), law)(6, release=1)
+    again = getattr(auto_trials._Stream(3, (2, 1, 500, 20), (2 * 3 * 500, 20), 6, 40), law)(
+        6, release=1
+    )
     assert np.array_equal(again.ravel(), x.ravel())
     assert not np.allclose(getattr(stream, law)(6, release=2).ravel(), x.ravel())
 
@@ -263,19 +294,30 @@ def test_spherical_noise_of_all_entries_has_the_gamma_norm() -> None:
 
 def test_an_odd_number_of_replicates_has_one_without_a_pair() -> None:
     x = auto_trials._Stream(3, (1, 1, 3, 2), (2 * 3, 2), 4, 4).gaussian(4, 1).reshape(2, 3, 2, 4)
-    assert np.array_equal(x[:, 1], -x[:, 0]) and not np.array_equal(np.abs(x[:, 2]), np.abs(x[:, 0]))
+    assert np.array_equal(x[:, 1], -x[:, 0]) and not np.array_equal(
+        np.abs(x[:, 2]), np.abs(x[:, 0])
+    )
 
 
-def test_gradient_steps_of_sites_that_differ_are_those_of_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exact diffusion: without noise to speak of the network's average model is near that of one site with all rows."""
+def test_gradient_steps_of_sites_that_differ_are_those_of_their_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Exact diffusion: without noise to speak of the network's average model is near that of one
+    site with all rows.
+    """
     config = BASE.but(method="momentum", rounds=60, epsilon=1e4, eta=2.0)
     tried, prepared = Rehearsal(worlds(hard=False), 1, 0), [ready(config)]
     as_one = models(tried, prepared, monkeypatch)
     monkeypatch.setattr(auto_trials, "_as_one", lambda candidate, alike: candidate)
     as_three = models(tried, prepared, monkeypatch)
     assert np.abs(as_one - as_three).max() < 0.02 * np.abs(as_three).max()
-    first = replace(tried, worlds=tuple(replace(w, shares=w.shares[:1].repeat(3, axis=0)) for w in tried.worlds))
-    assert np.abs(models(first, prepared, monkeypatch) - as_three).max() > 0.1 * np.abs(as_three).max()  # one site's
+    first = replace(
+        tried, worlds=tuple(replace(w, shares=w.shares[:1].repeat(3, axis=0)) for w in tried.worlds)
+    )
+    # one site's
+    assert (
+        np.abs(models(first, prepared, monkeypatch) - as_three).max() > 0.1 * np.abs(as_three).max()
+    )
 
 
 # Where candidates are tried
@@ -297,7 +339,10 @@ def test_a_ground_is_public_and_the_same_each_time(monkeypatch: pytest.MonkeyPat
 def test_a_large_ground_has_fewer_rows_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto_trials, "WORLDS", 1)
     monkeypatch.setattr(auto_trials, "_CELLS", 3000)
-    small, large = Ground((300,), 4, 1, 0.0).first.worlds[0], Ground((300,) * 9, 80, 1, 0.0).first.worlds[0]
+    small, large = (
+        Ground((300,), 4, 1, 0.0).first.worlds[0],
+        Ground((300,) * 9, 80, 1, 0.0).first.worlds[0],
+    )
     assert small.X.shape[1] == 4 and large.X.shape[1] == auto_trials.WIDEST < 80
     assert len(large.X) == auto_trials._FEWEST < len(small.X) and large.shares.shape[0] == 9
     many = Ground((300,), 80, 40, 0.0).first.worlds[0]  # forty classes

@@ -1,4 +1,6 @@
-"""What epsilon does not cover is said wherever epsilon is: training, plans, studies, comparisons, saved runs."""
+"""What epsilon does not cover is said wherever epsilon is: training, plans, studies,
+comparisons, saved runs.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def test_the_schema_says_it_in_one_place(clinic: dict[str, str]) -> None:
 def test_train_says_it(clinic: dict[str, str]) -> None:
     privacy = train(TrainConfig(RunConfig(rounds=2), **clinic)).result.privacy
     assert privacy["caveat"] == SAID and f"Not covered: {SAID}." in privacy["says"]
-    assert "caveat" not in train(TrainConfig(RunConfig(rounds=2), data="synthetic:n=300,d=3")).result.privacy
+    assert (
+        "caveat"
+        not in train(TrainConfig(RunConfig(rounds=2), data="synthetic:n=300,d=3")).result.privacy
+    )
 
 
 def test_several_caveats_are_joined_and_kept_with_the_run(tmp_path: Path) -> None:
@@ -69,7 +74,9 @@ def test_several_caveats_are_joined_and_kept_with_the_run(tmp_path: Path) -> Non
     assert [one.privacy["caveat"] for one in simulate_many([config], rows, caveat=SAID)] == [SAID]
 
 
-def test_plans_say_it(clinic: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_plans_say_it(
+    clinic: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
     n = np.full((3, 1), 100.0)
     assert outline(RunConfig(), n, 4, caveat=SAID)["privacy"]["caveat"] == SAID
     assert "caveat" not in outline(RunConfig(), n, 4)["privacy"]
@@ -91,25 +98,49 @@ def dependent(monkeypatch: pytest.MonkeyPatch, clinic: dict[str, str]) -> None:
 def test_studies_say_it() -> None:
     cell = {"data": "caveat", "nodes": 3, "rounds": 2, "epsilon": 5.0, "seed": 0, "replicates": 1}
     for method in ("mr_admm", "local"):
-        assert all(f"Not covered: {SAID}." in row["_privacy"] for row in train_cell(cell | {"method": method}))
-    small = {"data": "caveat", "pca": "none", "Lambda": 0.05, "epsilon": 1.0, "rows": 40, "replicates": 1, "seed": 3}
+        assert all(
+            f"Not covered: {SAID}." in row["_privacy"]
+            for row in train_cell(cell | {"method": method})
+        )
+    small = {
+        "data": "caveat",
+        "pca": "none",
+        "Lambda": 0.05,
+        "epsilon": 1.0,
+        "rows": 40,
+        "replicates": 1,
+        "seed": 3,
+    }
     small |= {"splits": 1, "loss": "logistic"}
     assert all(SAID in row["_privacy"] for row in thesis.one_site(small))
     many = small | {"sites": 2, "aggregator_rows": 40, "setting": "private"}
     assert all(SAID in row["_privacy"] for row in thesis.parties(many))
-    assert all(SAID in row["_privacy"] for row in thesis.components(small | {"sites": 2, "share": 0.5}))
+    assert all(
+        SAID in row["_privacy"] for row in thesis.components(small | {"sites": 2, "share": 0.5})
+    )
 
 
 def test_studies_say_that_the_thesiss_components_are_of_the_rows() -> None:
     small: dict[str, Any] = {
-        "data": "synthetic:n=400,d=4,seed=1", "pca": "thesis", "loss": "logistic", "Lambda": 0.05, "epsilon": 1.0,
-        "rows": 100, "replicates": 1, "seed": 3, "splits": 1,
-    }  # fmt: skip
+        "data": "synthetic:n=400,d=4,seed=1",
+        "pca": "thesis",
+        "loss": "logistic",
+        "Lambda": 0.05,
+        "epsilon": 1.0,
+        "rows": 100,
+        "replicates": 1,
+        "seed": 3,
+        "splits": 1,
+    }
     assert all(SAID in row["_privacy"] for row in thesis.one_site(small))
     assert not any(SAID in row["_privacy"] for row in thesis.one_site(small | {"pca": "none"}))
 
 
 @pytest.mark.usefixtures("dependent")
 def test_comparisons_say_it() -> None:
-    config = CompareConfig(data="caveat", sites=2, rows=40, aggregator_rows=40, replicates=1, epsilon=1.0)
-    assert all(row[who]["caveat"] == SAID for row in compare(config) for who in ("sites", "aggregator"))
+    config = CompareConfig(
+        data="caveat", sites=2, rows=40, aggregator_rows=40, replicates=1, epsilon=1.0
+    )
+    assert all(
+        row[who]["caveat"] == SAID for row in compare(config) for who in ("sites", "aggregator")
+    )

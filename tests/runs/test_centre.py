@@ -1,4 +1,6 @@
-"""Centring: the mean is charged first and asked once, rows are moved by it, and models come back."""
+"""Centring: the mean is charged first and asked once, rows are moved by it, and models come
+back.
+"""
 
 from __future__ import annotations
 
@@ -74,15 +76,25 @@ def run(config: RunConfig, rows: Rows = ROWS, **more: Any) -> Result:
 
 
 CASES = [
-    ("momentum", "nobody"), ("prox_admm", "nobody"), ("mr_admm", "nobody"), ("dvp", "nobody"), ("dgd", "nobody"),
-    ("output", "nobody"), ("objective", "nobody"), ("momentum", "sum"), ("prox_average", "sum"),
-    ("momentum", "curator"), ("objective", "curator"),
-]  # fmt: skip
+    ("momentum", "nobody"),
+    ("prox_admm", "nobody"),
+    ("mr_admm", "nobody"),
+    ("dvp", "nobody"),
+    ("dgd", "nobody"),
+    ("output", "nobody"),
+    ("objective", "nobody"),
+    ("momentum", "sum"),
+    ("prox_average", "sum"),
+    ("momentum", "curator"),
+    ("objective", "curator"),
+]
 
 
 class TestPrices:
     @pytest.mark.parametrize(("method", "trust"), CASES)
-    def test_the_mean_is_planned_charged_first_and_within_epsilon(self, method: str, trust: str) -> None:
+    def test_the_mean_is_planned_charged_first_and_within_epsilon(
+        self, method: str, trust: str
+    ) -> None:
         config = config_of(method, trust)
         made, result = centring(config), run(config)
         prepared = prepare(config, N, P, centre=made)
@@ -94,7 +106,9 @@ class TestPrices:
         spent, before = result.statement.epsilon, plain.plan().total()
         assert 0.98 < spent <= 1.0 and abs(spent - before) < 0.01
         assert result.statement.releases == len(result.ledger)
-        assert "means of all columns" in result.statement.text and result.config.centre == made.digest
+        assert (
+            "means of all columns" in result.statement.text and result.config.centre == made.digest
+        )
         for node in range(1 if trust == "curator" else 3):
             assert prepared.plan(node=node).to_list()[0]["source"] == "mean of rows"
 
@@ -112,7 +126,10 @@ class TestPrices:
             config = config_of("prox_admm", **change)
             result = run(config)
             budget = np.asarray(config.epsilon, dtype=float)
-            assert np.all(np.asarray(result.statement.per_node) <= budget) and result.statement.epsilon <= budget.max()
+            assert (
+                np.all(np.asarray(result.statement.per_node) <= budget)
+                and result.statement.epsilon <= budget.max()
+            )
 
     def test_a_shared_ledger_pays_for_the_mean_or_refuses_the_run(self) -> None:
         config = config_of(accountant="rdp")
@@ -126,8 +143,12 @@ class TestPrices:
         assert spent < book.total() <= 3.0
 
     @pytest.mark.parametrize("fault", ["not planned", "not charged"])
-    def test_a_mean_that_is_not_paid_for_is_found(self, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Planted: a plan that leaves the mean out, and a row guard that answers without a charge."""
+    def test_a_mean_that_is_not_paid_for_is_found(
+        self, fault: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Planted: a plan that leaves the mean out, and a row guard that answers without a
+        charge.
+        """
         config = config_of(accountant="rdp")
         if fault == "not planned":
             monkeypatch.setattr(Prepared, "first", None)
@@ -148,7 +169,10 @@ class TestPrices:
             monkeypatch.setattr(RowGuard, "_charged", free)
             with pytest.raises(LedgerMismatch, match="not the next one planned"):
                 run(config, ledger=Ledger("rdp", 3.0, 1e-5))
-            assert run(config).ledger != prepare(config, N, P, centre=centring(config)).plan().to_list()
+            assert (
+                run(config).ledger
+                != prepare(config, N, P, centre=centring(config)).plan().to_list()
+            )
 
     def test_what_cannot_be_centred_is_refused_before_anything_is_spent(self) -> None:
         made = centring(config_of())
@@ -176,7 +200,9 @@ class Shifted(KeyedNoise):
 def test_it_is_the_method_on_rows_that_are_written_down(
     method: str, trust: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same noise on moved rows gives the same models, folded back; and the mean is near the rows' own."""
+    """The same noise on moved rows gives the same models, folded back; and the mean is near the
+    rows' own.
+    """
     config = config_of(method, trust)
     found = run(config)
     assert found.move is not None and found.centring is not None
@@ -192,7 +218,9 @@ def test_it_is_the_method_on_rows_that_are_written_down(
     monkeypatch.setattr("sottovoce.runs.simulate.KeyedNoise", Shifted)
     written = simulate(replace(config, noise=noise, epsilon=5.0, eta=eta), Rows.build(parts))
     again = found.move.unfold(found.models)
-    np.testing.assert_allclose(again, written.models, atol=2e-4 * max(1.0, np.abs(written.models).max()))
+    np.testing.assert_allclose(
+        again, written.models, atol=2e-4 * max(1.0, np.abs(written.models).max())
+    )
     exact = np.mean(np.concatenate([X for X, _ in tables()])[:, :-1], axis=0)
     assert np.linalg.norm(move.mean[:-1] - exact) < 0.3 * np.linalg.norm(exact)
 
@@ -207,7 +235,9 @@ def test_noise_of_replicates_is_their_own_and_more_of_them_change_no_bit() -> No
 
 @pytest.mark.parametrize("trust", ["nobody", "sum"])
 def test_sites_of_their_own_reach_the_same_mean_and_models(trust: str) -> None:
-    """Each site with one row guard, one book and one queue to every other, as between separate machines."""
+    """Each site with one row guard, one book and one queue to every other, as between separate
+    machines.
+    """
     config = replace(config_of("momentum", trust, rounds=3), graph="complete")
     made = centring(config)
     whole = simulate(config, ROWS, centre=made)
@@ -246,9 +276,13 @@ class TestResuming:
 
         return stop
 
-    @pytest.mark.parametrize(("method", "trust"), [("prox_admm", "nobody"), ("mr_admm", "nobody"), ("momentum", "sum")])
+    @pytest.mark.parametrize(
+        ("method", "trust"), [("prox_admm", "nobody"), ("mr_admm", "nobody"), ("momentum", "sum")]
+    )
     @pytest.mark.parametrize("replicates", [1, 2])
-    def test_a_checkpoint_holds_the_mean(self, method: str, trust: str, replicates: int, tmp_path: Path) -> None:
+    def test_a_checkpoint_holds_the_mean(
+        self, method: str, trust: str, replicates: int, tmp_path: Path
+    ) -> None:
         config, path = config_of(method, trust, replicates=replicates), tmp_path / "half.npz"
         whole = run(config)
         with pytest.raises(KeyboardInterrupt):
@@ -263,10 +297,17 @@ class TestResuming:
     def test_a_checkpoint_with_another_mean_than_the_released_one_is_refused(
         self, seed: int | None, tmp_path: Path
     ) -> None:
-        """Planted in the file.  A release's mean is that of its ledger, which is read and not drawn again."""
+        """Planted in the file.  A release's mean is that of its ledger, which is read and not
+        drawn again.
+        """
         config = config_of("prox_admm", seed=seed, accountant="rdp")
         path, whole = tmp_path / "half.npz", None
-        options = {"fingerprint": rows_digest(*ROWS.arrays()), "n_nodes": 3, "epsilon": 20.0, "delta": 1e-5}
+        options = {
+            "fingerprint": rows_digest(*ROWS.arrays()),
+            "n_nodes": 3,
+            "epsilon": 20.0,
+            "delta": 1e-5,
+        }
         with DurableLedger.create(tmp_path / "a.ledger", accountant="rdp", **options) as book:
             more: dict[str, Any] = {"checkpoint": path} | ({"ledger": book} if seed is None else {})
             with pytest.raises(KeyboardInterrupt):
@@ -275,14 +316,22 @@ class TestResuming:
             right = arrays["curator.mean"]
             for wrong in (right * 0.9, np.zeros_like(right), -right):
                 path.write_bytes(files.pack(**(arrays | {"curator.mean": wrong})))
-                with pytest.raises(CheckpointError, match="a mean that differs from the released mean"):
+                with pytest.raises(
+                    CheckpointError, match="a mean that differs from the released mean"
+                ):
                     run(config, **more)
             path.write_bytes(files.pack(**arrays))
             whole = run(config, **more)
             assert whole.move is not None and np.array_equal(whole.move.mean, right)
-            assert len(whole.ledger) == config.rounds + 1 == len(book.rows) + (0 if seed is None else config.rounds + 1)
+            assert (
+                len(whole.ledger)
+                == config.rounds + 1
+                == len(book.rows) + (0 if seed is None else config.rounds + 1)
+            )
 
-    def test_a_run_that_would_ask_again_is_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_run_that_would_ask_again_is_found(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Planted: a row guard that forgets the mean it was told of."""
         config, path = config_of("prox_admm"), tmp_path / "half.npz"
         with pytest.raises(KeyboardInterrupt):
@@ -301,7 +350,9 @@ class TestResuming:
     def test_a_run_that_died_before_its_method_takes_the_stored_mean(
         self, seed: int | None, trust: str, tmp_path: Path
     ) -> None:
-        """The mean's bytes are in the ledger before they are used; a release draws from the system, and never again."""
+        """The mean's bytes are in the ledger before they are used; a release draws from the
+        system, and never again.
+        """
         config = config_of("momentum", trust, seed=seed, accountant="rdp", rounds=3)
         fingerprint = rows_digest(*ROWS.arrays())
         means: list[np.ndarray] = []
@@ -313,8 +364,17 @@ class TestResuming:
                 raise KeyboardInterrupt
             return centre(self, mean)
 
-        options = {"fingerprint": fingerprint, "n_nodes": 3, "epsilon": 20.0, "accountant": "rdp", "delta": 1e-5}
-        with pytest.MonkeyPatch.context() as patch, DurableLedger.create(tmp_path / "a.ledger", **options) as book:
+        options = {
+            "fingerprint": fingerprint,
+            "n_nodes": 3,
+            "epsilon": 20.0,
+            "accountant": "rdp",
+            "delta": 1e-5,
+        }
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            DurableLedger.create(tmp_path / "a.ledger", **options) as book,
+        ):
             patch.setattr(RowGuard, "centre", dies)
             with pytest.raises(KeyboardInterrupt):
                 run(config, ledger=book)
@@ -330,7 +390,10 @@ class TestResuming:
         heavy = config_of("prox_admm", epsilon=1.0, rho=3e5, eta=1e5, rounds=3)
         found = run(heavy, start=Start(point))
         assert np.abs(found.models - point).max() < 1e-2
-        plain, zero = run(config_of("prox_admm")), run(config_of("prox_admm"), start=Start(np.zeros(P)))
+        plain, zero = (
+            run(config_of("prox_admm")),
+            run(config_of("prox_admm"), start=Start(np.zeros(P))),
+        )
         assert np.array_equal(plain.models, zero.models) and plain.ledger == zero.ledger
 
 
@@ -339,19 +402,27 @@ class TestSaving:
         result = run(config_of(replicates=2))
         result.save(tmp_path / "run.npz")
         again = Result.load(tmp_path / "run.npz")
-        assert again.move == result.move and again.centring == result.centring and again.config == result.config
+        assert (
+            again.move == result.move
+            and again.centring == result.centring
+            and again.config == result.config
+        )
         assert again.statement == result.statement
         assert RunConfig.from_dict(json.loads(json.dumps(result.config.to_dict()))) == result.config
-        assert np.array_equal(simulate(again.config, ROWS, centre=again.centring).models, result.models)
+        assert np.array_equal(
+            simulate(again.config, ROWS, centre=again.centring).models, result.models
+        )
 
     def test_a_file_without_its_map_or_with_another_is_no_saved_run(self, tmp_path: Path) -> None:
         result, path = run(config_of()), tmp_path / "run.npz"
         assert result.centring is not None and result.move is not None
         for change in (
-            {"move": None}, {"centring": None}, {"centring": replace(result.centring, gain=1.5)},
+            {"move": None},
+            {"centring": None},
+            {"centring": replace(result.centring, gain=1.5)},
             {"move": replace(result.move, mean=np.stack([result.move.mean[0]] * 2))},
             {"config": replace(result.config, centre=None)},
-        ):  # fmt: skip
+        ):
             replace(result, **change).save(path)
             with pytest.raises(CheckpointError, match="not a saved run"):
                 Result.load(path)
@@ -360,9 +431,10 @@ class TestSaving:
         schema = Schema.from_dict(
             {
                 "columns": {f"x{j}": {"kind": "number", "lo": 0, "hi": 1} for j in range(4)},
-                "label": {"column": "y", "positive": "1", "negative": "0"}, "intercept": 1.0,
+                "label": {"column": "y", "positive": "1", "negative": "0"},
+                "intercept": 1.0,
             }
-        )  # fmt: skip
+        )
         rng = np.random.default_rng(0)
         raw = {f"x{j}": rng.beta(1.0, 8.0, size=900) for j in range(4)}
         raw["x0"][:5] = 1.0
@@ -385,7 +457,10 @@ class TestSaving:
         wanted = short @ move.unfold(w)
         np.testing.assert_allclose(saved.margins(raw), wanted, atol=1e-12)
         linear = encoded.X @ w
-        assert np.array_equal(np.sign(linear), np.sign(wanted)) and np.abs(linear - wanted).max() > 1e-3
+        assert (
+            np.array_equal(np.sign(linear), np.sign(wanted))
+            and np.abs(linear - wanted).max() > 1e-3
+        )
         assert saved.digest != replace(saved, move=None).digest
 
 
@@ -393,9 +468,12 @@ class TestDeciding:
     def test_the_share_follows_the_noise_and_is_between_one_and_ten_per_cent(self) -> None:
         mu = gaussian_mu(1.0, 1e-5)
         for rows, sites, trust, more in (
-            (40_000, 5, "nobody", math.sqrt(5)), (2_000, 5, "nobody", math.sqrt(5)), (900, 5, "nobody", math.sqrt(5)),
-            (2_000, 5, "sum", math.sqrt(5 / 4)), (2_000, 5, "curator", 1.0),
-        ):  # fmt: skip
+            (40_000, 5, "nobody", math.sqrt(5)),
+            (2_000, 5, "nobody", math.sqrt(5)),
+            (900, 5, "nobody", math.sqrt(5)),
+            (2_000, 5, "sum", math.sqrt(5 / 4)),
+            (2_000, 5, "curator", 1.0),
+        ):
             config = config_of("momentum", trust)
             found = decide(config, np.full(sites, rows / sites), P, FRAME).centring
             assert found is not None
@@ -404,7 +482,11 @@ class TestDeciding:
             assert found.alpha == pytest.approx(mu * math.sqrt(found.share), rel=1e-9)
         halved = decide(config_of(relation="zero-out"), np.full(5, 200), P, FRAME).centring
         whole = decide(config_of(), np.full(5, 400), P, FRAME).centring
-        assert halved is not None and whole is not None and halved.share == pytest.approx(whole.share, rel=1e-3)
+        assert (
+            halved is not None
+            and whole is not None
+            and halved.share == pytest.approx(whole.share, rel=1e-3)
+        )
 
     def test_it_is_skipped_where_noise_would_drown_it_and_where_it_has_no_price(self) -> None:
         few = decide(config_of(epsilon=0.1), np.full(5, 20), P, FRAME)
@@ -430,29 +512,43 @@ class TestDeciding:
         for change, factor in (({"copies": 4}, 2.0), ({"sites_per_row": 4}, 2.0)):
             found = decide(config_of(**change), np.full(5, 1e5), P, FRAME).centring
             assert found is not None and found.alpha == pytest.approx(one.alpha / factor, rel=1e-5)
-        sums = [decide(config_of(trust="sum", sites_per_row=m), np.full(5, 1e5), P, FRAME).centring for m in (1, 4)]
+        sums = [
+            decide(config_of(trust="sum", sites_per_row=m), np.full(5, 1e5), P, FRAME).centring
+            for m in (1, 4)
+        ]
         assert sums[0] is not None and sums[1] is not None
         assert sums[1].alpha == pytest.approx(sums[0].alpha / 4.0, rel=1e-5)
 
     def test_a_schema_says_what_is_alike(self) -> None:
         columns: dict[str, Any] = {
-            "a": {"kind": "number", "lo": 0, "hi": 1}, "c": {"kind": "category", "values": ["u", "v"]},
+            "a": {"kind": "number", "lo": 0, "hi": 1},
+            "c": {"kind": "category", "values": ["u", "v"]},
             "b": {"kind": "number", "lo": 0.5, "hi": 9, "transform": "log1p"},
             "d": {"kind": "number", "lo": 0, "hi": 3},
-            "e": {"kind": "number", "lo": 1, "hi": 3}, "f": {"kind": "number", "lo": 2, "hi": 3},
+            "e": {"kind": "number", "lo": 1, "hi": 3},
+            "f": {"kind": "number", "lo": 2, "hi": 3},
             "g": {"kind": "number", "lo": -1, "hi": 3},
             "v": {"kind": "vector", "size": 4, "lo": 0, "hi": 9, "norm": 5.0},
-        }  # fmt: skip
+        }
         plain = {"columns": columns, "intercept": 0.5}
         schema = Schema.from_dict(plain)
         found = frame_of(schema)
-        assert found is not None and found.gain == 2.0 and found.constants == (schema.n_features - 1,)
+        assert (
+            found is not None and found.gain == 2.0 and found.constants == (schema.n_features - 1,)
+        )
         assert found.groups == ((0, 3, 4), (8, 9, 10, 11))
-        X = schema.encode({"a": [0.2], "c": ["u"], "b": [1.0], "d": [1.0], "e": [2.0], "f": [2.5], "g": [0.0]}
-                          | {f"v{k}": [1.0] for k in range(4)}, labels=False).X  # fmt: skip
+        X = schema.encode(
+            {"a": [0.2], "c": ["u"], "b": [1.0], "d": [1.0], "e": [2.0], "f": [2.5], "g": [0.0]}
+            | {f"v{k}": [1.0] for k in range(4)},
+            labels=False,
+        ).X
         assert X[0, -1] == pytest.approx(found.k, rel=1e-15)
         scaled = frame_of(Schema.from_dict(plain | {"scale": 1.5}))
-        typical = frame_of(Schema.from_dict(plain | {"columns": columns | {"a": columns["a"] | {"typical": [0, 0.5]}}}))
+        typical = frame_of(
+            Schema.from_dict(
+                plain | {"columns": columns | {"a": columns["a"] | {"typical": [0, 0.5]}}}
+            )
+        )
         assert scaled is not None and typical is not None and scaled.gain == typical.gain == 1.0
         assert frame_of(Schema.from_dict(plain | {"intercept": 0.0})) is None
         assert frame_of(Schema.from_dict(plain | {"unit": True})) is None
@@ -461,11 +557,18 @@ class TestDeciding:
         made = centring(config_of())
         again = Centring.of(json.loads(json.dumps(made.to_dict())))
         assert again == made and again.digest == made.digest
-        assert {replace(made, gain=1.0).digest, replace(made, alpha=0.1).digest, replace(made, groups=()).digest} != {
-            made.digest
-        }
+        assert {
+            replace(made, gain=1.0).digest,
+            replace(made, alpha=0.1).digest,
+            replace(made, groups=()).digest,
+        } != {made.digest}
         assert Decision(made, "so").to_dict()["centred"] is True
-        for record in ({}, [], made.to_dict() | {"alpha": 1}, made.to_dict() | {"constants": [8.0]}):
+        for record in (
+            {},
+            [],
+            made.to_dict() | {"alpha": 1},
+            made.to_dict() | {"constants": [8.0]},
+        ):
             with pytest.raises(InvalidInput, match="record of a centring"):
                 Centring.of(record)
         for change in (
@@ -486,10 +589,14 @@ class TestDeciding:
         config = config_of()
         made = centring(config)
         rest = made.rest(config)
-        ours, theirs = (prepare(c, N, P, centre=m).algorithm.noise for c, m in ((config, made), (rest, None)))
+        ours, theirs = (
+            prepare(c, N, P, centre=m).algorithm.noise for c, m in ((config, made), (rest, None))
+        )
         assert ours is not None and theirs is not None
         np.testing.assert_allclose(ours(1), theirs(1), rtol=1e-3)
-        assert made.rest(config_of(epsilon=(1.0, 2.0, 1.0))).epsilon[0] == pytest.approx(rest.epsilon)  # type: ignore[index]
+        assert made.rest(config_of(epsilon=(1.0, 2.0, 1.0))).epsilon[0] == pytest.approx(
+            rest.epsilon
+        )  # type: ignore[index]
 
 
 class TestShrinking:
@@ -508,14 +615,19 @@ class TestShrinking:
         wanted += rest * (1 - (7 - 1 - 1 - 2) * s2 / (rest @ rest))
         np.testing.assert_allclose(self.shrunk([mean], 0.05)[:6], wanted, rtol=1e-12)
         assert np.all(self.shrunk([mean], 5.0) == 0.0)
-        two = Centring((2,), 0.4, 1.0, 0.1, 0.05).shrunk(Answer(np.array([[0.3, 0.4, 1.0]]), Among(9.0, 1), 0.25))
+        two = Centring((2,), 0.4, 1.0, 0.1, 0.05).shrunk(
+            Answer(np.array([[0.3, 0.4, 1.0]]), Among(9.0, 1), 0.25)
+        )
         np.testing.assert_allclose(two[0], [0.3 * 0.75, 0.4 * 0.75, 0.0])
         long = self.shrunk([mean * 9], 0.0)
         assert 1.0 - 1e-9 < np.linalg.norm(long) <= 1.0
 
     def test_it_is_nearer_the_mean_on_average(self) -> None:
         rng = np.random.default_rng(1)
-        truth, noise = np.array([0.3, 0.3, 0.3, 0.0, 0.1, 0.0, 0.0]), 0.2 * rng.normal(size=(4000, 7))
+        truth, noise = (
+            np.array([0.3, 0.3, 0.3, 0.0, 0.1, 0.0, 0.0]),
+            0.2 * rng.normal(size=(4000, 7)),
+        )
         seen = truth + noise
         found = self.MADE.shrunk(Answer(seen, Among(100.0, 1), 0.2))
         plain = np.sum((seen - truth)[:, :6] ** 2, axis=1).mean()
@@ -524,7 +636,9 @@ class TestShrinking:
 
 @pytest.mark.parametrize("trust", ["nobody", "sum", "curator"])
 def test_the_means_noise_has_the_stated_scale(trust: str) -> None:
-    """A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves of it fail."""
+    """A chi-squared test at one in 10^4 for the right scale, which two thirds and three halves
+    of it fail.
+    """
     config = config_of("momentum", trust, replicates=400)
     made = centring(config)
     prepared = prepare(config, N, P, centre=made)
@@ -544,15 +658,20 @@ def test_the_means_noise_has_the_stated_scale(trust: str) -> None:
 
 
 def test_rows_that_are_not_shortened_again_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: a map whose rows stay as long as they come out.  A gradient is then longer than its bound."""
+    """Planted: a map whose rows stay as long as they come out.  A gradient is then longer than
+    its bound.
+    """
     config = config_of(rounds=1)
     made = centring(config)
-    X = np.append(np.full(P - 1, -math.sqrt((1 - K**2) / (P - 1))), K)[None] * (1 - 1e-12)  # all on the other side
+    # all on the other side
+    X = np.append(np.full(P - 1, -math.sqrt((1 - K**2) / (P - 1))), K)[None] * (1 - 1e-12)
     rows = replace(Rows.build([(X, np.ones(1))]), move=made.map(np.append(MEAN, 0.0)))
     far = np.linalg.norm(rows.design(np.array([0])).combine(np.ones((1, 1, 1))))
     assert 1.0 - 1e-9 < far <= 1.0
     whole = move_module._factors
-    monkeypatch.setattr(move_module, "_factors", lambda storage, move, short: whole(storage, move, short=False))
+    monkeypatch.setattr(
+        move_module, "_factors", lambda storage, move, short: whole(storage, move, short=False)
+    )
     assert np.linalg.norm(rows.design(np.array([0])).combine(np.ones((1, 1, 1)))) > 1.5
 
 
@@ -564,7 +683,8 @@ def test_centred_rows_are_learnt_from_with_less_noise() -> None:
     for trust in ("nobody", "sum"):
         config = config_of("momentum", trust, epsilon=0.5, rounds=40, replicates=4)
         errors = [
-            np.mean((X @ found.consensus.T) * y[:, None] <= 0) for found in (simulate(config, rows), run(config, rows))
+            np.mean((X @ found.consensus.T) * y[:, None] <= 0)
+            for found in (simulate(config, rows), run(config, rows))
         ]
         assert errors[1] < 0.75 * errors[0]
     best = pooled_minimiser(rows, config_of(), 1e-6)

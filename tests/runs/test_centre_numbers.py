@@ -1,7 +1,8 @@
-"""Centred rows with a number to predict: the guarantee, the price, sites, and models that come back.
+"""Centred rows with a number to predict: the guarantee, the price, sites, and models that come
+back.
 
-No command centres such rows by itself (docs/explanation/centring.md, "Numbers to predict"); a centring that is
-given is used.
+No command centres such rows by itself (docs/explanation/centring.md, "Numbers to predict"); a
+centring that is given is used.
 """
 
 from __future__ import annotations
@@ -36,14 +37,18 @@ SPEC = "log-cosh:0.25"
 
 def rows_of(parts: Any = None, targets: Any = None) -> Rows:
     given = tables() if parts is None else parts
-    return Rows.build([(X, np.ones(len(X))) for X, _ in given], TARGETS if targets is None else targets)
+    return Rows.build(
+        [(X, np.ones(len(X))) for X, _ in given], TARGETS if targets is None else targets
+    )
 
 
 def run(config: RunConfig, **more: Any) -> Result:
     return simulate(replace(config, loss=SPEC), rows_of(), centre=centring(config), **more)
 
 
-@pytest.mark.parametrize(("method", "trust"), [c for c in CASES if c[0] in ("momentum", "prox_admm", "output")])
+@pytest.mark.parametrize(
+    ("method", "trust"), [c for c in CASES if c[0] in ("momentum", "prox_admm", "output")]
+)
 def test_it_is_the_method_on_rows_that_are_written_down(
     method: str, trust: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,20 +63,28 @@ def test_it_is_the_method_on_rows_that_are_written_down(
     for X, y in tables():
         moved = 2.0 * (X - move.mean * (X[:, -1:] / move.k))
         moved[:, -1] = X[:, -1]
-        parts.append((moved / np.maximum(1.0, np.linalg.norm(moved, axis=1, keepdims=True)) * (1 - 1e-15), y))
+        parts.append(
+            (moved / np.maximum(1.0, np.linalg.norm(moved, axis=1, keepdims=True)) * (1 - 1e-15), y)
+        )
     eta = prepare(config, N, P).algorithm.penalty
     monkeypatch.setattr("sottovoce.runs.simulate.KeyedNoise", Shifted)
     written = simulate(replace(config, noise=noise, epsilon=5.0, eta=eta), rows_of(parts))
     again = found.move.unfold(found.models)
-    np.testing.assert_allclose(again, written.models, atol=2e-4 * max(1.0, np.abs(written.models).max()))
+    np.testing.assert_allclose(
+        again, written.models, atol=2e-4 * max(1.0, np.abs(written.models).max())
+    )
 
 
 def test_the_mean_does_not_read_the_numbers() -> None:
     config = replace(config_of("momentum"), loss=SPEC)
     other = rows_of(targets=[-t for t in TARGETS])
-    first, second = (simulate(config, rows, centre=centring(config_of())) for rows in (rows_of(), other))
+    first, second = (
+        simulate(config, rows, centre=centring(config_of())) for rows in (rows_of(), other)
+    )
     classes = simulate(config_of("momentum"), ROWS, centre=centring(config_of()))
-    assert first.move == second.move == classes.move and not np.array_equal(first.models, second.models)
+    assert first.move == second.move == classes.move and not np.array_equal(
+        first.models, second.models
+    )
 
 
 def test_no_row_moves_a_mean_gradient_by_more_than_its_sensitivity() -> None:
@@ -110,13 +123,22 @@ def test_sites_of_their_own_reach_the_same_models(trust: str) -> None:
 
 def test_a_resumed_run_does_not_draw_again(tmp_path: Path) -> None:
     """Noise of a release comes from the system: the same mean can only be the stored one."""
-    config, path, means = config_of("prox_admm", seed=None, accountant="rdp"), tmp_path / "half.npz", list[Any]()
+    config, path, means = (
+        config_of("prox_admm", seed=None, accountant="rdp"),
+        tmp_path / "half.npz",
+        list[Any](),
+    )
 
     def stop(k: int, state: Any) -> None:
         if k == 4:
             raise KeyboardInterrupt
 
-    options = {"fingerprint": rows_digest(*rows_of().arrays()), "n_nodes": 3, "epsilon": 20.0, "delta": 1e-5}
+    options = {
+        "fingerprint": rows_digest(*rows_of().arrays()),
+        "n_nodes": 3,
+        "epsilon": 20.0,
+        "delta": 1e-5,
+    }
     with DurableLedger.create(tmp_path / "a.ledger", accountant="rdp", **options) as book:
         with pytest.raises(KeyboardInterrupt):
             run(config, checkpoint=path, ledger=book, observers=[stop])
@@ -145,7 +167,10 @@ def test_predicted_numbers_are_those_of_rows_as_short_as_in_training(tmp_path: P
     made = decide(config, rows.n, 5, frame_of(schema)).centring
     result = simulate(replace(config, loss=SPEC), rows, centre=made)
     replace(result, extra={"data": "t", "schema": schema.to_dict()}).save(tmp_path / "run.npz")
-    saved, move = SavedModel.load(tmp_path / "run.npz"), result.move.at(0) if result.move is not None else None
+    saved, move = (
+        SavedModel.load(tmp_path / "run.npz"),
+        result.move.at(0) if result.move is not None else None,
+    )
     assert move is not None and saved.move == move
     moved = 2.0 * (encoded.X - move.mean * (encoded.X[:, -1:] / move.k))
     moved[:, -1] = encoded.X[:, -1]
@@ -157,12 +182,16 @@ def test_predicted_numbers_are_those_of_rows_as_short_as_in_training(tmp_path: P
 
 
 def test_least_squares_folds_back() -> None:
-    """Rows of any norm are not shortened: the folded coefficients need no map, and are those without noise."""
+    """Rows of any norm are not shortened: the folded coefficients need no map, and are those
+    without noise.
+    """
     rng, wide = np.random.default_rng(3), list[np.ndarray]()
     truth = np.linspace(-0.3, 0.3, P)
     for n in SIZES:
         wide.append(1.5 * np.hstack([MEAN + 0.2 * rng.normal(size=(n, P - 1)), np.full((n, 1), K)]))
-    rows = Rows.of_any_norm([(X, np.ones(len(X))) for X in wide]).with_offset([X @ truth for X in wide])
+    rows = Rows.of_any_norm([(X, np.ones(len(X))) for X in wide]).with_offset(
+        [X @ truth for X in wide]
+    )
     config = RunConfig("auto", epsilon=1e7, delta=1e-5, seed=0)
     made = replace(centring(config_of()), k=1.5 * K)
     last = np.eye(P)[-1]

@@ -1,4 +1,6 @@
-"""Without noise, every node ends at the centralised minimiser: scikit-learn's, at the mapped C, on the shipped data."""
+"""Without noise, every node ends at the centralised minimiser: scikit-learn's, at the mapped C,
+on the shipped data.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,13 @@ def pooled(images: Array) -> Array:
 def problem(name: str) -> Problem:
     dataset = data.load(name.removesuffix("-pooled"))
     X = pooled(dataset.X_train) if name.endswith("-pooled") else dataset.X_train
-    parts = data.partition("iid", dataset.y_train, 5, 0)  # sizes differ by a row on MNIST: weights matter
+    # sizes differ by a row on MNIST: weights matter
+    parts = data.partition("iid", dataset.y_train, 5, 0)
     rows = Rows.build([(X[p], dataset.y_train[p]) for p in parts])
     facts = Facts(make_loss("logistic"), rows.n, rows.d, 1.0, RHO, 5)
-    weights = np.concatenate([np.full(len(p), s) for p, s in zip(parts, facts.sklearn_weights()[:, 0], strict=True)])
+    weights = np.concatenate(
+        [np.full(len(p), s) for p, s in zip(parts, facts.sklearn_weights()[:, 0], strict=True)]
+    )
     order = np.concatenate(parts)
     reference = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-12, solver="newton-cholesky")
     reference.fit(X[order], dataset.y_train[order], sample_weight=weights)
@@ -44,16 +49,30 @@ def problem(name: str) -> Problem:
 
 
 GRAPHS = ["ring", "star", "erdos-renyi:p=0.6"]
-# Every method on every graph; all pixels once, as means of four have the same rows and a fourth of the columns.
-RUNS = [(name, method, graph) for name in ("adult", "mnist37-pooled") for method in METHODS for graph in GRAPHS]
+# Every method on every graph; all pixels once, as means of four have the same rows and a fourth of
+# the columns.
+RUNS = [
+    (name, method, graph)
+    for name in ("adult", "mnist37-pooled")
+    for method in METHODS
+    for graph in GRAPHS
+]
 RUNS += [("mnist37", "mr_admm", "erdos-renyi:p=0.6")]
 
 
 @pytest.mark.parametrize(("name", "method", "graph"), RUNS)
 def test_every_node_agrees_with_scikit_learn(name: str, method: str, graph: str) -> None:
     rows, centralised = problem(name)
-    knobs: dict[str, Any] = {"rho": RHO, "eta": 0.025, "gamma": 0.1, "graph": graph, "tol": 1e-10} | METHODS[method]
-    result = simulate(RunConfig.from_dict({"method": method, "epsilon": math.inf, "rounds": 140, **knobs}), rows)
+    knobs: dict[str, Any] = {
+        "rho": RHO,
+        "eta": 0.025,
+        "gamma": 0.1,
+        "graph": graph,
+        "tol": 1e-10,
+    } | METHODS[method]
+    result = simulate(
+        RunConfig.from_dict({"method": method, "epsilon": math.inf, "rounds": 140, **knobs}), rows
+    )
     assert np.abs(result.models - centralised).max() < 1e-6
     assert np.abs(centralised).max() > 0.1
 
@@ -63,8 +82,11 @@ def test_pooled_yardstick_is_scikit_learns(name: str) -> None:
     rows, _ = problem(name)
     flat = rows.signed.reshape(-1, rows.d)
     flat = flat[np.any(flat != 0, axis=1)]
-    y = np.where(np.arange(len(flat)) % 2 == 0, 1.0, -1.0)  # rows are signed already: undo with any labels
-    model = LogisticRegression(C=100.0 / len(flat), fit_intercept=False, tol=1e-12, solver="newton-cholesky")
+    # rows are signed already: undo with any labels
+    y = np.where(np.arange(len(flat)) % 2 == 0, 1.0, -1.0)
+    model = LogisticRegression(
+        C=100.0 / len(flat), fit_intercept=False, tol=1e-12, solver="newton-cholesky"
+    )
     model.fit(flat * y[:, None], y)
     ours = pooled_minimiser(rows, RunConfig(), l2=0.01)
     np.testing.assert_allclose(ours, model.coef_[0], atol=1e-6)

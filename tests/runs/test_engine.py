@@ -1,4 +1,6 @@
-"""Engine, checkpoints, planner and row guard: the order of things, and what a crash leaves behind."""
+"""Engine, checkpoints, planner and row guard: the order of things, and what a crash leaves
+behind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,14 @@ class Interrupted(Exception):
 
 
 def config(method: str, **changes: Any) -> RunConfig:
-    knobs: dict[str, Any] = {"rho": 0.02, "eta": 0.05, "gamma": 0.2, "rounds": 9, "replicates": 2, "seed": 3}
+    knobs: dict[str, Any] = {
+        "rho": 0.02,
+        "eta": 0.05,
+        "gamma": 0.2,
+        "rounds": 9,
+        "replicates": 2,
+        "seed": 3,
+    }
     knobs["epsilon"] = math.inf if method == "admm" else 4.0
     return RunConfig.from_dict({"method": method, **(knobs | changes)})
 
@@ -63,7 +72,9 @@ def test_a_finished_checkpoint_adds_nothing(rows: Rows, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"seed": 4}, {"eta": 0.06}, {"rounds": 10}, {"epsilon": 5.0}])
-def test_a_checkpoint_of_another_run_is_refused(rows: Rows, tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_checkpoint_of_another_run_is_refused(
+    rows: Rows, tmp_path: Path, change: dict[str, Any]
+) -> None:
     path = tmp_path / "run.npz"
     simulate(config("dvp"), rows, checkpoint=path)
     before = path.read_bytes()
@@ -81,7 +92,9 @@ def test_system_noise_cannot_be_checkpointed(rows: Rows, tmp_path: Path) -> None
 
 
 def test_the_row_is_written_before_noise_is_drawn(rows: Rows) -> None:
-    """A query that fails while it answers leaves its charge behind: over-counted, never under-counted."""
+    """A query that fails while it answers leaves its charge behind: over-counted, never
+    under-counted.
+    """
     facts = Facts(Logistic(), rows.n, rows.d, 1.0, 0.1, 5)
     order: list[str] = []
 
@@ -99,7 +112,11 @@ def test_the_row_is_written_before_noise_is_drawn(rows: Rows) -> None:
     guard = RowGuard(rows, facts, Failing(0, [0], range(5)), ledger)
     zero = np.zeros((1, 5, rows.d))
     with pytest.raises(Interrupted):
-        guard.ask(PerturbedObjective(zero, np.full((5, 1), 0.1), zero, SphericalLaw(np.full((5, 1), 0.2)), "test"))
+        guard.ask(
+            PerturbedObjective(
+                zero, np.full((5, 1), 0.1), zero, SphericalLaw(np.full((5, 1), 0.2)), "test"
+            )
+        )
     assert order == ["charge", "draw"]
     assert len(ledger.rows) == 1
 
@@ -116,7 +133,9 @@ def test_a_query_without_an_event_cannot_exist() -> None:
         Forgetful()  # type: ignore[abstract]
 
 
-def test_a_certificate_that_no_solve_can_show_is_replaced_by_the_least_that_one_can(rows: Rows) -> None:
+def test_a_certificate_that_no_solve_can_show_is_replaced_by_the_least_that_one_can(
+    rows: Rows,
+) -> None:
     """The price knows: the error of the event is that of the certificate that was shown."""
     ledger = simulate(config("dvp", tol=1e-300), rows).ledger
     assert all(np.all(np.array(row["error"]) > 1e-16) for row in ledger)
@@ -152,7 +171,11 @@ def test_printed_theorem_2_is_the_papers_formula(rows: Rows) -> None:
 
 def test_preconditions_are_refused_before_anything_is_spent(rows: Rows) -> None:
     with pytest.raises(InvalidInput, match=r"2 c1 = 20 <"):
-        prepare(config("mr_admm", form="printed", loss="huber:0.05", noise=1.0, rho=1e-6, eta=1e-4), rows.n, rows.d)
+        prepare(
+            config("mr_admm", form="printed", loss="huber:0.05", noise=1.0, rho=1e-6, eta=1e-4),
+            rows.n,
+            rows.d,
+        )
     with pytest.raises(InvalidInput, match="must not decrease"):
         prepare(config("mr_admm", eta_growth=0.9), rows.n, rows.d)
     with pytest.raises(InvalidInput, match="one constant penalty"):
@@ -162,7 +185,9 @@ def test_preconditions_are_refused_before_anything_is_spent(rows: Rows) -> None:
 
 
 def test_the_smallest_target_that_can_be_met_is_told(rows: Rows) -> None:
-    """With a curvature too small for the target, no noise is enough; the message says what would be."""
+    """With a curvature too small for the target, no noise is enough; the message says what would
+    be.
+    """
     for method in ("dvp", "mr_admm"):
         with pytest.raises(InvalidInput, match="cost at least") as refusal:
             prepare(config(method, epsilon=0.01, rho=1e-3, eta=1e-3), rows.n, rows.d)
@@ -173,7 +198,11 @@ def test_the_smallest_target_that_can_be_met_is_told(rows: Rows) -> None:
 
 
 def test_growing_and_per_node_schedules_are_calibrated(rows: Rows) -> None:
-    for changes in ({"noise_growth": 1.5}, {"noise_growth": 0.7}, {"eta": (0.05, 0.1, 0.2, 0.05, 0.3)}):
+    for changes in (
+        {"noise_growth": 1.5},
+        {"noise_growth": 0.7},
+        {"eta": (0.05, 0.1, 0.2, 0.05, 0.3)},
+    ):
         prepared = prepare(config("dvp", epsilon=6.0, **changes), rows.n, rows.d)
         setting = RunSetting(prepared.facts, prepared.graph, 9, PureAccountant())
         again = calibrate_method(prepared.algorithm, setting, 6.0)

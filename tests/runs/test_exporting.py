@@ -24,8 +24,19 @@ from sottovoce.runs.simulate import Result, RunConfig, simulate
 
 COLUMNS: dict[str, Any] = {
     "age": {"kind": "bins", "edges": [18, 40, 60, 75], "base": 1, "missing": 50},
-    "ward": {"kind": "category", "values": {"acute": ["icu", "surgery"], "other ward": ["general"]}, "other": True},
-    "dose": {"kind": "number", "lo": 0, "hi": 10, "typical": [0.5, 4], "transform": "log1p", "missing": 1.0},
+    "ward": {
+        "kind": "category",
+        "values": {"acute": ["icu", "surgery"], "other ward": ["general"]},
+        "other": True,
+    },
+    "dose": {
+        "kind": "number",
+        "lo": 0,
+        "hi": 10,
+        "typical": [0.5, 4],
+        "transform": "log1p",
+        "missing": 1.0,
+    },
     "share": {"kind": "number", "lo": -1, "hi": 3, "to": "[0,1]", "weight": 0.5},
     "pixel": {"kind": "vector", "size": 3, "lo": 0, "hi": 9, "norm": 5.0},
 }
@@ -68,10 +79,18 @@ def fed(raw: dict[str, Any]) -> dict[str, Any]:
 
 def ran(graph: Any, raw: dict[str, Any]) -> dict[str, Any]:
     runtime = pytest.importorskip("onnxruntime")
-    session = runtime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(
+        graph.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     wanted = {one.name for one in session.get_inputs()}
     names = [one.name for one in session.get_outputs()]
-    return dict(zip(names, session.run(None, {k: v for k, v in fed(raw).items() if k in wanted}), strict=True))
+    return dict(
+        zip(
+            names,
+            session.run(None, {k: v for k, v in fed(raw).items() if k in wanted}),
+            strict=True,
+        )
+    )
 
 
 def trained(kind: str, centre: bool = False, **more: Any) -> tuple[Schema, Result]:
@@ -86,15 +105,18 @@ def trained(kind: str, centre: bool = False, **more: Any) -> tuple[Schema, Resul
     made = None
     if centre and frame is not None:
         made = Centring(frame.constants, frame.k, 2.0, 2.0, 0.05, frame.groups)
-    result = simulate(for_task(config, schema.task), rows_of(schema.task, [(rows.X, rows.y)]), centre=made)
+    result = simulate(
+        for_task(config, schema.task), rows_of(schema.task, [(rows.X, rows.y)]), centre=made
+    )
     result.extra["schema"] = schema.to_dict()
     return schema, result
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"scale": 1.2}, {"unit": True}, {"centre": True}, {"centre": True, "scale": 1.2}],
+    "more",
+    [{}, {"scale": 1.2}, {"unit": True}, {"centre": True}, {"centre": True, "scale": 1.2}],
     ids=["plain", "scale", "unit", "centred", "centred and scaled"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("kind", LABELS)
 def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> None:
     pytest.importorskip("onnx")
@@ -108,15 +130,23 @@ def test_a_graph_answers_as_the_run_does(kind: str, more: dict[str, Any]) -> Non
         assert short.min() < 0.95  # some rows were shortened once they were moved
         margins = margins * short
     if kind == "number":
-        np.testing.assert_allclose(found["prediction"][:, 0], schema.task.decode(margins), rtol=1e-9)
+        np.testing.assert_allclose(
+            found["prediction"][:, 0], schema.task.decode(margins), rtol=1e-9
+        )
         return
     assert found["label"][:, 0].tolist() == schema.task.answers(margins)
-    chances = softmax(margins, axis=0).T if kind == "many" else np.stack([expit(-margins), expit(margins)], axis=1)
+    chances = (
+        softmax(margins, axis=0).T
+        if kind == "many"
+        else np.stack([expit(-margins), expit(margins)], axis=1)
+    )
     np.testing.assert_allclose(found["probabilities"], chances, rtol=1e-9)
     assert len(set(found["label"][:, 0])) > 1
 
 
-@pytest.mark.parametrize("more", [{}, {"scale": 1.2}, {"unit": True}], ids=["plain", "scale", "unit"])
+@pytest.mark.parametrize(
+    "more", [{}, {"scale": 1.2}, {"unit": True}], ids=["plain", "scale", "unit"]
+)
 def test_a_graph_bends_as_the_run_does(more: dict[str, Any]) -> None:
     pytest.importorskip("onnx")
     schema, result = trained("two", columns=COLUMNS | CURVED, **more)
@@ -125,22 +155,30 @@ def test_a_graph_bends_as_the_run_does(more: dict[str, Any]) -> None:
     found = ran(whole, raw)
     np.testing.assert_allclose(found["probabilities"][:, 1], expit(margins), rtol=1e-9)
     assert found["label"][:, 0].tolist() == schema.task.answers(margins)
-    assert [one.name for one in whole.graph.input].count("dose") == 1  # the number and the curve read one input
+    # the number and the curve read one input
+    assert [one.name for one in whole.graph.input].count("dose") == 1
 
 
 def test_a_column_that_is_both_text_and_number_is_refused() -> None:
     pytest.importorskip("onnx")
-    columns = {"x": COLUMNS["share"], "level": {"kind": "category", "column": "x", "values": ["1", "2"]}}
+    columns = {
+        "x": COLUMNS["share"],
+        "level": {"kind": "category", "column": "x", "values": ["1", "2"]},
+    }
     schema = Schema.from_dict({"label": LABELS["two"], "columns": columns})
     with pytest.raises(InvalidInput, match="x: is declared as a category and as a number"):
         to_onnx(Linear(schema, False, np.ones((1, 3)), 0.0, schema.task, False))
 
 
 @pytest.mark.parametrize("sites", [(), ("a", "b")])
-def test_a_graph_of_an_answered_run_keeps_rows_long_and_averages_sites(sites: tuple[str, ...]) -> None:
+def test_a_graph_of_an_answered_run_keeps_rows_long_and_averages_sites(
+    sites: tuple[str, ...],
+) -> None:
     pytest.importorskip("onnx")
     columns = {name: block for name, block in COLUMNS.items() if name != "pixel"}
-    schema = Schema.from_dict({"label": LABELS["two"], "columns": columns, "scale": 1.0, "ignore": ["*"]})
+    schema = Schema.from_dict(
+        {"label": LABELS["two"], "columns": columns, "scale": 1.0, "ignore": ["*"]}
+    )
     naming = of_schema(schema, sites)
     model = np.random.default_rng(0).normal(size=naming.d) * 3
     answered = SavedModel(naming, model, np.array([0.3, 0.7]) if sites else np.ones(1), {}, schema)
@@ -154,7 +192,9 @@ def test_the_command_writes_a_graph_that_names_its_classes(tmp_path: Path) -> No
     onnx = pytest.importorskip("onnx")
     run, place = tmp_path / "run.npz", tmp_path / "model.onnx"
     trained("many")[1].save(run)
-    done = CliRunner().invoke(cli, ["export", str(run), "--onnx", str(place)], catch_exceptions=False)
+    done = CliRunner().invoke(
+        cli, ["export", str(run), "--onnx", str(place)], catch_exceptions=False
+    )
     assert done.exit_code == 0 and "saved to" in done.output
     graph = onnx.load(place)
     assert graph.metadata_props[0].value.split("\n") == NAMES["many"]
@@ -175,7 +215,9 @@ def test_without_the_extra_the_command_says_what_to_install(
         main(["export", str(run), "--onnx", str(tmp_path / "model.onnx")])
     said = capsys.readouterr()
     assert (
-        stop.value.code == 2 and "pip install 'sottovoce[onnx]'" in said.err and not (tmp_path / "model.onnx").exists()
+        stop.value.code == 2
+        and "pip install 'sottovoce[onnx]'" in said.err
+        and not (tmp_path / "model.onnx").exists()
     )
     assert said.out == "" and said.err.count("\n") == 1
 
@@ -184,5 +226,7 @@ def test_a_run_without_a_schema_is_refused(tmp_path: Path) -> None:
     result = trained("two")[1]
     result.extra.clear()
     result.save(tmp_path / "run.npz")
-    done = CliRunner().invoke(cli, ["export", str(tmp_path / "run.npz"), "--onnx", str(tmp_path / "m.onnx")])
+    done = CliRunner().invoke(
+        cli, ["export", str(tmp_path / "run.npz"), "--onnx", str(tmp_path / "m.onnx")]
+    )
     assert "without a schema" in str(done.exception)

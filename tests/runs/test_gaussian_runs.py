@@ -1,4 +1,6 @@
-"""Runs of Gaussian releases are priced without being run, to the last bit as by a plan at every trial."""
+"""Runs of Gaussian releases are priced without being run, to the last bit as by a plan at every
+trial.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,21 @@ def calibrated(config: RunConfig, d: int) -> Prepared:
 
 
 def drawn(seed: int, accountant: str, relation: str, copies: int) -> tuple[RunConfig, int]:
-    """A plan of Gaussian releases: of one epsilon or one a site, with knobs that change its events."""
+    """A plan of Gaussian releases: of one epsilon or one a site, with knobs that change its
+    events.
+    """
     rng = np.random.default_rng([seed, copies])
     method, trust = [
-        ("momentum", None), ("momentum", "sum"), ("prox_admm", None), ("prox_average", "sum"), ("dgd", None),
+        ("momentum", None),
+        ("momentum", "sum"),
+        ("prox_admm", None),
+        ("prox_average", "sum"),
+        ("dgd", None),
         ("prox_average", "curator"),
-    ][rng.integers(6)]  # fmt: skip
-    more: dict[str, Any] = {"correlation": str(rng.choice(["half", "none"]))} if method == "momentum" else {}
+    ][rng.integers(6)]
+    more: dict[str, Any] = (
+        {"correlation": str(rng.choice(["half", "none"]))} if method == "momentum" else {}
+    )
     epsilon = 10.0 ** rng.uniform(-1.5, 1.0, 3)
     several = trust is None and rng.random() < 0.4
     config = RunConfig.from_dict(
@@ -87,10 +97,14 @@ def test_scales_are_those_of_a_plan_at_every_trial(
             ),
         )
         spent = whole.total() if config.sites_per_row > 1 else whole.per_node()
-        assert np.all(spent <= np.array(config.epsilon)) and np.all(spent >= 0.999 * np.array(config.epsilon))
+        assert np.all(spent <= np.array(config.epsilon)) and np.all(
+            spent >= 0.999 * np.array(config.epsilon)
+        )
 
 
-def test_a_total_that_is_not_the_ledgers_is_searched_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_total_that_is_not_the_ledgers_is_searched_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A price that is too low by one part in 10^9 is never what is spent."""
     config = RunConfig(method="momentum", epsilon=1.0, delta=1e-5, rounds=8)
     right = calibrated(config, 5).algorithm
@@ -108,10 +122,13 @@ def test_a_total_that_is_not_the_ledgers_is_searched_for_again(monkeypatch: pyte
 def test_spending_of_shifts_is_that_of_their_events(accountant: str) -> None:
     rng, book = np.random.default_rng(3), make_accountant(accountant)
     events = [
-        GaussianMechanism("test", "replace-one", rng.uniform(1.0, 9.0, 3), np.ones(3), 4) for _ in range(5)
-    ]  # fmt: skip
+        GaussianMechanism("test", "replace-one", rng.uniform(1.0, 9.0, 3), np.ones(3), 4)
+        for _ in range(5)
+    ]
     counts = [1, 3, 1, 2, 1]
-    releases = [(prices.dominating(event)[0], count) for event, count in zip(events, counts, strict=True)]
+    releases = [
+        (prices.dominating(event)[0], count) for event, count in zip(events, counts, strict=True)
+    ]
     each = [event for event, count in zip(events, counts, strict=True) for _ in range(count)] * 2
     spent, added = book.gaussian(releases, 2), book.spent(each)
     assert np.array_equal(book.epsilon(spent, 1e-6), book.epsilon(added, 1e-6))

@@ -1,4 +1,6 @@
-"""Targets for whole runs: met from below within a tenth of a percent, per node, for every shape of schedule."""
+"""Targets for whole runs: met from below within a tenth of a percent, per node, for every shape
+of schedule.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ def total(config: RunConfig, n: np.ndarray = N, d: int = 36) -> tuple[float, np.
     book = prepared.ledger
     ledger = plan(
         prepared.algorithm,
-        RunSetting(prepared.facts, prepared.graph, config.rounds, book.accountant, book.delta, config.sites_per_row),
+        RunSetting(
+            prepared.facts,
+            prepared.graph,
+            config.rounds,
+            book.accountant,
+            book.delta,
+            config.sites_per_row,
+        ),
     )
     return ledger.total(), np.broadcast_to(ledger.per_node(), (len(n),))
 
@@ -38,20 +47,26 @@ def test_a_target_is_met_from_below_within_a_tenth_of_a_percent(
     if delta is None and REGISTRY[method].needs_delta:
         return
     for epsilon in (0.3, 4.0):
-        spent, _ = total(RunConfig(method=method, epsilon=epsilon, delta=delta, noise_growth=growth, rounds=8))
+        spent, _ = total(
+            RunConfig(method=method, epsilon=epsilon, delta=delta, noise_growth=growth, rounds=8)
+        )
         assert 0.999 * epsilon <= spent <= epsilon
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 @pytest.mark.parametrize("accountant", ["zcdp", "rdp", "pld", "best"])
 def test_every_accountant_can_be_met(accountant: str, relation: str) -> None:
-    config = RunConfig(method="dvp", epsilon=1.0, delta=1e-5, accountant=accountant, relation=relation, rounds=6)
+    config = RunConfig(
+        method="dvp", epsilon=1.0, delta=1e-5, accountant=accountant, relation=relation, rounds=6
+    )
     assert 0.999 <= total(config)[0] <= 1.0
 
 
 def test_best_needs_the_least_noise() -> None:
     def noise(accountant: str) -> float:
-        config = RunConfig(method="dvp", epsilon=1.0, delta=1e-5, accountant=accountant, rounds=20, eta=0.1)
+        config = RunConfig(
+            method="dvp", epsilon=1.0, delta=1e-5, accountant=accountant, rounds=20, eta=0.1
+        )
         schedule = prepare(config, N, 36).algorithm.noise
         assert schedule is not None
         return float(schedule(1))
@@ -80,7 +95,9 @@ def test_rows_at_several_sites_are_planned_for() -> None:
 def test_a_plan_in_both_directions_agrees() -> None:
     forward = outline(RunConfig(method="dvp", epsilon=1.0, delta=1e-5, eta=0.01), N, 36)
     noise = Schedule.from_dict(forward["algorithm"]["noise"])
-    back = outline(RunConfig(method="dvp", epsilon=math.inf, delta=1e-5, eta=0.01, noise=noise), N, 36)
+    back = outline(
+        RunConfig(method="dvp", epsilon=math.inf, delta=1e-5, eta=0.01, noise=noise), N, 36
+    )
     assert back["privacy"]["epsilon"] == pytest.approx(forward["privacy"]["epsilon"], rel=1e-9)
     assert len(forward["releases"]) == 10
     assert all(one["spread"][0] > 0 and 0 < one["epsilon"][0] < 1 for one in forward["releases"])
@@ -89,11 +106,14 @@ def test_a_plan_in_both_directions_agrees() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"accountant": "rdp"}, "^delta"), ({"accountant": "rdpp", "delta": 1e-5}, "^accountant"),
-        ({"sites_per_row": 0}, "^sites_per_row"), ({"sites_per_row": 6}, "^sites_per_row=6"),
-        ({"epsilon": (1.0, 2.0)}, "^epsilon"), ({"epsilon": (1.0, math.inf, 1.0, 1.0, 1.0)}, "^epsilon"),
+        ({"accountant": "rdp"}, "^delta"),
+        ({"accountant": "rdpp", "delta": 1e-5}, "^accountant"),
+        ({"sites_per_row": 0}, "^sites_per_row"),
+        ({"sites_per_row": 6}, "^sites_per_row=6"),
+        ({"epsilon": (1.0, 2.0)}, "^epsilon"),
+        ({"epsilon": (1.0, math.inf, 1.0, 1.0, 1.0)}, "^epsilon"),
     ],
-)  # fmt: skip
+)
 def test_bad_targets(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         prepare(RunConfig.from_dict(changes), N, 36)
@@ -106,13 +126,18 @@ def test_the_least_that_can_be_met_is_told_for_the_smallest_site() -> None:
 
 
 def test_a_site_alone_is_planned_at_what_the_network_plans_for_it() -> None:
-    """The price of the whole network holds a node's price, event by event, and a budget ends both where a run would."""
+    """The price of the whole network holds a node's price, event by event, and a budget ends
+    both where a run would.
+    """
     n = np.array([[500.0], [4000.0], [40000.0], [4000.0], [900.0]])
     for method in PRIVATE:
         if REGISTRY[method].trust.pools_rows:
             continue
         ready = prepare(RunConfig(method=method, epsilon=2.0, delta=1e-5, rounds=4), n, 6)
-        known = ready.algorithm, RunSetting(ready.facts, ready.graph, 4, ready.ledger.accountant, 1e-5)
+        known = (
+            ready.algorithm,
+            RunSetting(ready.facts, ready.graph, 4, ready.ledger.accountant, 1e-5),
+        )
         whole = plan(*known)
         for i in (0, 2):
             alone = plan(*known, node=i)
@@ -120,7 +145,9 @@ def test_a_site_alone_is_planned_at_what_the_network_plans_for_it() -> None:
             assert alone.per_node() == pytest.approx(whole.per_node()[i], rel=1e-12)
             few = plan(*known, node=i, budget=0.6 * alone.total())
             assert few.total() <= 0.6 * alone.total() and len(few.rows) <= len(alone.rows)
-            assert [row.to_dict() for row in few.rows] == [row.to_dict() for row in alone.rows[: len(few.rows)]]
+            assert [row.to_dict() for row in few.rows] == [
+                row.to_dict() for row in alone.rows[: len(few.rows)]
+            ]
 
 
 def test_a_plan_can_be_watched_round_by_round() -> None:
@@ -133,5 +160,7 @@ def test_a_plan_can_be_watched_round_by_round() -> None:
     )
     assert list(totals) == [1, 2, 3, 4, 5] and totals[5] == book.total()
     for k in (1, 3):
-        part = plan(ready.algorithm, RunSetting(ready.facts, ready.graph, k, ready.ledger.accountant))
+        part = plan(
+            ready.algorithm, RunSetting(ready.facts, ready.graph, k, ready.ledger.accountant)
+        )
         assert part.total() == totals[k]

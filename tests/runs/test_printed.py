@@ -29,14 +29,19 @@ PRINTED = [name for name, cls in REGISTRY.items() if "printed" in cls.forms]
 N = np.full((5, 1), 8000.0)
 
 
-LINE_3: dict[str, dict[str, object]] = {"pp_admm": {"rho": 5.0}, "ipp_admm": {"rho": 5.0, "positives": 6}}
+LINE_3: dict[str, dict[str, object]] = {
+    "pp_admm": {"rho": 5.0},
+    "ipp_admm": {"rho": 5.0, "positives": 6},
+}
 """What 004's theorems presume, more than enough: a regulariser, and fewer releases than rounds."""
 
 
 def printed(method: str, epsilon: float = 3.0, **knobs: object) -> RunConfig:
     delta = 1e-5 if REGISTRY[method].needs_delta else None
     knobs = LINE_3.get(method, {}) | knobs
-    return RunConfig.from_dict({"method": method, "form": "printed", "epsilon": epsilon, "delta": delta, **knobs})  # type: ignore[arg-type]
+    return RunConfig.from_dict(
+        {"method": method, "form": "printed", "epsilon": epsilon, "delta": delta, **knobs}
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", PRINTED)
@@ -63,7 +68,9 @@ def test_printed_forms_run_in_simulation_only(method: str) -> None:
 
 
 def test_pvp_keeps_its_exact_minimiser_to_itself() -> None:
-    """Its noise, of rate rho n alpha / (2 C), covers the recursion's sensitivity; corrected noise is far smaller."""
+    """Its noise, of rate rho n alpha / (2 C), covers the recursion's sensitivity; corrected
+    noise is far smaller.
+    """
     theirs = prepare(printed("pvp"), N, 36)
     ours = prepare(RunConfig(method="pvp", epsilon=3.0), N, 36)
     spread = {
@@ -75,24 +82,35 @@ def test_pvp_keeps_its_exact_minimiser_to_itself() -> None:
 
 
 def test_pvp_starts_its_last_step_from_a_secret() -> None:
-    """The price of (21) to (23) counts how far a row moves the unreleased f; all other rounds keep their claim."""
+    """The price of (21) to (23) counts how far a row moves the unreleased f; all other rounds
+    keep their claim.
+    """
     config = printed("pvp", rounds=6, eta=0.001)
     ready = prepare(config, N, 36)
-    *loop, last = plan(ready.algorithm, RunSetting(ready.facts, ready.graph, 6, PureAccountant())).rows
+    *loop, last = plan(
+        ready.algorithm, RunSetting(ready.facts, ready.graph, 6, PureAccountant())
+    ).rows
     q, pull = 0.001 / 5 + 2 * 0.001 * 2, 0.001 * 2
     moved = 2 / 8000 / q * sum((2 * pull / q) ** t for t in range(5))
     np.testing.assert_allclose(last.shift, 8000 * pull * moved, rtol=1e-3)  # type: ignore[attr-defined]
     assert all(np.all(PureAccountant().total([row]) <= 0.5) for row in loop)
     assert np.all(PureAccountant().total([last]) > 0.5 * 2)
     first = prepare(printed("pvp", rounds=1), N, 36)  # nothing is kept yet
-    assert np.all(plan(first.algorithm, RunSetting(first.facts, first.graph, 1, PureAccountant())).rows[0].shift == 0)  # type: ignore[attr-defined]
+    assert np.all(
+        plan(first.algorithm, RunSetting(first.facts, first.graph, 1, PureAccountant()))
+        .rows[0]
+        .shift
+        == 0
+    )  # type: ignore[attr-defined]
 
 
 def test_pvp_counts_every_rounds_own_penalty() -> None:
     """The recursion of docs/privacy/verdicts.md, by hand, for penalties that triple."""
     config = printed("pvp", rounds=4, eta=0.001, eta_growth=3.0, epsilon=30.0)
     ready = prepare(config, N, 36)
-    *loop, last = plan(ready.algorithm, RunSetting(ready.facts, ready.graph, 4, PureAccountant())).rows
+    *loop, last = plan(
+        ready.algorithm, RunSetting(ready.facts, ready.graph, 4, PureAccountant())
+    ).rows
     moved = 0.0
     for k, row in enumerate(loop):
         pull = 2 * 0.001 * 3.0**k * 2
@@ -107,14 +125,20 @@ def test_pvp_as_listed_has_no_price() -> None:
 
 
 def test_generalised_perturbation_breaks_its_claim_by_the_curvature() -> None:
-    privacy = outline(printed("generalised", epsilon=1.0, loss="huber:0.5", eta=1e-9, rho=1e-6), N, 36)["privacy"]
+    privacy = outline(
+        printed("generalised", epsilon=1.0, loss="huber:0.5", eta=1e-9, rho=1e-6), N, 36
+    )["privacy"]
     assert privacy["epsilon"] == pytest.approx(1.0 + math.log1p(0.5), rel=1e-3)
 
 
-def test_a_printed_gate_charges_the_minimiser_and_a_test_in_every_round_and_answers_in_some() -> None:
+def test_a_printed_gate_charges_the_minimiser_and_a_test_in_every_round_and_answers_in_some() -> (
+    None
+):
     config = printed("ipp_admm", epsilon=1.0, eta=0.5, rounds=12, positives=4)
     prepared = prepare(config, N, 36)
-    rows = plan(prepared.algorithm, RunSetting(prepared.facts, prepared.graph, 12, RDPAccountant(), 1e-5)).rows
+    rows = plan(
+        prepared.algorithm, RunSetting(prepared.facts, prepared.graph, 12, RDPAccountant(), 1e-5)
+    ).rows
     assert all(isinstance(row, MinimiserGateRelease) for row in rows)
     assert [bool(np.all(row.shift() > 0)) for row in rows] == [k < 4 for k in range(12)]  # type: ignore[attr-defined]
     first, last = rows[0], rows[-1]
@@ -127,7 +151,9 @@ def test_a_printed_gate_charges_the_minimiser_and_a_test_in_every_round_and_answ
 
 def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
     rows = make_rows([60, 45, 80, 60, 51], 4)
-    config = printed("ipp_admm", epsilon=30.0, rounds=9, rho=5.0, eta=1.0, positives=2, replicates=3)
+    config = printed(
+        "ipp_admm", epsilon=30.0, rounds=9, rho=5.0, eta=1.0, positives=2, replicates=3
+    )
     prepared = prepare(config, rows.n, rows.d)
     guard = RowGuard(rows, prepared.facts, KeyedNoise(0, range(3), range(5)), prepared.ledger)
     sent: list[np.ndarray] = []
@@ -142,7 +168,11 @@ def test_a_redrawn_gate_sends_at_most_as_often_as_it_says() -> None:
         def ask_sum(self, query: Sum, net: object) -> np.ndarray:
             raise AssertionError("printed forms open no sums")
 
-    run(prepared.algorithm, Place(prepared.facts, DenseNet(prepared.graph), Spy(), (3, 5), rows.d), 9)
+    run(
+        prepared.algorithm,
+        Place(prepared.facts, DenseNet(prepared.graph), Spy(), (3, 5), rows.d),
+        9,
+    )
     counts = np.sum([answer[..., -1] for answer in sent], axis=0)
     assert np.all(counts <= 2) and counts.sum() > 0
 
@@ -153,8 +183,17 @@ def test_plausible_admm_is_priced_below_its_claim_in_its_own_settings() -> None:
 
 
 def test_the_plausible_methods_need_the_regulariser_of_line_3() -> None:
-    """004, section 5: 0.27 for PP-ADMM at a total of 1; at 0.001 the paper claims nothing, so nothing is shown."""
-    section_5 = {"epsilon": 1.0271434, "rounds": 30, "eta": 0.5, "graph": "ring", "delta": 1e-4, "delta1": 1e-4}
+    """004, section 5: 0.27 for PP-ADMM at a total of 1; at 0.001 the paper claims nothing, so
+    nothing is shown.
+    """
+    section_5 = {
+        "epsilon": 1.0271434,
+        "rounds": 30,
+        "eta": 0.5,
+        "graph": "ring",
+        "delta": 1e-4,
+        "delta1": 1e-4,
+    }
     n = np.full((5, 1), 7000.0)
     for method, needed, more in (("pp_admm", 0.273, {}), ("ipp_admm", 0.2164, {"positives": 15})):
         asked = section_5 | more | {"method": method, "form": "printed", "accountant": "best"}
@@ -167,9 +206,14 @@ def test_the_plausible_methods_need_the_regulariser_of_line_3() -> None:
         prepare(RunConfig.from_dict({**asked, "rho": 1750.0 * allowed, "C": 1750.0}), n, 41)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match=r"^rho"):  # c1 is that of the loss with its weight
             prepare(RunConfig.from_dict({**asked, "rho": allowed, "C": 1750.0}), n, 41)  # type: ignore[arg-type]
-        with pytest.raises(InvalidInput, match=r"^rho"):  # a release with less noise leaves more for the curvature
+        with pytest.raises(
+            InvalidInput, match=r"^rho"
+        ):  # a release with less noise leaves more for the curvature
             prepare(RunConfig.from_dict({**asked, "rho": allowed, "loss": "huber:0.5"}), n, 41)  # type: ignore[arg-type]
-        knobs = {key: value for key, value in asked.items() if key != "delta1"} | {"form": "corrected", "rho": 0.001}
+        knobs = {key: value for key, value in asked.items() if key != "delta1"} | {
+            "form": "corrected",
+            "rho": 0.001,
+        }
         prepare(RunConfig.from_dict(knobs), n, 41)  # type: ignore[arg-type]
 
 
@@ -177,7 +221,10 @@ def test_line_3_counts_the_release_with_the_most_noise() -> None:
     """A schedule of noise has a budget a round; the least one needs the largest regulariser."""
     config = printed("pp_admm", noise=0.1, epsilon=math.inf, rounds=6, rho=0.5)
     prepare(config, N, 36)
-    for noise in (replace(config, noise_growth=0.5), replace(config, noise=Schedule(table=(0.1, 0.1, 1e-3, 0.1)))):
+    for noise in (
+        replace(config, noise_growth=0.5),
+        replace(config, noise=Schedule(table=(0.1, 0.1, 1e-3, 0.1))),
+    ):
         with pytest.raises(InvalidInput, match=r"^rho=0\.5: line 3"):
             prepare(noise, N, 36)
 
@@ -186,13 +233,19 @@ def test_line_3_counts_the_release_with_the_most_noise() -> None:
     ("method", "knobs", "field"),
     [
         ("ipp_admm", {"positives": 10}, "positives"),  # of 10 rounds
-        ("m_admm", {"eta_growth": 0.9}, "eta"), ("m_admm", {"eta": 1e-6, "rho": 1e-5}, "eta"),
-        ("mr_admm", {"eta_growth": 0.9}, "eta"), ("r_admm", {"eta": 1e-6, "rho": 1e-5}, "eta"),
+        ("m_admm", {"eta_growth": 0.9}, "eta"),
+        ("m_admm", {"eta": 1e-6, "rho": 1e-5}, "eta"),
+        ("mr_admm", {"eta_growth": 0.9}, "eta"),
+        ("r_admm", {"eta": 1e-6, "rho": 1e-5}, "eta"),
         ("output", {"loss": "softmax:3"}, "loss"),
     ],
-)  # fmt: skip
-def test_a_printed_form_outside_its_theorem_is_refused(method: str, knobs: dict[str, object], field: str) -> None:
-    """There the paper claims nothing, and no line may say that a claim holds; the corrected forms run."""
+)
+def test_a_printed_form_outside_its_theorem_is_refused(
+    method: str, knobs: dict[str, object], field: str
+) -> None:
+    """There the paper claims nothing, and no line may say that a claim holds; the corrected
+    forms run.
+    """
     with pytest.raises(InvalidInput) as refused:
         prepare(printed(method, **knobs), N, 36)
     assert refused.value.field == field

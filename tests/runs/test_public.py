@@ -41,7 +41,8 @@ def test_the_start_is_the_minimiser_at_the_ridge_with_the_least_held_out_loss() 
     w, a = public.start.vector, public.rows.signed[0]
     slope = (-a / (1 + np.exp(a @ w))[:, None]).mean(axis=0) + public.ridge * w
     assert np.linalg.norm(slope) < 1e-8 and public.start.kind == "public"
-    assert replace(public, config=RunConfig(rho=10.0)).ridge == 2.0  # the run's own, rho / (N C), is the least
+    # the run's own, rho / (N C), is the least
+    assert replace(public, config=RunConfig(rho=10.0)).ridge == 2.0
     assert replace(public, X=public.X[:20], labels=public.labels[:20]).ridge == 1 / 20
 
 
@@ -56,7 +57,9 @@ def test_norms_of_rows_and_of_gradients() -> None:
             p = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
             miss = p - np.eye(len(p))[k]
             each.append(np.linalg.norm(x) * (np.linalg.norm(miss) if outputs > 1 else abs(miss[1])))
-        assert np.allclose(public.gradient_norms((0.0, 0.5, 1.0)), np.quantile(each, (0.0, 0.5, 1.0)))
+        assert np.allclose(
+            public.gradient_norms((0.0, 0.5, 1.0)), np.quantile(each, (0.0, 0.5, 1.0))
+        )
         assert public.gradient_norms()[2] <= make_loss(public.config.loss).derivative_bound
     assert json.dumps(some().summary())
 
@@ -74,13 +77,22 @@ def test_worlds_keep_their_parts_apart(loss: str) -> None:
     for number in range(2):
         world, again = (known.world(number, 60, **sizes) for _ in range(2))
         made.append(world)
-        assert all(np.array_equal(getattr(world, f.name), getattr(again, f.name)) for f in fields(world))
+        assert all(
+            np.array_equal(getattr(world, f.name), getattr(again, f.name)) for f in fields(world)
+        )
         sites, test = ({row.tobytes() for row in rows} for rows in (world.X, world.test))
-        assert not sites & test and sites | test <= whole.keys() and (len(world.X), len(world.test)) == (60, 50)
+        assert (
+            not sites & test
+            and sites | test <= whole.keys()
+            and (len(world.X), len(world.test)) == (60, 50)
+        )
         for x, at in zip(world.X, world.shares[0], strict=True):
             assert whole[x.tobytes()] == at.argmax() and np.count_nonzero(at) == 1
         assert np.allclose(world.shares.sum(axis=(1, 2)), 60)
-        assert all(whole[x.tobytes()] == k for x, k in zip(world.test, world.chances.argmax(axis=1), strict=True))
+        assert all(
+            whole[x.tobytes()] == k
+            for x, k in zip(world.test, world.chances.argmax(axis=1), strict=True)
+        )
         # the start is the minimiser over rows that are neither at the sites nor in the test
         rest = np.array([row.tobytes() not in test for row in public.X])
         assert world.start is not None and world.start.shape == (public.rows.d,)
@@ -100,13 +112,16 @@ def test_worlds_of_public_rows_may_have_unlike_sites_or_few_rows() -> None:
     few = some(30).expected()
     assert few is not None and some(29).expected() is None
     world = few.world(0, 200, **(SIZES | {"classes": 2}))
-    assert len(np.unique(world.X, axis=0)) <= 10 and len(world.X) == 200  # a third of them, again and again
+    # a third of them, again and again
+    assert len(np.unique(world.X, axis=0)) <= 10 and len(world.X) == 200
 
 
 @pytest.mark.parametrize("n", [40, 400])
 @pytest.mark.parametrize("loss", ["logistic", "softmax:3"])
 def test_wide_public_rows_are_narrowed_with_their_start(n: int, loss: str) -> None:
-    """Rows of few dimensions keep their margins at the start to the last, whatever the number of columns."""
+    """Rows of few dimensions keep their margins at the start to the last, whatever the number of
+    columns.
+    """
     narrow, rng = some(n, 3, loss), np.random.default_rng(1)
     directions = np.linalg.qr(rng.normal(size=(90, 3)))[0]
     X = narrow.X @ directions.T
@@ -149,7 +164,11 @@ def test_rows_set_aside_are_in_no_site() -> None:
     with pytest.raises(InvalidInput, match="no row with one of the declared labels"):
         Public(np.zeros((0, 3)), np.zeros(0, dtype=int), RUN)
     with pytest.raises(InvalidInput, match="numbers to predict"):
-        Public(np.zeros((1, 3)), np.zeros(1, dtype=int), RunConfig("prox_admm", loss="huber-residual:0.25"))
+        Public(
+            np.zeros((1, 3)),
+            np.zeros(1, dtype=int),
+            RunConfig("prox_admm", loss="huber-residual:0.25"),
+        )
 
 
 # Training
@@ -160,12 +179,24 @@ def test_training_from_public_rows_says_so_and_costs_what_it_costs_without() -> 
     report = train(TrainConfig(RUN, SYNTHETIC, nodes=3, public_share=0.1))
     assert report.public is not None and report.result.start is not None
     assert report.result.start.digest == report.public.start.digest == report.config.run.start
-    assert report.result.privacy["epsilon"] == pytest.approx(plain.result.privacy["epsilon"], rel=1e-3)
-    assert report.result.facts.n.sum() == 1350 and "public rows" in (report.result.statement.caveat or "")
+    assert report.result.privacy["epsilon"] == pytest.approx(
+        plain.result.privacy["epsilon"], rel=1e-3
+    )
+    assert report.result.facts.n.sum() == 1350 and "public rows" in (
+        report.result.statement.caveat or ""
+    )
     out = report.to_dict()
-    assert out["public"]["rows"] == 150 and out["start"]["kind"] == "public" and 0 < out["start_test_error"] < 0.5
+    assert (
+        out["public"]["rows"] == 150
+        and out["start"]["kind"] == "public"
+        and 0 < out["start_test_error"] < 0.5
+    )
     assert any("150 rows were taken as public" in note for note in report.notes)
-    assert "start" not in plain.to_dict() and plain.public is None and "start" not in plain.baseline_test_errors
+    assert (
+        "start" not in plain.to_dict()
+        and plain.public is None
+        and "start" not in plain.baseline_test_errors
+    )
 
 
 def test_training_from_an_earlier_run(tmp_path: Path) -> None:
@@ -198,7 +229,10 @@ def test_what_an_earlier_run_cost() -> None:
     assert start.protects and start.epsilon == real.statement.epsilon and start.delta == 1e-5
     onward = start_of(replace(real, start=Start(np.zeros(3), "run")), RUN, 3, None)
     assert onward.epsilon is None and not onward.protects
-    assert start_of(replace(real, start=Start(np.zeros(3), "public")), RUN, 3, None).epsilon == start.epsilon
+    assert (
+        start_of(replace(real, start=Start(np.zeros(3), "public")), RUN, 3, None).epsilon
+        == start.epsilon
+    )
     with pytest.raises(InvalidInput, match="whose margins are not those"):
         start_of(real, replace(RUN, loss="softmax:3"), 3, None)
 
@@ -213,8 +247,9 @@ def test_one_starting_point_and_no_public_share_of_a_release() -> None:
 
 
 def test_public_rows_lower_the_error_at_a_small_budget() -> None:
-    """Forty replicates of the noise, from zero and from 2% public rows; the gain is beyond three standard errors of
-    its own (an error rate below 1e-2 even if replicates were only roughly normal)."""
+    """Forty replicates of the noise, from zero and from 2% public rows; the gain is beyond three
+    standard errors of its own (an error rate below 1e-2 even if replicates were only roughly
+    normal)."""
     dataset = data.load("synthetic:n=10000,d=10,seed=1")
     known, private = set_aside(dataset, 0.02, 0)
     parts = data.partition("iid", private.y_train, 5, 0)
@@ -222,7 +257,9 @@ def test_public_rows_lower_the_error_at_a_small_budget() -> None:
     config = RunConfig("prox_admm", 0.1, 1e-5, rounds=10, replicates=40)
     public = Public.of(known, config, 5)
     errors = [
-        dataset.task.model_errors(dataset.X_test, dataset.y_test, simulate(config, rows, start=start).consensus)
+        dataset.task.model_errors(
+            dataset.X_test, dataset.y_test, simulate(config, rows, start=start).consensus
+        )
         for start in (None, public.start)
     ]
     gain = errors[0] - errors[1]

@@ -1,4 +1,6 @@
-"""Epsilon of the same releases under the other relation: the same noise, and never less than what is proved."""
+"""Epsilon of the same releases under the other relation: the same noise, and never less than
+what is proved.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def mu_of(epsilon: float) -> float:
 @pytest.mark.parametrize("relation", list(RELATIONS))
 def test_gaussian_noise_has_half_or_twice_the_shift(rows: Rows, method: str, relation: str) -> None:
     """Exactly, but for errors of solves, rounding and grids: a part in a thousand of the shift."""
-    result = simulate(RunConfig(method, epsilon=1.0, delta=DELTA, rounds=4, seed=0, relation=relation), rows)
+    result = simulate(
+        RunConfig(method, epsilon=1.0, delta=DELTA, rounds=4, seed=0, relation=relation), rows
+    )
     found = with_other_relation(result).statement
     assert found.other_epsilon is not None and found.epsilon == result.statement.epsilon
     factor = 0.5 if relation == "replace-one" else 2.0
@@ -59,7 +63,9 @@ def test_gaussian_noise_has_half_or_twice_the_shift(rows: Rows, method: str, rel
 def test_it_is_what_a_run_under_the_other_relation_says_of_the_same_noise(
     rows: Rows, method: str, delta: float | None
 ) -> None:
-    """Noise calibrated under one relation, priced under the other and back: no less than where it started."""
+    """Noise calibrated under one relation, priced under the other and back: no less than where
+    it started.
+    """
     try:
         result = simulate(RunConfig(method, epsilon=1.0, delta=delta, rounds=3, seed=0), rows)
     except SottovoceError:
@@ -74,7 +80,9 @@ def test_it_is_what_a_run_under_the_other_relation_says_of_the_same_noise(
 
 
 def test_a_plan_under_the_other_relation_alone_would_promise_too_much(rows: Rows) -> None:
-    """Solves are certified for the run's own relation, so the sensitivity is not that of a run under the other one."""
+    """Solves are certified for the run's own relation, so the sensitivity is not that of a run
+    under the other one.
+    """
     config = RunConfig("prox_admm", epsilon=1.0, delta=DELTA, rounds=2, tol=None)
     prepared = prepare(config, rows.n, rows.d)
     other = replace(prepared.facts, relation="zero-out")
@@ -112,7 +120,10 @@ def test_the_statement_says_it_and_is_read_back(rows: Rows) -> None:
         ("replace-one", "as most others state it: epsilon = 0."),
         ("zero-out", "Against any other row"),
     ):
-        result = simulate(RunConfig("momentum", epsilon=1.0, delta=DELTA, rounds=3, seed=0, relation=relation), rows)
+        result = simulate(
+            RunConfig("momentum", epsilon=1.0, delta=DELTA, rounds=3, seed=0, relation=relation),
+            rows,
+        )
         said = with_other_relation(result).statement
         assert words in said.text and "other_epsilon" in said.to_dict()
         again = Statement.from_dict(said.to_dict())
@@ -123,12 +134,16 @@ def test_the_statement_says_it_and_is_read_back(rows: Rows) -> None:
 def test_a_mean_that_was_asked_first_is_priced_there_too() -> None:
     rng = np.random.default_rng(0)
     X = np.hstack([0.05 * rng.normal(size=(4000, 3)) + 0.3, np.full((4000, 1), 0.5)])
-    many = Rows.build([(part, np.where(rng.random(len(part)) < 0.5, 1.0, -1.0)) for part in np.array_split(X, 5)])
+    many = Rows.build(
+        [(part, np.where(rng.random(len(part)) < 0.5, 1.0, -1.0)) for part in np.array_split(X, 5)]
+    )
     config = RunConfig("momentum", epsilon=1.0, delta=DELTA, rounds=3, seed=0)
     made = decide(config, many.n, many.d, Frame((3,), 0.5))
     assert made.centring is not None
     said = with_other_relation(simulate(config, many, centre=made.centring)).statement
-    assert said.other_epsilon == pytest.approx(gaussian_epsilon(DELTA, 0.5 * mu_of(said.epsilon)), rel=2e-3)
+    assert said.other_epsilon == pytest.approx(
+        gaussian_epsilon(DELTA, 0.5 * mu_of(said.epsilon)), rel=2e-3
+    )
 
 
 def test_nothing_is_said_where_nothing_is_proved(rows: Rows) -> None:
@@ -142,7 +157,9 @@ def test_nothing_is_said_where_nothing_is_proved(rows: Rows) -> None:
 @pytest.mark.parametrize("relation", list(RELATIONS))
 @pytest.mark.parametrize("method", ["prox_admm", "sum_prox", "central_prox"])
 def test_a_centred_run_has_both(rows: Rows, method: str, relation: str) -> None:
-    """The mean's release is priced under the other relation, too: half or twice the shift of the whole run."""
+    """The mean's release is priced under the other relation, too: half or twice the shift of the
+    whole run.
+    """
     config = RunConfig(method, epsilon=1.0, delta=DELTA, rounds=3, seed=0, relation=relation)
     centring = Centring((rows.d - 1,), 0.5, 1.0, 0.1 * mu_of(1.0), 0.01)
     found = with_other_relation(simulate(config, rows, centre=centring)).statement
@@ -158,9 +175,11 @@ def test_a_centred_run_has_both(rows: Rows, method: str, relation: str) -> None:
 def test_the_other_price_of_a_sum_holds_for_any_sites_that_take_part(
     method: str, relation: str, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fewer sites have fewer rows, of which errors of solves and rounding are a smaller part: more than of all sites.
+    """Fewer sites have fewer rows, of which errors of solves and rounding are a smaller part: more
+    than of all sites.
 
-    Of every attempt the shift over sigma is computed from its grid and noise (docs/privacy/sums.md, Claim 3).
+    Of every attempt the shift over sigma is computed from its grid and noise (docs/privacy/sums.md,
+    Claim 3).
     """
     asked: list[Sum] = []
     priced = Pricer.ask_sum

@@ -20,7 +20,9 @@ def test_a_scale_that_is_a_little_off_is_found(method: str, off: float) -> None:
     mine = prepare(RunConfig(method=method, epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4)
     noise = mine.algorithm.noise
     assert noise is not None
-    factor = np.asarray(noise.factor) * (1.0 + off * np.arange(1, 4) if np.ndim(noise.factor) else 1.0 + off)
+    factor = np.asarray(noise.factor) * (
+        1.0 + off * np.arange(1, 4) if np.ndim(noise.factor) else 1.0 + off
+    )
     exact = replace(noise, factor=tuple(factor.tolist()) if factor.ndim else factor.item())
     reserved = replace(mine, algorithm=mine.algorithm.with_noise(exact)).plan().rows
     plain = [event.to_dict() for event in reserved]
@@ -31,8 +33,16 @@ def test_a_scale_that_is_a_little_off_is_found(method: str, off: float) -> None:
 
 def test_another_run_stays_as_it_is() -> None:
     mine = prepare(RunConfig(method="prox_admm", epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4)
-    less = prepare(RunConfig(method="prox_admm", epsilon=2.1, delta=1e-5, rounds=3), SIZES, 4).plan().rows
-    other = prepare(RunConfig(method="mr_admm", epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4).plan().rows
+    less = (
+        prepare(RunConfig(method="prox_admm", epsilon=2.1, delta=1e-5, rounds=3), SIZES, 4)
+        .plan()
+        .rows
+    )
+    other = (
+        prepare(RunConfig(method="mr_admm", epsilon=2.0, delta=1e-5, rounds=3), SIZES, 4)
+        .plan()
+        .rows
+    )
     mixed = (*mine.plan().rows[:1], *less[1:])  # no scale has both
     for reserved in (less, other, mixed):
         assert with_reserved_noise(mine, reserved) is mine

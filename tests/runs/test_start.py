@@ -1,4 +1,6 @@
-"""A run from a public point: the same prices, the same bits without one, and a record that nobody can mix up."""
+"""A run from a public point: the same prices, the same bits without one, and a record that
+nobody can mix up.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ from sottovoce.queries import Query, Sum
 from sottovoce.runs.engine import Place, run
 from sottovoce.runs.prepare import held, prepare
 from sottovoce.runs.row_guard import RowGuard
-from sottovoce.runs.simulate import Result, RunConfig, Start, pooled_minimiser, simulate, simulate_many
+from sottovoce.runs.simulate import (
+    Result,
+    RunConfig,
+    Start,
+    pooled_minimiser,
+    simulate,
+    simulate_many,
+)
 from sottovoce.util.typing import Array
 
 ROWS = make_rows([90, 110, 100], 4, seed=3)
@@ -31,7 +40,11 @@ POINT = np.array([1.5, -0.75, 0.5, 2.0])
 def config_of(method: str, **changes: Any) -> RunConfig:
     private = REGISTRY[method].private
     return RunConfig.from_dict(
-        {"method": method, "epsilon": 3.0 if private else math.inf, "delta": 1e-5 if private else None}
+        {
+            "method": method,
+            "epsilon": 3.0 if private else math.inf,
+            "delta": 1e-5 if private else None,
+        }
         | {"rounds": 5, "replicates": 2}
         | {"graph": "complete" if REGISTRY[method].trust.kind == "sum" else "path"}
         | changes
@@ -53,16 +66,29 @@ def test_a_start_at_zero_is_none_and_no_start_changes_a_price(method: str) -> No
 
 @pytest.mark.parametrize("method", REGISTRY)
 def test_without_noise_it_is_the_problem_whose_regulariser_pulls_to_the_start(method: str) -> None:
-    """An overwhelming regulariser keeps the model at the start; the round's own formulas are those of the method."""
-    heavy = {"epsilon": math.inf, "delta": None, "rho": 3e4, "rounds": 3, "eta": 1e4, "replicates": 1}
+    """An overwhelming regulariser keeps the model at the start; the round's own formulas are
+    those of the method.
+    """
+    heavy = {
+        "epsilon": math.inf,
+        "delta": None,
+        "rho": 3e4,
+        "rounds": 3,
+        "eta": 1e4,
+        "replicates": 1,
+    }
     far = simulate(config_of(method, **heavy), ROWS, start=Start(POINT)).models
     assert np.abs(far - POINT).max() < 1e-3
     assert np.abs(simulate(config_of(method, **heavy), ROWS).models).max() < 1e-3
 
 
-@pytest.mark.parametrize(("method", "rounds"), [("admm", 300), ("prox_admm", 300), ("dgd", 3000), ("central_gd", 3000)])
+@pytest.mark.parametrize(
+    ("method", "rounds"), [("admm", 300), ("prox_admm", 300), ("dgd", 3000), ("central_gd", 3000)]
+)
 def test_it_converges_to_the_minimiser_around_the_start(method: str, rounds: int) -> None:
-    config = config_of(method, epsilon=math.inf, delta=None, rho=0.3, rounds=rounds, eta=0.3, replicates=1)
+    config = config_of(
+        method, epsilon=math.inf, delta=None, rho=0.3, rounds=rounds, eta=0.3, replicates=1
+    )
     if method.endswith("gd"):
         config = replace(config, eta=0.5)
     model = simulate(config, ROWS, start=Start(POINT)).consensus[0]
@@ -71,7 +97,8 @@ def test_it_converges_to_the_minimiser_around_the_start(method: str, rounds: int
         rows = ROWS.pooled() if method == "central_gd" else ROWS.node(i)
         a = rows.signed[0]
         slope += (-a / (1 + np.exp(a @ model))[:, None]).mean(axis=0) + 0.1 * (model - POINT)
-    assert np.linalg.norm(slope) < (0.02 if method == "dgd" else 1e-4)  # dgd with a constant step ends nearby
+    # dgd with a constant step ends nearby
+    assert np.linalg.norm(slope) < (0.02 if method == "dgd" else 1e-4)
     assert np.linalg.norm(slope - 0.3 * POINT) > 0.1  # around zero it would not vanish
 
 
@@ -79,7 +106,9 @@ def test_it_converges_to_the_minimiser_around_the_start(method: str, rounds: int
 def test_a_query_around_the_start_is_one_of_the_same_class_with_other_public_vectors(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first query minimises data + linear.w + q ||w||^2 / 2 as if it were written for v = w - start."""
+    """The first query minimises data + linear.w + q ||w||^2 / 2 as if it were written for v = w
+    - start.
+    """
     seen: list[tuple[Query | Sum, Array]] = []
 
     class Spy(RowGuard):
@@ -144,9 +173,14 @@ def test_a_checkpoint_and_a_ledger_of_another_start_are_refused(tmp_path: Path) 
     for other in (None, Start(-POINT)):
         with pytest.raises(CheckpointError, match="another configuration"):
             simulate(config, ROWS, start=other, checkpoint=path)
-    assert simulate(config, ROWS, start=Start(POINT), checkpoint=path).models.tobytes() == whole.models.tobytes()
+    assert (
+        simulate(config, ROWS, start=Start(POINT), checkpoint=path).models.tobytes()
+        == whole.models.tobytes()
+    )
 
-    with DurableLedger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-4, accountant="rdp", n_nodes=3) as ledger:
+    with DurableLedger.create(
+        tmp_path / "a.ledger", epsilon=9.0, delta=1e-4, accountant="rdp", n_nodes=3
+    ) as ledger:
         first = simulate(config, ROWS, start=Start(POINT), ledger=ledger, run_name="r")
         spent = ledger.total()
         for other in (None, Start(-POINT)):
@@ -173,7 +207,13 @@ def test_what_is_refused() -> None:
     for vector in (np.array([np.nan, 1.0]), np.zeros((2, 2)), np.zeros(0)):
         with pytest.raises(InvalidInput, match="finite numbers"):
             Start(vector)
-    for record in ({"kind": "rows"}, {"epsilon": math.inf}, {"delta": -1.0}, {"simulated": 1}, {"epsilon": "1"}):
+    for record in (
+        {"kind": "rows"},
+        {"epsilon": math.inf},
+        {"delta": -1.0},
+        {"simulated": 1},
+        {"epsilon": "1"},
+    ):
         with pytest.raises(InvalidInput, match="record of a starting point"):
             Start.of(POINT, Start(POINT).record | record)
     with pytest.raises(InvalidInput, match="digest of a starting point"):
@@ -188,8 +228,9 @@ def test_a_release_may_start_from_a_release_and_from_public_rows() -> None:
 
 
 def test_a_start_from_an_earlier_run_lowers_the_error_at_a_small_budget() -> None:
-    """Thirty replicates from zero and from one run at epsilon 1 on other rows of the same law; the gain is far beyond
-    its standard error (the test's own, three of them, has an error rate below 1e-3)."""
+    """Thirty replicates from zero and from one run at epsilon 1 on other rows of the same law;
+    the gain is far beyond its standard error (the test's own, three of them, has an error rate
+    below 1e-3)."""
     everything = make_rows([800] * 8, 8, seed=1)
     earlier, now = (replace_nodes(everything, part) for part in (slice(0, 4), slice(4, 8)))
     truth = pooled_minimiser(make_rows([40_000], 8, seed=1), RunConfig())
@@ -218,7 +259,9 @@ def test_replicates_may_start_at_different_points(method: str) -> None:
     guard = RowGuard(rows, ready.facts, KeyedNoise(0, range(2), range(nodes)), ready.ledger)
     place = Place(ready.facts, DenseNet(ready.graph), guard, (2, nodes), 4, points[:, None, :])
     outcome = run(ready.algorithm, place, config.rounds)
-    together = np.broadcast_to(place.classifier(ready.algorithm.model(outcome.state)), (2, nodes, 4))
+    together = np.broadcast_to(
+        place.classifier(ready.algorithm.model(outcome.state)), (2, nodes, 4)
+    )
     np.testing.assert_allclose(together, np.stack(apart), rtol=1e-6, atol=1e-6)
 
 

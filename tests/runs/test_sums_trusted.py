@@ -29,14 +29,19 @@ ROWS = make_rows((40, 55, 60, 45, 50), 4, seed=3)
 
 
 def config(**changes: Any) -> RunConfig:
-    return RunConfig.from_dict({"method": "sum_momentum", "epsilon": 1.0, "delta": 1e-5, "rounds": 8} | changes)
+    return RunConfig.from_dict(
+        {"method": "sum_momentum", "epsilon": 1.0, "delta": 1e-5, "rounds": 8} | changes
+    )
 
 
 @pytest.mark.parametrize(
-    ("nodes", "t", "least"), [(3, 1, 3), (4, 1, 3), (5, 1, 4), (5, 2, 4), (6, 1, 4), (7, 3, 6), (100, 1, 51)]
+    ("nodes", "t", "least"),
+    [(3, 1, 3), (4, 1, 3), (5, 1, 4), (5, 2, 4), (6, 1, 4), (7, 3, 6), (100, 1, 51)],
 )
 def test_the_least_number_of_sites_of_a_sum(nodes: int, t: int, least: int) -> None:
-    """The smallest K with two honest sites, ``K - t >= 2``, and no two histories, ``2 K > N + t``."""
+    """The smallest K with two honest sites, ``K - t >= 2``, and no two histories, ``2 K > N +
+    t``.
+    """
     assert least == min(K for K in range(1, nodes + 1) if K - t >= 2 and nodes + t < 2 * K)
     assert quorum(config(colluders=t), nodes) == (least, t)
     for wrong in (least - 1, nodes + 1):
@@ -59,14 +64,18 @@ def test_too_few_sites_are_refused(nodes: int, t: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"colluders": 0}, "colluders"), ({"epsilon": (1.0, 2.0, 1.0, 1.0, 1.0)}, "epsilon"),
-        ({"eta": (1.0, 2.0, 1.0, 1.0, 1.0)}, "eta"), ({"noise": Schedule((1.0, 2.0))}, "noise"),
-        ({"graph": "star"}, "graph"), ({"delta": None}, "delta"),
+        ({"colluders": 0}, "colluders"),
+        ({"epsilon": (1.0, 2.0, 1.0, 1.0, 1.0)}, "epsilon"),
+        ({"eta": (1.0, 2.0, 1.0, 1.0, 1.0)}, "eta"),
+        ({"noise": Schedule((1.0, 2.0))}, "noise"),
+        ({"graph": "star"}, "graph"),
+        ({"delta": None}, "delta"),
         ({"method": "prox_admm", "colluders": 2}, "colluders"),
-        ({"method": "prox_admm", "participants": 4}, "participants"), ({"trust": "curator"}, "trust"),
+        ({"method": "prox_admm", "participants": 4}, "participants"),
+        ({"trust": "curator"}, "trust"),
         ({"method": "prox_admm", "trust": "sum"}, "trust"),
     ],
-)  # fmt: skip
+)
 def test_what_sums_cannot_do_is_refused(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         config(**changes)
@@ -88,7 +97,10 @@ def test_a_statement_says_what_is_left_if_all_others_collude(tmp_path: Any) -> N
     mu = gaussian_mu(said.epsilon, 1e-5)
     assert said.epsilon == pytest.approx(1.0, rel=1e-3)
     assert said.alone == pytest.approx(gaussian_epsilon(1e-5, 2.0 * mu), rel=1e-6)
-    assert f"If all other sites collude: epsilon = {math.ceil(1000 * said.alone) / 1000:.3f}" in said.text
+    assert (
+        f"If all other sites collude: epsilon = {math.ceil(1000 * said.alone) / 1000:.3f}"
+        in said.text
+    )
     assert "all that one of the sites knows" in said.text and "at least 3 other sites" in said.text
     result.save(tmp_path / "run.npz")
     again = Result.load(tmp_path / "run.npz")
@@ -99,9 +111,11 @@ def test_a_statement_says_what_is_left_if_all_others_collude(tmp_path: Any) -> N
 
 @pytest.mark.parametrize("method", ["sum_momentum", "sum_prox"])
 def test_noise_is_that_of_a_curator_but_for_the_colluders(method: str) -> None:
-    """Over many replicates: the first sum's noise has N / (N - t) times the variance of one release of all rows.
+    """Over many replicates: the first sum's noise has N / (N - t) times the variance of one release
+    of all rows.
 
-    The mean of M squared normals is within six standard errors, sqrt(2 / M), of 1; 4/5 and 1 times it are not.
+    The mean of M squared normals is within six standard errors, sqrt(2 / M), of 1; 4/5 and 1 times
+    it are not.
     """
     some = {"rounds": 1, "replicates": 3000, "eta": 1.0}
     result = simulate(config(method=method, **some), ROWS)
@@ -122,7 +136,11 @@ def test_auto_picks_a_method_of_sums() -> None:
     for heterogeneity in ("iid", "label"):
         choice = choose(asked, sizes, 6, heterogeneity=heterogeneity)
         assert choice.config.method in ("sum_momentum", "sum_prox")
-        assert (choice.config.trust, choice.config.graph, choice.config.auto) == ("sum", "complete", False)
+        assert (choice.config.trust, choice.config.graph, choice.config.auto) == (
+            "sum",
+            "complete",
+            False,
+        )
         tried[heterogeneity] = {row["method"] for row in choice.table}
     assert tried == {"iid": {"sum_momentum", "sum_prox"}, "label": {"sum_momentum"}}
     local = choose(asked.but(trust="nobody", method="auto"), sizes, 6)
@@ -131,7 +149,9 @@ def test_auto_picks_a_method_of_sums() -> None:
 
 
 def test_many_sites_are_tried_out_as_one() -> None:
-    """Local trust with 500 sites keeps its first guess; what is summed, or held by one party, has one site's size."""
+    """Local trust with 500 sites keeps its first guess; what is summed, or held by one party,
+    has one site's size.
+    """
     sizes = (60,) * 500
     for trust in ("nobody", "sum", "curator"):
         choice = choose(RunConfig(method="auto", trust=trust, epsilon=0.5, delta=1e-5), sizes, 6)
@@ -139,7 +159,9 @@ def test_many_sites_are_tried_out_as_one() -> None:
 
 
 def test_a_rehearsal_has_the_noise_of_the_run() -> None:
-    """`Sum.at_once`, of which rehearsals are made, against shares that are drawn, rounded, added and opened."""
+    """`Sum.at_once`, of which rehearsals are made, against shares that are drawn, rounded, added
+    and opened.
+    """
 
     ready = prepare(config(rounds=4, epsilon=5.0), ROWS.n, ROWS.d)
     point, alpha = np.zeros((400, 5, ROWS.d)), np.array([[0.3]])
@@ -151,4 +173,6 @@ def test_a_rehearsal_has_the_noise_of_the_run() -> None:
     at_once = Sum.of(NoisyGradient(point[:, :1], alpha, "test")).at_once(vault, one, 1)[:, 0]
     band = 6 * math.sqrt(2 / opened.size) * math.sqrt(2)
     assert abs(np.log(opened.std() / at_once.std()) * 2) < band
-    np.testing.assert_allclose(opened.mean(axis=0), at_once.mean(axis=0), atol=6 * opened.std() / math.sqrt(200))
+    np.testing.assert_allclose(
+        opened.mean(axis=0), at_once.mean(axis=0), atol=6 * opened.std() / math.sqrt(200)
+    )

@@ -1,4 +1,6 @@
-"""The yardstick "without privacy" is the best linear model on the same columns, and no fit in a private run's form."""
+"""The yardstick "without privacy" is the best linear model on the same columns, and no fit in a
+private run's form.
+"""
 
 from __future__ import annotations
 
@@ -67,12 +69,15 @@ def test_it_errs_no_more_than_scikit_learns_best(sharpness: float, tmp_path: Pat
     assert least_error(dataset) <= of_sklearn(dataset) + 1.0 / len(dataset.y_test)
 
 
-def test_classes_that_a_line_parts_are_parted_where_a_penalty_of_one_over_n_does_not(tmp_path: Path) -> None:
+def test_classes_that_a_line_parts_are_parted_where_a_penalty_of_one_over_n_does_not(
+    tmp_path: Path,
+) -> None:
     """Thin classes far from the origin, whose line needs large coefficients."""
     X = normal(600)
     X[:, 1] = X[:, 0] + 0.02 * np.where(np.arange(600) % 2, 1.0, -1.0) * (1.0 + np.abs(X[:, 1]))
     dataset = table(tmp_path, X, (X[:, 1] > X[:, 0]).astype(int), YES)
-    # Without the large coefficients that a private run's penalty forbids a fifth and more is misclassified.
+    # Without the large coefficients that a private run's penalty forbids a fifth and more is
+    # misclassified.
     strict = LogisticRegression(C=1.0).fit(dataset.X_train, dataset.y_train)
     assert 1.0 - strict.score(dataset.X_test, dataset.y_test) > 0.1
     assert least_error(dataset) <= 0.02
@@ -81,7 +86,9 @@ def test_classes_that_a_line_parts_are_parted_where_a_penalty_of_one_over_n_does
 def test_rows_that_the_schema_shortens_are_also_taken_whole(tmp_path: Path) -> None:
     X = normal(1500, 3) * [4.0, 0.3]
     X = np.clip(X, -4.9, 4.9)
-    y = (X[:, 0] + 3.0 * X[:, 1] + 0.4 * np.random.default_rng(5).normal(size=1500) > 1.0).astype(int)
+    y = (X[:, 0] + 3.0 * X[:, 1] + 0.4 * np.random.default_rng(5).normal(size=1500) > 1.0).astype(
+        int
+    )
     short = table(tmp_path, X, y, YES, "scale = 0.7")
     assert short.clipped
     whole = table(tmp_path, X, y, YES)
@@ -131,9 +138,12 @@ def test_a_run_is_shown_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "known", "loss"), [(YES, "1", "logistic"), (THREE, "2", "logistic"), (DAYS, "3", "huber-residual:0.25")]
+    ("label", "known", "loss"),
+    [(YES, "1", "logistic"), (THREE, "2", "logistic"), (DAYS, "3", "huber-residual:0.25")],
 )
-def test_labels_in_held_out_rows_alone_end_no_run(tmp_path: Path, label: str, known: str, loss: str) -> None:
+def test_labels_in_held_out_rows_alone_end_no_run(
+    tmp_path: Path, label: str, known: str, loss: str
+) -> None:
     """The run has released by then, so whatever the labels are, it is finished and told."""
     X = normal(100)
     held_out = np.random.default_rng(0).permutation(100)[:20]
@@ -141,7 +151,9 @@ def test_labels_in_held_out_rows_alone_end_no_run(tmp_path: Path, label: str, kn
         y = np.where(np.isin(np.arange(100), labelled), known, "")
         table(tmp_path, X, y, label)
         run = RunConfig("momentum", 2.0, 1e-5, rounds=2, seed=0, loss=loss)
-        report = train(TrainConfig(run, str(tmp_path / "rows.csv"), str(tmp_path / "rows.toml"), nodes=2))
+        report = train(
+            TrainConfig(run, str(tmp_path / "rows.csv"), str(tmp_path / "rows.toml"), nodes=2)
+        )
         assert report.nonprivate_test_error is None
         assert report.test_errors.size == int(np.isin(held_out, labelled).any())
 
@@ -153,7 +165,10 @@ def test_rows_without_weight_give_no_yardstick(tmp_path: Path) -> None:
     weights[:50] = 1.0
     some = replace(dataset, weights=weights)
     without = replace(
-        dataset, weights=weights[:50], X_train=dataset.X_train[:50], y_train=dataset.y_train[:50],
+        dataset,
+        weights=weights[:50],
+        X_train=dataset.X_train[:50],
+        y_train=dataset.y_train[:50],
         train_columns={name: column[:50] for name, column in dataset.train_columns.items()},
-    )  # fmt: skip
+    )
     assert least_error(some) == least_error(without)

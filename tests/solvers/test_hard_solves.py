@@ -1,4 +1,6 @@
-"""Solves that secants do not finish: each is finished, whatever the rows, because an abort would tell of them."""
+"""Solves that secants do not finish: each is finished, whatever the rows, because an abort would
+tell of them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from sottovoce.ledger.memory import Ledger
 from sottovoce.privacy.noise import KeyedNoise
 from sottovoce.problem.clipped import cap
 from sottovoce.problem.facts import Facts
-from sottovoce.problem.losses import REGISTRY, HuberResidual, HuberSVM, LogCosh, Logistic, Loss, Softmax, make_loss
+from sottovoce.problem.losses import (
+    REGISTRY,
+    HuberResidual,
+    HuberSVM,
+    LogCosh,
+    Logistic,
+    Loss,
+    Softmax,
+    make_loss,
+)
 from sottovoce.queries import NoisyMinimiser
 from sottovoce.runs.row_guard import RowGuard
 from sottovoce.solvers import preconditioner
@@ -26,7 +37,9 @@ def table(rng: np.random.Generator, loss: Loss) -> tuple[Rows, int]:
     X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-4.0, 0.0, size=d)
     X /= 1.000001 * np.linalg.norm(X, axis=1, keepdims=True)
     if loss.outputs > 1:
-        return Rows.of_classes([(X, rng.integers(-1, loss.outputs, size=n))], loss.outputs), d * loss.outputs
+        return Rows.of_classes(
+            [(X, rng.integers(-1, loss.outputs, size=n))], loss.outputs
+        ), d * loss.outputs
     if loss.offset_bound:
         targets = rng.uniform(-1.0, 1.0, size=n) * 10.0 ** -rng.integers(6)
         return Rows.build([(X, np.ones(n))], [targets]), d
@@ -56,7 +69,9 @@ def test_ill_conditioned_problems_that_are_charged_are_answered(
         assert len(book.rows) == 1 and np.all(np.isfinite(answer))
 
 
-@pytest.mark.parametrize("spec", [spec for spec in HARD if not spec.startswith("quantile")])  # it has no capped form
+@pytest.mark.parametrize(
+    "spec", [spec for spec in HARD if not spec.startswith("quantile")]
+)  # it has no capped form
 @pytest.mark.parametrize(("c", "widest"), [(0.3, 2000), (1e-2, 2000), (1e-4, 3), (1e-6, 2000)])
 def test_capped_problems_that_are_charged_are_answered(
     spec: str, c: float, widest: int, monkeypatch: pytest.MonkeyPatch
@@ -103,27 +118,37 @@ def test_neither_of_two_neighbours_aborts_after_the_charge(seed: int) -> None:
 @pytest.mark.parametrize("width", [3.0, 1e-2, 1e-5])
 def test_a_softened_loss_is_near_its_own_and_consistent(h: float, width: float) -> None:
     loss, soft = HuberSVM(h), HuberSVM(h).softened(width)
-    z = np.concatenate([1.0 + np.linspace(-5.0, 5.0, 401) * max(h, width), np.linspace(-1e6, 1e6, 101)])
+    z = np.concatenate(
+        [1.0 + np.linspace(-5.0, 5.0, 401) * max(h, width), np.linspace(-1e6, 1e6, 101)]
+    )
     slope, step = soft.derivative(z), 1e-2 * width
     assert np.all(np.abs(slope - loss.derivative(z)) <= width * loss.curvature_bound * (1.0 + 1e-9))
     assert np.all((slope >= -1.0) & (slope <= 0.0)) and np.all(soft.curvature(z) >= 0.0)
     near = z[:401]
     told = (soft.derivative(near + step) - soft.derivative(near - step)) / (2.0 * step)
-    np.testing.assert_allclose(soft.curvature(near), told, rtol=1e-2, atol=1e-4 * soft.curvature(near).max())
+    np.testing.assert_allclose(
+        soft.curvature(near), told, rtol=1e-2, atol=1e-4 * soft.curvature(near).max()
+    )
     told = (soft.value(near + step) - soft.value(near - step)) / (2.0 * step)
-    np.testing.assert_allclose(soft.derivative(near), told, atol=1e-3 + 1e-14 * max(1.0, width) ** 2 / step / h)
+    np.testing.assert_allclose(
+        soft.derivative(near), told, atol=1e-3 + 1e-14 * max(1.0, width) ** 2 / step / h
+    )
 
 
 @pytest.mark.parametrize("h", [2.0, 0.25, 1e-3])
 @pytest.mark.parametrize("width", [3.0, 1e-2, 1e-5])
-def test_a_softened_loss_of_residuals_is_near_its_own_and_consistent(h: float, width: float) -> None:
+def test_a_softened_loss_of_residuals_is_near_its_own_and_consistent(
+    h: float, width: float
+) -> None:
     loss, soft = HuberResidual(h), HuberResidual(h).softened(width)
     z = np.linspace(-5.0, 5.0, 401) * max(h, width)
     slope, step = soft.derivative(z), 1e-2 * width
     assert np.all(np.abs(slope - loss.derivative(z)) <= width * loss.curvature_bound * (1.0 + 1e-9))
     assert np.all(np.abs(slope) <= 1.0) and np.all(soft.curvature(z) >= 0.0)
     told = (soft.derivative(z + step) - soft.derivative(z - step)) / (2.0 * step)
-    np.testing.assert_allclose(soft.curvature(z), told, rtol=1e-2, atol=1e-4 * soft.curvature(z).max())
+    np.testing.assert_allclose(
+        soft.curvature(z), told, rtol=1e-2, atol=1e-4 * soft.curvature(z).max()
+    )
     told = (soft.value(z + step) - soft.value(z - step)) / (2.0 * step)
     np.testing.assert_allclose(slope, told, atol=2e-3 + 1e-14 * max(1.0, width) ** 2 / step / h)
 
@@ -133,7 +158,14 @@ def test_smooth_losses_are_their_own_softened_ones() -> None:
         assert loss.softened(1.0) is loss
 
 
-SMOOTH = [Logistic(), HuberSVM(0.5), HuberSVM(0.5).softened(0.1), Softmax(4), HuberResidual(2.0), LogCosh(0.3)]
+SMOOTH = [
+    Logistic(),
+    HuberSVM(0.5),
+    HuberSVM(0.5).softened(0.1),
+    Softmax(4),
+    HuberResidual(2.0),
+    LogCosh(0.3),
+]
 
 
 @pytest.mark.parametrize("loss", [*SMOOTH, HuberResidual(0.5).softened(0.1)])
@@ -155,7 +187,9 @@ def test_every_kind_of_rows_turns_alike(kind: str) -> None:
     y = rng.choice([-1.0, 1.0], size=40)
     if kind == "cluster":
         array = pytest.importorskip("dask.array")
-        rows: Rows = ClusterRows.of(array.from_array(X, chunks=(16, 3)), array.from_array(y, chunks=16))
+        rows: Rows = ClusterRows.of(
+            array.from_array(X, chunks=(16, 3)), array.from_array(y, chunks=16)
+        )
     else:
         rows = Rows.build([(csr_array(X) if kind == "sparse" else X, y)])
         if kind == "array_api_strict":

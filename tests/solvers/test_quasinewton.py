@@ -15,7 +15,9 @@ def problem(rng: np.random.Generator, how: str) -> Problem:
     hessian, q = half @ half.transpose(0, 2, 1) / D, np.full((M, R, 1), 0.3)
     c, weight = np.zeros((M, R, D)), np.ones((M, 1, 1))
     if how == "inverse":
-        return Problem(c, q, weight, None, np.zeros((M, 1, D)), np.linalg.inv(hessian + 0.3 * np.eye(D)))
+        return Problem(
+            c, q, weight, None, np.zeros((M, 1, D)), np.linalg.inv(hessian + 0.3 * np.eye(D))
+        )
     if how == "diagonal":
         return Problem(c, q, weight, None, np.abs(rng.standard_normal((M, 1, D))))
     values, vectors = np.linalg.eigh(hessian)
@@ -30,17 +32,23 @@ def pairs(rng: np.random.Generator, many: int) -> list[tuple[np.ndarray, np.ndar
     return [(s, s @ bent) for s in steps]
 
 
-def two_loops(g: np.ndarray, steps: list[tuple[np.ndarray, np.ndarray]], one: Problem) -> np.ndarray:
+def two_loops(
+    g: np.ndarray, steps: list[tuple[np.ndarray, np.ndarray]], one: Problem
+) -> np.ndarray:
     p, alphas = -g, []
     for s, y in reversed(steps):
         sy = np.sum(s * y, axis=-1, keepdims=True)
-        alpha = np.divide(np.sum(s * p, axis=-1, keepdims=True), sy, out=np.zeros_like(sy), where=sy > 0)
+        alpha = np.divide(
+            np.sum(s * p, axis=-1, keepdims=True), sy, out=np.zeros_like(sy), where=sy > 0
+        )
         p = p - alpha * y
         alphas.append(alpha)
     p = one.eased(p)
     for (s, y), alpha in zip(steps, reversed(alphas), strict=True):
         sy = np.sum(s * y, axis=-1, keepdims=True)
-        beta = np.divide(np.sum(y * p, axis=-1, keepdims=True), sy, out=np.zeros_like(sy), where=sy > 0)
+        beta = np.divide(
+            np.sum(y * p, axis=-1, keepdims=True), sy, out=np.zeros_like(sy), where=sy > 0
+        )
         p = p + s * (alpha - beta)
     return p
 
@@ -76,11 +84,16 @@ def test_a_cut_memory_is_that_of_the_problems_kept() -> None:
 
 
 def test_memories_of_parts_are_gathered_and_lost_pairs_dropped() -> None:
-    """Two problems stop early; of one pair the change of the gradient is too short to be told from rounding."""
+    """Two problems stop early; of one pair the change of the gradient is too short to be told
+    from rounding.
+    """
     rng = np.random.default_rng(2)
     one, steps, g = problem(rng, "inverse"), pairs(rng, 6), rng.standard_normal((M, R, D))
     early, told = Memory((M, R, D)), 1e-4
-    steps[2] = (steps[2][0] / np.linalg.norm(steps[2][1]) * 1e-6, steps[2][1] / np.linalg.norm(steps[2][1]) * 1e-6)
+    steps[2] = (
+        steps[2][0] / np.linalg.norm(steps[2][1]) * 1e-6,
+        steps[2][1] / np.linalg.norm(steps[2][1]) * 1e-6,
+    )
     remember(early, steps[:4], one)
     cut = np.ix_([0, 1], [1])
     late = early.keep(cut)

@@ -1,4 +1,6 @@
-"""The solver against scipy, its certificate against finite differences, and the ragged-rows contract."""
+"""The solver against scipy, its certificate against finite differences, and the ragged-rows
+contract.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def objective(loss: Loss, C: float, rows, i: int, linear, q: float):
     return value, gradient
 
 
-@pytest.mark.parametrize("loss", [Logistic(), HuberSVM(0.5), HuberSVM(0.05)], ids=lambda loss: loss.spec)
+@pytest.mark.parametrize(
+    "loss", [Logistic(), HuberSVM(0.5), HuberSVM(0.05)], ids=lambda loss: loss.spec
+)
 @pytest.mark.parametrize(("C", "q"), [(1.0, 0.02), (1750.0, 4.0)])
 def test_minimisers_of_all_nodes_and_replicates(loss: Loss, C: float, q: float) -> None:
     rows = make_rows(SIZES, 5)
@@ -53,7 +57,9 @@ def test_minimisers_of_all_nodes_and_replicates(loss: Loss, C: float, q: float) 
             assert np.linalg.norm(gradient(w)) <= 1.001e-10 * C + 1e-13 * C
             numeric = [(value(w + 1e-4 * e) - value(w - 1e-4 * e)) / 2e-4 for e in np.eye(5)]
             np.testing.assert_allclose(numeric, 0, atol=1e-5 * C)
-            reference = minimize(value, np.zeros(5), jac=gradient, method="BFGS", options={"gtol": 1e-6 * C})
+            reference = minimize(
+                value, np.zeros(5), jac=gradient, method="BFGS", options={"gtol": 1e-6 * C}
+            )
             np.testing.assert_allclose(w, reference.x, atol=1e-3)
             assert value(w) <= reference.fun + 1e-9 * C
 
@@ -64,7 +70,9 @@ def test_one_node_alone_agrees_with_the_batch() -> None:
     q = np.full((3, 1), 0.1)
     together = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((3, 5)), 1e-12).w
     for i in range(3):
-        alone = Solver(rows.node(i), Logistic(), 1.0).minimise(linear[i], q[i], np.zeros(5), 1e-12).w
+        alone = (
+            Solver(rows.node(i), Logistic(), 1.0).minimise(linear[i], q[i], np.zeros(5), 1e-12).w
+        )
         assert alone.shape == (5,)
         np.testing.assert_allclose(alone, together[i], atol=1e-10)
 
@@ -117,7 +125,9 @@ def count_sweeps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def test_a_solve_starts_at_the_last_answer_unless_its_own_start_is_far_nearer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solve_starts_at_the_last_answer_unless_its_own_start_is_far_nearer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows, rng, zero = make_rows([60], 5), np.random.default_rng(12), np.zeros((3, 1, 5))
     first, second = 0.2 * rng.standard_normal((2, 3, 1, 5))
     q = np.full((1, 1), 0.5)
@@ -142,7 +152,9 @@ def test_no_certificate_rests_on_a_remembered_gradient() -> None:
     exact = Solver(rows, Logistic(), 1.0).minimise(linear, q, zero, 1e-12)
     solver = Solver(rows, Logistic(), 1.0)
     wrong = solver._rows.stack(np.ones((3, 5)), (3,))
-    solver.restore(solver.state() | {"answer": wrong, "gradient": -solver._rows.stack(linear + q * 1.0, (3,))})
+    solver.restore(
+        solver.state() | {"answer": wrong, "gradient": -solver._rows.stack(linear + q * 1.0, (3,))}
+    )
     solution = solver.minimise(linear, q, zero, 1e-9)
     np.testing.assert_allclose(solution.w, exact.w, atol=1e-7)
     assert np.all(solution.gradient_norm <= 1e-9)
@@ -150,13 +162,22 @@ def test_no_certificate_rests_on_a_remembered_gradient() -> None:
 
 def test_single_precision_by_column_multiplies_like_rows() -> None:
     rng = np.random.default_rng(14)
-    a, w, kept = rng.standard_normal((3, 300, 7)), rng.standard_normal((3, 6, 7)), np.array([True, False, True])
+    a, w, kept = (
+        rng.standard_normal((3, 300, 7)),
+        rng.standard_normal((3, 6, 7)),
+        np.array([True, False, True]),
+    )
     rows, columns = Dense(a), Dense(a).single()
-    assert isinstance(columns, Columns) and columns.n == rows.n == 300 and columns.single() is columns
+    assert (
+        isinstance(columns, Columns) and columns.n == rows.n == 300 and columns.single() is columns
+    )
     changes = (
-        lambda x: x, lambda x: x.between(20, 80), lambda x: x.every(1, 3), lambda x: x.keep(kept),
+        lambda x: x,
+        lambda x: x.between(20, 80),
+        lambda x: x.every(1, 3),
+        lambda x: x.keep(kept),
         lambda x: x.keep(~kept).between(0, 9),
-    )  # fmt: skip
+    )
     for change in changes:
         one, other = change(rows), change(columns)
         for many in (1, 6):
@@ -166,14 +187,18 @@ def test_single_precision_by_column_multiplies_like_rows() -> None:
             np.testing.assert_allclose(other.combine(z), one.combine(z), rtol=1e-4, atol=1e-3)
         weights = np.abs(one.margins(w[: len(one.a)])[:, 0])
         np.testing.assert_allclose(other.gram(weights), one.gram(weights), rtol=1e-4, atol=1e-3)
-        np.testing.assert_allclose(other.diagonal(weights), one.diagonal(weights), rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(
+            other.diagonal(weights), one.diagonal(weights), rtol=1e-4, atol=1e-3
+        )
         np.testing.assert_allclose(other.norms(), one.norms(), rtol=1e-5)
 
 
 def test_an_impossible_certificate_raises_without_a_data_value() -> None:
     rows = make_rows(SIZES, 5)
     with pytest.raises(SolverError, match="cannot certify"):
-        Solver(rows, Logistic(), 1.0).minimise(np.ones((3, 5)), np.full((3, 1), 0.1), np.zeros((3, 5)), 1e-30)
+        Solver(rows, Logistic(), 1.0).minimise(
+            np.ones((3, 5)), np.full((3, 1), 0.1), np.zeros((3, 5)), 1e-30
+        )
 
 
 def test_rounding_bound_holds_against_exact_arithmetic() -> None:
@@ -181,15 +206,25 @@ def test_rounding_bound_holds_against_exact_arithmetic() -> None:
     rows = make_rows([400, 300, 50], 5)
     rng = np.random.default_rng(8)
     for size in (0.1, 30.0, 1e3):
-        w, linear, q = size * rng.standard_normal((3, 1, 5)), rng.standard_normal((3, 1, 5)), np.full((3, 1, 1), 0.3)
-        computed = (Solver(rows, Logistic(), 2.0).gradient(w[:, 0]) + linear[:, 0] + q[:, 0] * w[:, 0])[:, None]
+        w, linear, q = (
+            size * rng.standard_normal((3, 1, 5)),
+            rng.standard_normal((3, 1, 5)),
+            np.full((3, 1, 1), 0.3),
+        )
+        computed = (
+            Solver(rows, Logistic(), 2.0).gradient(w[:, 0]) + linear[:, 0] + q[:, 0] * w[:, 0]
+        )[:, None]
         norms = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, linear))
         bound = rounding_bound(DataTerm(2.0, rows.n[:, :, None], Logistic(), 5), *norms, q)
         for i in range(3):
             a = rows.signed[i, : int(rows.n[i, 0])].astype(np.longdouble)
             x = w[i, 0].astype(np.longdouble)
             slope = -1 / (1 + np.exp(a @ x))
-            exact = 2 / np.longdouble(len(a)) * (a.T @ slope) + linear[i, 0] + np.longdouble(q[i, 0, 0]) * x
+            exact = (
+                2 / np.longdouble(len(a)) * (a.T @ slope)
+                + linear[i, 0]
+                + np.longdouble(q[i, 0, 0]) * x
+            )
             assert np.linalg.norm((computed[i, 0] - exact).astype(float)) <= bound[i, 0, 0]
 
 
@@ -200,7 +235,9 @@ def test_replicates_are_solved_in_chunks_of_bounded_memory(monkeypatch: pytest.M
     whole = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((7, 3, 5)), 1e-11)
     seen: list[int] = []
     solve = Solver._solve
-    monkeypatch.setattr(Solver, "_solve", lambda self, w, *more: (seen.append(w.shape[1]), solve(self, w, *more))[1])
+    monkeypatch.setattr(
+        Solver, "_solve", lambda self, w, *more: (seen.append(w.shape[1]), solve(self, w, *more))[1]
+    )
     monkeypatch.setattr("sottovoce.solvers.local.CHUNK", 2 * 3 * 5)
     parts = Solver(rows, Logistic(), 1.0).minimise(linear, q, np.zeros((7, 3, 5)), 1e-11)
     assert seen == [2, 2, 2, 1]
@@ -208,7 +245,9 @@ def test_replicates_are_solved_in_chunks_of_bounded_memory(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("loss", [Logistic(), HuberSVM(0.5)], ids=lambda loss: loss.spec)
-def test_single_precision_first_ends_at_the_same_certificate(loss: Loss, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_precision_first_ends_at_the_same_certificate(
+    loss: Loss, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = make_rows([300, 7, 133], 5)
     linear, q = np.random.default_rng(10).standard_normal((4, 3, 5)), np.full((3, 1), 0.1)
     double = Solver(rows, loss, 1.0).minimise(linear, q, np.zeros((4, 3, 5)), 1e-11)
@@ -240,20 +279,30 @@ def test_batches_hold_every_node_once_with_little_padding(sizes: list[int]) -> N
 
 @pytest.mark.parametrize("C", [1.0, 3.0, 1750.0])
 def test_parts_are_weighed_by_the_number_of_rows_itself(C: float) -> None:
-    """C / (C / n) rounds below n for one size in sixteen; a weight of C / (n - 1) would exceed every sensitivity."""
+    """C / (C / n) rounds below n for one size in sixteen; a weight of C / (n - 1) would exceed
+    every sensitivity.
+    """
     for n in range(1, 500):
         solver = Solver(Rows.build([(np.full((n, 1), 1.0), np.ones(n))]), HuberSVM(0.5), C)
         np.testing.assert_allclose(solver.gradient(np.zeros((1, 1))), -C, rtol=1e-12)
         for parts in {1, 2, max(1, n // 2), n}:
             one = solver.gradient(np.zeros((1, 1)), 0, parts)
-            np.testing.assert_allclose(one, -C / max(n // parts, 1) * len(range(0, n, parts)), rtol=1e-12)
+            np.testing.assert_allclose(
+                one, -C / max(n // parts, 1) * len(range(0, n, parts)), rtol=1e-12
+            )
 
 
 @pytest.mark.parametrize("kind", ["weights", "classes", "a cap"])
 def test_sparse_sites_of_unlike_sizes_are_solved_as_dense_ones(kind: str) -> None:
-    """Sites of one batch are ready at different times: what is left of it is as long as its own longest site."""
+    """Sites of one batch are ready at different times: what is left of it is as long as its own
+    longest site.
+    """
     rng, sizes, d = np.random.default_rng(0), (300, 301, 310), 4
-    parts, weights, labels = [], [rng.random(n) for n in sizes], [rng.integers(0, 3, n) for n in sizes]
+    parts, weights, labels = (
+        [],
+        [rng.random(n) for n in sizes],
+        [rng.integers(0, 3, n) for n in sizes],
+    )
     for n in sizes:
         X = rng.normal(size=(n, d))
         X /= 1.0001 * np.linalg.norm(X, axis=1, keepdims=True)
@@ -266,26 +315,36 @@ def test_sparse_sites_of_unlike_sizes_are_solved_as_dense_ones(kind: str) -> Non
         rows = Rows.build([(table(X), y) for X, y in parts])
         return rows.with_weight(weights) if kind == "weights" else rows
 
-    loss = Softmax(3) if kind == "classes" else cap(Logistic(), 0.3 if kind == "a cap" else math.inf)
+    loss = (
+        Softmax(3) if kind == "classes" else cap(Logistic(), 0.3 if kind == "a cap" else math.inf)
+    )
     width = d * loss.outputs
     linear, start = np.zeros((1, 3, width)), np.zeros((1, 3, width))
     linear[:, :2], q, found = rng.normal(size=(1, 2, width)) / 5.0, np.full((3, 1), 0.1), []
     for table in (np.asarray, csr_array):
         solver = Solver(made(table), loss, 1.0)
         start = start if not found else np.zeros_like(start)
-        start[:, 2] = solver.minimise(linear, q, np.zeros_like(start), 1e-10).w[:, 2]  # the longest is ready at once
+        # the longest is ready at once
+        start[:, 2] = solver.minimise(linear, q, np.zeros_like(start), 1e-10).w[:, 2]
         found.append(solver.minimise(linear, q, start, 1e-9).w)
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "classes", "twice", "weighted"])
-def test_a_preconditioner_of_some_rows_moves_no_answer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_preconditioner_of_some_rows_moves_no_answer(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of every seventh row or so; the certificate says how far answers may differ."""
     sizes, d, loss = [400, 380, 90], 5, Softmax(3) if kind == "classes" else Logistic()
     rng, given = np.random.default_rng(0), []
     for n in sizes:
         X = rng.standard_normal((n, d)) / 10.0
-        given.append((np.vstack([X[: n // 2]] * 2) if kind == "twice" else X, np.where(X[:, 0] > 0, 1.0, -1.0)))
+        given.append(
+            (
+                np.vstack([X[: n // 2]] * 2) if kind == "twice" else X,
+                np.where(X[:, 0] > 0, 1.0, -1.0),
+            )
+        )
     if kind == "classes":
         rows = Rows.of_classes([(X, rng.integers(3, size=len(X))) for X, _ in given], 3)
     else:
@@ -297,7 +356,9 @@ def test_a_preconditioner_of_some_rows_moves_no_answer(kind: str, monkeypatch: p
 
     def answer() -> tuple[Any, Any]:
         solver = Solver(rows, loss, 1.0)
-        return solver.minimise(linear, np.full((2, 3, 1), 0.05), w, 1e-10).w, solver._preconditioner.spectrum
+        return solver.minimise(
+            linear, np.full((2, 3, 1), 0.05), w, 1e-10
+        ).w, solver._preconditioner.spectrum
 
     whole, spectrum = answer()
     monkeypatch.setattr(preconditioner, "ENOUGH", 2)

@@ -1,8 +1,10 @@
-"""The rows that a full run of a study would tabulate: every cell's labels, with made-up numbers in place of results.
+"""The rows that a full run of a study would tabulate: every cell's labels, with made-up numbers in
+place of results.
 
-Cells that train are played: they give the rounds and replicates that they would, and the columns of a real run
-(``test_played_cells_have_the_rows_of_real_ones``).  003's cells run on a few rows, and one of them for all that differ
-in numbers only, since texts decide which methods a cell tells apart.
+Cells that train are played: they give the rounds and replicates that they would, and the columns of
+a real run (``test_played_cells_have_the_rows_of_real_ones``).  003's cells run on a few rows, and
+one of them for all that differ in numbers only, since texts decide which methods a cell tells
+apart.
 """
 
 from __future__ import annotations
@@ -21,7 +23,17 @@ from sottovoce_papers.studies.spec import Study
 
 Row = dict[str, Any]
 REPLICATES = 3  # a spread between replicates needs as many
-SCORES = ("loss", "risk", "test_error", "accuracy", "site_test_error", "residual", "distance", "kept_loss", "kept_risk")
+SCORES = (
+    "loss",
+    "risk",
+    "test_error",
+    "accuracy",
+    "site_test_error",
+    "residual",
+    "distance",
+    "kept_loss",
+    "kept_risk",
+)
 SMALL = {"rows": 24, "aggregator_rows": 24, "sites": 2, "first_rows": 24}
 MOST_ROUNDS = 6  # of a curve, beside those that claims name
 
@@ -38,7 +50,12 @@ def played(p: Mapping[str, Any]) -> list[Row]:
     rows = []
     for k in wanted:
         for replicate in range(REPLICATES):
-            row: Row = {"round": k, "replicate": replicate, "epsilon_claimed": 1.0, "epsilon_proved": 1.0}
+            row: Row = {
+                "round": k,
+                "replicate": replicate,
+                "epsilon_claimed": 1.0,
+                "epsilon_proved": 1.0,
+            }
             for name in SCORES:
                 weight = float(p.get("C", 1.0)) if "risk" in name else 1.0
                 row[name] = weight * level + 0.01 * float(rng.random())
@@ -47,17 +64,26 @@ def played(p: Mapping[str, Any]) -> list[Row]:
 
 
 def played_graded(p: Mapping[str, Any]) -> list[Row]:
-    return [row | {"train_error": row["test_error"], "broadcasts": row["test_error"]} for row in played(p)]
+    return [
+        row | {"train_error": row["test_error"], "broadcasts": row["test_error"]}
+        for row in played(p)
+    ]
 
 
 def played_game(p: Mapping[str, Any]) -> list[Row]:
     names = ("claimed", "proved", "audited", "exact")
-    return [{"replicate": k, "refuted": 0} | dict.fromkeys(names, 1.0 + 0.01 * k) for k in range(REPLICATES)]
+    return [
+        {"replicate": k, "refuted": 0} | dict.fromkeys(names, 1.0 + 0.01 * k)
+        for k in range(REPLICATES)
+    ]
 
 
 def played_classes(p: Mapping[str, Any]) -> list[Row]:
     own = {"round": p["rounds"], "epsilon_proved": 1.0}
-    return [own | {"replicate": k, "loss": 1.0 + 0.01 * k, "test_error": 0.1 + 0.01 * k} for k in range(REPLICATES)]
+    return [
+        own | {"replicate": k, "loss": 1.0 + 0.01 * k, "test_error": 0.1 + 0.01 * k}
+        for k in range(REPLICATES)
+    ]
 
 
 def few_features(name: str, pca: str = "none") -> HeldOut:
@@ -84,18 +110,27 @@ def play(patch: pytest.MonkeyPatch) -> None:
 
 
 PLAYED: dict[str, Callable[[Mapping[str, Any]], list[Row]]] = {
-    "training.run": played, "graded.run": played_graded, "attacks.game": played_game, "classes.several": played_classes,
-}  # fmt: skip
+    "training.run": played,
+    "graded.run": played_graded,
+    "attacks.game": played_game,
+    "classes.several": played_classes,
+}
 
 
 def told_apart_by(p: Mapping[str, Any]) -> str:
-    """What decides the methods and columns of a cell of 003: texts, and whether a number is finite."""
-    plain = {k: v if isinstance(v, str | list | tuple | bool) else math.isfinite(v) for k, v in p.items()}
+    """What decides the methods and columns of a cell of 003: texts, and whether a number is
+    finite.
+    """
+    plain = {
+        k: v if isinstance(v, str | list | tuple | bool) else math.isfinite(v) for k, v in p.items()
+    }
     return str(plain)
 
 
 def tabulated(study: Study) -> list[Row]:
-    """The rows of a full run, after :func:`play`; of long curves only some rounds, and all that claims name."""
+    """The rows of a full run, after :func:`play`; of long curves only some rounds, and all that
+    claims name.
+    """
     cell = PLAYED.get(study.kind) or kinds.find(study.kind)
     thesis = study.kind.startswith("thesis.")
     known: dict[str, list[Row]] = {}
@@ -104,7 +139,11 @@ def tabulated(study: Study) -> list[Row]:
         p = {**study.fixed, **point, "seed": study.seed, "replicates": REPLICATES}
         key = told_apart_by(p) if thesis else str(p)
         if key not in known:
-            small = {name: value for name, value in SMALL.items() if thesis and name in p and "axis" not in p}
+            small = {
+                name: value
+                for name, value in SMALL.items()
+                if thesis and name in p and "axis" not in p
+            }
             known[key] = cell({**p, **small})
         own = {"target": p["epsilon"]} if thesis and "epsilon" in p else {}
         for row in known[key]:
@@ -114,7 +153,14 @@ def tabulated(study: Study) -> list[Row]:
 
 
 def some_rounds(study: Study, rows: list[Row]) -> list[Row]:
-    named = {value for claim in study.claims for part in claim.selectors for value in np.ravel(part.get("round", []))}
+    named = {
+        value
+        for claim in study.claims
+        for part in claim.selectors
+        for value in np.ravel(part.get("round", []))
+    }
     rounds = sorted({row["round"] for row in rows if "round" in row})
     kept = {*rounds[:: max(1, len(rounds) // MOST_ROUNDS)], *rounds[-1:]}
-    return [row for row in rows if "round" not in row or row["round"] in kept or row["round"] in named]
+    return [
+        row for row in rows if "round" not in row or row["round"] in kept or row["round"] in named
+    ]

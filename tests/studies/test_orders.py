@@ -1,4 +1,6 @@
-"""Theorem 3.6 of 003 by slopes: what they are on the hardest problem, and that a wrong order is noticed."""
+"""Theorem 3.6 of 003 by slopes: what they are on the hardest problem, and that a wrong order is
+noticed.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,19 @@ from sottovoce_papers import utility
 from sottovoce_papers.studies import spec, verdicts
 from sottovoce_papers.studies.kinds import thesis, thesis_more
 
-BASE: dict[str, Any] = {"law": "spherical", "rows": 4000, "epsilon": 3.0, "features": 10, "replicates": 200, "seed": 0}
-ALONG: dict[str, list[float]] = {"rows": [1000, 4000, 16000], "epsilon": [0.3, 1.0, 3.0], "features": [5, 10, 20, 40]}
+BASE: dict[str, Any] = {
+    "law": "spherical",
+    "rows": 4000,
+    "epsilon": 3.0,
+    "features": 10,
+    "replicates": 200,
+    "seed": 0,
+}
+ALONG: dict[str, list[float]] = {
+    "rows": [1000, 4000, 16000],
+    "epsilon": [0.3, 1.0, 3.0],
+    "features": [5, 10, 20, 40],
+}
 
 
 def beyond(axis: str, **more: Any) -> np.ndarray:
@@ -24,13 +37,24 @@ def beyond(axis: str, **more: Any) -> np.ndarray:
 
 
 def test_the_loss_on_the_hardest_problem_is_a_fixed_share_of_the_bound() -> None:
-    """J and the regulariser are quadratics of equal curvature: Delta / 8n of what the bound has Delta / 2n of."""
+    """J and the regulariser are quadratics of equal curvature: Delta / 8n of what the bound has
+    Delta / 2n of.
+    """
     for law, d in (("spherical", 12), ("gaussian", 40)):
-        p = {**BASE, "law": law, "axis": "rows", "values": [2000, 8000], "features": d, "replicates": 800}
+        p = {
+            **BASE,
+            "law": law,
+            "axis": "rows",
+            "values": [2000, 8000],
+            "features": d,
+            "replicates": 800,
+        }
         delta = 1e-5 if law == "gaussian" else None
         for n in (2000, 8000):
             lost = np.array([row["excess"] for row in thesis.orders(p) if row.get("value") == n])
-            says = utility.generalised_objective_perturbation(n=n, d=d, epsilon=3.0, norm=1.0, delta=delta)
+            says = utility.generalised_objective_perturbation(
+                n=n, d=d, epsilon=3.0, norm=1.0, delta=delta
+            )
             error = lost.std(ddof=1) / math.sqrt(lost.size)
             assert abs(lost.mean() - says.bound / 4.0) < 4.0 * error
             assert abs(lost.mean() - says.bound / 2.0) > 8.0 * error
@@ -42,7 +66,9 @@ def test_the_loss_on_the_hardest_problem_is_a_fixed_share_of_the_bound() -> None
 def test_a_wrong_order_fails_and_the_printed_one_does_not(
     axis: str, law: str, wrong: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An order that falls by one power more along the axis, or grows by one less with d, is not the loss's."""
+    """An order that falls by one power more along the axis, or grows by one less with d, is not
+    the loss's.
+    """
     real = utility.generalised_objective_perturbation
 
     def steeper(**given: Any) -> utility.Excess:
@@ -54,13 +80,23 @@ def test_a_wrong_order_fails_and_the_printed_one_does_not(
         monkeypatch.setattr(thesis_more, "generalised_objective_perturbation", steeper)
     values = beyond(axis, law=law)
     rows = [{"beyond": value, "replicate": k} for k, value in enumerate(values.tolist())]
-    claim = next(claim for claim in spec.load("003-thm3.6").claims if claim.value == "beyond" and claim.level == 0.1)
+    claim = next(
+        claim
+        for claim in spec.load("003-thm3.6").claims
+        if claim.value == "beyond" and claim.level == 0.1
+    )
     told = verdicts.judge(replace(claim, by=(), filter={}), rows, {}).word
     assert told == (verdicts.NOT if wrong else verdicts.REPRODUCED)
     names = {"rows": "n", "epsilon": "epsilon", "features": "d"}
     shares = []  # of the proved bound, a quarter of which is lost, in the printed order
     for value in ALONG[axis]:
-        given = {"n": BASE["rows"], "d": BASE["features"], "epsilon": BASE["epsilon"], "norm": 1.0, names[axis]: value}
+        given = {
+            "n": BASE["rows"],
+            "d": BASE["features"],
+            "epsilon": BASE["epsilon"],
+            "norm": 1.0,
+            names[axis]: value,
+        }
         says = real(**given, delta=1e-5 if law == "gaussian" else None)
         shares.append(says.bound / says.order)
     expected = thesis_more.slope_of(np.log(ALONG[axis]), np.array(shares)) + wrong
@@ -68,7 +104,9 @@ def test_a_wrong_order_fails_and_the_printed_one_does_not(
 
 
 def test_above_the_logarithm_of_delta_the_gaussian_order_is_left_behind() -> None:
-    """(3.7) has no part for 4 epsilon of the noise's variance: from 30 to 300 its share grows tenfold."""
+    """(3.7) has no part for 4 epsilon of the noise's variance: from 30 to 300 its share grows
+    tenfold.
+    """
     values = beyond("epsilon", law="gaussian", values=[30.0, 300.0])
     share = [1.0 + (8.0 * math.log(2e5) + 4.0 * e) / math.log(1e5) for e in (30.0, 300.0)]
     assert values.mean() == pytest.approx(math.log(share[1] / share[0]) / math.log(10.0), abs=0.05)

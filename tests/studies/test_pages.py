@@ -1,4 +1,6 @@
-"""What a page shows: results before promises, the paper's numbers beside ours, readings, quick runs, and axes."""
+"""What a page shows: results before promises, the paper's numbers beside ours, readings, quick
+runs, and axes.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,41 @@ ROWS = [
     for r in (0, 1)
 ]
 POINTS = PaperPoints("loss", (1.0, 2.0), (0.2, 0.05), "Table II", series="The first", error=0.01)
-CLAIM = Sentence("A is less.", "less", "v", {"method": "a"}, {"method": "b"}, by=("x",), printed={}, paper="0.2 (III)")
+CLAIM = Sentence(
+    "A is less.",
+    "less",
+    "v",
+    {"method": "a"},
+    {"method": "b"},
+    by=("x",),
+    printed={},
+    paper="0.2 (III)",
+)
 
 
 def made(quick: bool = False, **changes: object) -> str:
     study = Study(
-        "s", "A study", "training.run", grid={"method": ("a", "b"), "x": (1.0, 2.0, 3.0)}, figures=(LINE,),
-        claims=(CLAIM,), paper_points=(POINTS,), table=("method", "x"),
-    )  # fmt: skip
+        "s",
+        "A study",
+        "training.run",
+        grid={"method": ("a", "b"), "x": (1.0, 2.0, 3.0)},
+        figures=(LINE,),
+        claims=(CLAIM,),
+        paper_points=(POINTS,),
+        table=("method", "x"),
+    )
     study = replace(study, **changes)
     privacy = [
-        f"dvp (corrected): epsilon = {e}, delta = 1e-05, proved.\nProtects one row of one site: whatever.\nMore."
+        f"dvp (corrected): epsilon = {e}, delta = 1e-05, proved.\nProtects one row of one site: "
+        "whatever.\nMore."
         for e in ("0.500", "1.000", "2.000")
     ]
     privacy += ["local, every site alone: epsilon = inf, not private.\nNothing."]
     done = StudyRun(study, Path(), ROWS, ["method", "x", "v", "replicate"], privacy, quick=quick)
-    drawn = [(one, figures.draw(one, ROWS, study.paper_points, page.MARK if quick else "")) for one in study.figures]
+    drawn = [
+        (one, figures.draw(one, ROWS, study.paper_points, page.MARK if quick else ""))
+        for one in study.figures
+    ]
     return page.page(done, drawn, judged(study, ROWS), "sottovoce study s")
 
 
@@ -52,7 +73,10 @@ def test_results_come_first_and_promises_are_short() -> None:
     )
     assert claims < numbers < promised < how
     assert how - promised < promised - claims
-    assert "dvp (corrected): epsilon 0.5 to 2 at delta 1e-05" in text and "local, every site alone: epsilon inf" in text
+    assert (
+        "dvp (corrected): epsilon 0.5 to 2 at delta 1e-05" in text
+        and "local, every site alone: epsilon inf" in text
+    )
     assert text.count("Protects one row of one site") == 1 and "privacy.txt" in text
 
 
@@ -62,7 +86,10 @@ def test_reasons_come_before_words_and_the_papers_numbers_beside_ours() -> None:
     assert "As printed: holds in 3 of 3: reproduced" in text
     table = text[text.index("In numbers") :]
     assert table.count("(Table II)") == 2 and "v 0.2 ± 0.01 (Table II)" in table
-    assert "paper" not in plain(made(paper_points=())).split("In numbers")[1].split("What is promised")[0]
+    assert (
+        "paper"
+        not in plain(made(paper_points=())).split("In numbers")[1].split("What is promised")[0]
+    )
 
 
 def test_a_refuted_claim_names_its_proof_first() -> None:
@@ -90,19 +117,25 @@ def test_points_of_the_paper_are_drawn_hollow() -> None:
     bars = replace(LINE, kind="bar")
     assert figures.draw(bars, ROWS, (POINTS,))[0].svg != figures.draw(bars, ROWS)[0].svg
     facets = replace(LINE, series="", facet="method")
-    first, second = (figures.draw(facets, ROWS, (replace(POINTS, series="", facet="a"),)) for _ in range(2))
+    first, second = (
+        figures.draw(facets, ROWS, (replace(POINTS, series="", facet="a"),)) for _ in range(2)
+    )
     assert first[0].svg == second[0].svg and first[0].svg != figures.draw(facets, ROWS)[0].svg
     assert first[1].svg == figures.draw(facets, ROWS)[1].svg
 
 
-def test_panels_are_drawn_anew_only_if_something_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panels_are_drawn_anew_only_if_something_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, calls = figures.draw, []
     monkeypatch.setattr(figures, "draw", lambda *a: calls.append(a) or real(*a))
     study = Study("s", "A study", "training.run", figures=(LINE,), paper_points=(POINTS,))
     done = StudyRun(study, tmp_path, ROWS, ["method", "x", "v", "replicate"])
     (tmp_path / "table.csv").write_text("one")
     first = panels(done)
-    assert panels(done) == first and len(calls) == 1 and (tmp_path / "figures" / "loss.png").is_file()
+    assert (
+        panels(done) == first and len(calls) == 1 and (tmp_path / "figures" / "loss.png").is_file()
+    )
     panels(done, page.MARK)
     assert panels(done) == first and len(calls) == 3  # with the mark, and without it again
     (tmp_path / "table.csv").write_text("another")
@@ -116,9 +149,13 @@ def test_panels_are_drawn_anew_only_if_something_changed(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("low", "scale"), [(1.0, ()), (0.001, ("y",)), (0.0, ())], ids=["comparable", "on zero", "is zero"]
+    ("low", "scale"),
+    [(1.0, ()), (0.001, ("y",)), (0.0, ())],
+    ids=["comparable", "on zero", "is zero"],
 )
-def test_curves_that_would_lie_on_zero_get_a_logarithmic_axis(low: float, scale: tuple[str, ...]) -> None:
+def test_curves_that_would_lie_on_zero_get_a_logarithmic_axis(
+    low: float, scale: tuple[str, ...]
+) -> None:
     rows = [row | ({"v": low * row["v"]} if row["method"] == "a" else {}) for row in ROWS]
     assert figures._scaled(LINE, rows).log == scale
     assert figures.draw(LINE, rows)[0].svg
@@ -127,17 +164,25 @@ def test_curves_that_would_lie_on_zero_get_a_logarithmic_axis(low: float, scale:
 def test_a_logarithmic_axis_with_zeros_is_linear_near_zero() -> None:
     rows = [*ROWS, {"method": "a", "x": 4.0, "v": 0.0, "replicate": 0}]
     logged = replace(LINE, log=("y",))
-    assert figures._least(logged, rows, "y") == pytest.approx(0.001) and figures._least(logged, ROWS, "y") is None
+    assert (
+        figures._least(logged, rows, "y") == pytest.approx(0.001)
+        and figures._least(logged, ROWS, "y") is None
+    )
     assert figures.draw(logged, rows)[0].svg
     signed = replace(LINE, log=("y",), references=({"y": 0.0, "label": "none"},))
-    assert figures._least(signed, ROWS, "y") == pytest.approx(0.001) and figures.draw(signed, ROWS)[0].svg
+    assert (
+        figures._least(signed, ROWS, "y") == pytest.approx(0.001)
+        and figures.draw(signed, ROWS)[0].svg
+    )
 
 
 def test_every_text_is_escaped() -> None:
     evil = "<script>alert('1')</script>"
     line = replace(LINE, title=evil, caption=evil, names={"a": evil})
     claim = replace(CLAIM, says=evil, paper=evil)
-    html = made(title=evil, about=evil, paper=evil, differs=(evil,), figures=(line,), claims=(claim,))
+    html = made(
+        title=evil, about=evil, paper=evil, differs=(evil,), figures=(line,), claims=(claim,)
+    )
     study = Study(evil, evil, "training.run", figures=(LINE,))
     index = page.index([(StudyRun(study, Path(), [], [], []), None, [])], [evil], evil)
     for text in (html, index):

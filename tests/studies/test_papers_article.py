@@ -1,4 +1,6 @@
-"""The article on the papers: pages that are what their words and numbers give, and numbers that have a source."""
+"""The article on the papers: pages that are what their words and numbers give, and numbers that
+have a source.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,15 @@ def test_pages_are_what_their_words_and_the_kept_numbers_give() -> None:
     made = headlines.pages(KEPT)
     assert set(made) == {place.name for place in WORDS}
     for name, text in made.items():
-        assert (PAGES / name).read_text(encoding="utf-8") == text, f"{name}: run `python bench/headlines.py --words`"
+        assert (PAGES / name).read_text(encoding="utf-8") == text, (
+            f"{name}: run `python bench/headlines.py --words`"
+        )
 
 
 def test_numbers_that_need_no_study_are_those_that_are_kept() -> None:
-    """Privacy, items with a test, and what is computed: had anew here, so that a page cannot lag behind the code."""
+    """Privacy, items with a test, and what is computed: had anew here, so that a page cannot lag
+    behind the code.
+    """
     fresh = {name: asked for name, asked in NUMBERS.items() if "says" not in asked}
     assert fresh
     for name, asked in fresh.items():
@@ -78,23 +84,32 @@ def test_every_command_of_a_headline_names_what_there_is() -> None:
             if tool == "pytest":
                 assert exists(rest), command
             else:
-                assert rest in ("claims", "claims --rows") or rest.removeprefix("study ") in spec.names(), command
+                assert (
+                    rest in ("claims", "claims --rows")
+                    or rest.removeprefix("study ") in spec.names()
+                ), command
 
 
 @pytest.mark.parametrize("name", OF_STUDIES)
-def test_a_number_of_a_study_has_one_claim_and_the_verdict_that_its_words_were_written_for(name: str) -> None:
+def test_a_number_of_a_study_has_one_claim_and_the_verdict_that_its_words_were_written_for(
+    name: str,
+) -> None:
     asked = NUMBERS[name]
     study = spec.load(asked["study"])
     those = [claim for claim in study.claims if claim.says.startswith(asked["says"])]
     assert len(those) == 1
     assert getattr(those[0], asked.get("basis", "printed")) is not None
-    assert {part for part in asked.get("reading", "").split(", ") if part} <= {one.name for one in study.readings}
+    assert {part for part in asked.get("reading", "").split(", ") if part} <= {
+        one.name for one in study.readings
+    }
     assert set(asked.get("at", {})) <= {*those[0].by}
     assert asked.get("word", KEPT["numbers"][name]["word"]) == KEPT["numbers"][name]["word"]
 
 
 def test_every_number_stands_somewhere() -> None:
-    written = [place.read_text(encoding="utf-8") for place in WORDS] + [json.dumps(LISTED["headline"])]
+    written = [place.read_text(encoding="utf-8") for place in WORDS] + [
+        json.dumps(LISTED["headline"])
+    ]
     named = {name for text in written for name, field in headlines.NAME.findall(text) if field}
     assert named == set(NUMBERS)
 
@@ -110,7 +125,9 @@ def test_no_number_of_ours_is_typed_in_the_words() -> None:
 def test_every_figure_stands_on_a_page_with_words_for_who_cannot_see_it() -> None:
     shown = Counter()
     for place in WORDS:
-        for words, image in re.findall(r"!\[(.*?)\]\((.*?)\)", (PAGES / place.name).read_text(encoding="utf-8")):
+        for words, image in re.findall(
+            r"!\[(.*?)\]\((.*?)\)", (PAGES / place.name).read_text(encoding="utf-8")
+        ):
             assert len(words) > 40, image
             shown[image] += 1
         article = re.fullmatch(r"(\d+)-article\.md", place.name)
@@ -118,30 +135,57 @@ def test_every_figure_stands_on_a_page_with_words_for_who_cannot_see_it() -> Non
             assert 1 <= sum(image.startswith(article[1]) for image in shown) <= 3
     assert shown == {f"{name}.svg": 1 for name in LISTED["figures"]}
     for image in shown:
-        assert (PAGES / image).read_bytes().startswith(b"<?xml") and (PAGES / image).stat().st_size < 100_000, image
+        assert (PAGES / image).read_bytes().startswith(b"<?xml") and (
+            PAGES / image
+        ).stat().st_size < 100_000, image
 
 
 def verdict(*numbers: str) -> dict[str, Any]:
-    settings = [{"at": {"alpha": k}, "word": "holds", "numbers": one} for k, one in enumerate(numbers)]
+    settings = [
+        {"at": {"alpha": k}, "word": "holds", "numbers": one} for k, one in enumerate(numbers)
+    ]
     return {"verdict": "reproduced", "reason": "", "of": {}, "settings": settings}
 
 
 def test_a_number_is_what_a_study_says_of_its_claim() -> None:
-    numbers = ("0.5 ± 0.1 against 1e-05 ± 2e-06 (R-ADMM, the best of the others)", "8031 ± 710 at alpha 0.01, 603 at 1")
+    numbers = (
+        "0.5 ± 0.1 against 1e-05 ± 2e-06 (R-ADMM, the best of the others)",
+        "8031 ± 710 at alpha 0.01, 603 at 1",
+    )
     claims = [
-        {"claim": "A is so.", "reading": "low", "printed": verdict(*numbers), "proof": None, "proved": verdict("7")},
-        {"claim": "A is so.", "reading": "high", "printed": verdict(), "proof": None, "proved": None},
+        {
+            "claim": "A is so.",
+            "reading": "low",
+            "printed": verdict(*numbers),
+            "proof": None,
+            "proved": verdict("7"),
+        },
+        {
+            "claim": "A is so.",
+            "reading": "high",
+            "printed": verdict(),
+            "proof": None,
+            "proved": None,
+        },
     ]
     study = {"claims": claims, "replicates": 20}
     asked = {"study": "002-fig2", "says": "A is", "reading": "low"}
     found = headlines.number(asked, {"002-fig2": study}.get)
-    assert (found["word"], found["verdict"], found["runs"]) == ("reproduced", "holds in 2 of 2: reproduced", "20 runs")
+    assert (found["word"], found["verdict"], found["runs"]) == (
+        "reproduced",
+        "holds in 2 of 2: reproduced",
+        "20 runs",
+    )
     assert (found["numbers"], found["at"]) == (numbers[0], "alpha 0")
     assert (found["first"], found["second"]) == ("0.5 ± 0.1", "1e-05 ± 2e-06")
     other = headlines.judged(asked | {"at": {"alpha": 1}}, study)
     assert (other["numbers"], other["first"]) == (numbers[1], "8031 ± 710")
     assert headlines.judged(asked | {"basis": "proved"}, study)["verdict"] == "reproduced"
-    wrong = [({"basis": "proof"}, "not judged"), ({"at": {"alpha": 2}}, "no setting"), ({"reading": ""}, "0 claims")]
+    wrong = [
+        ({"basis": "proof"}, "not judged"),
+        ({"at": {"alpha": 2}}, "no setting"),
+        ({"reading": ""}, "0 claims"),
+    ]
     wrong.append(({"reading": "high"}, "no setting"))
     assert headlines.sampled("002-nodes", 10) == "5 draws of graph and rows, 10 runs"
     assert headlines.sampled("002-fig1", 1) == "1 run"
@@ -175,10 +219,13 @@ def test_the_tally_counts_a_papers_own_claims_once_a_reading() -> None:
     ]
     names = [item["study"] for item in headlines.papers.listed("002")[1] if "study" in item]
     found = headlines.tally_of("002", {names[0]: {"claims": claims}}.get)
-    shown = sum(name == names[0] for name in names)  # a study may be several items, each of its claims one of them
+    # a study may be several items, each of its claims one of them
+    shown = sum(name == names[0] for name in names)
     assert shown >= 1 and found["words"]["reproduced"] >= 1 and "holds" not in found["words"]
     assert found["lines"] > len(names)
-    lines = headlines.tally_table([found | {"paper": "002", "words": {"reproduced": 2}}]).splitlines()
+    lines = headlines.tally_table(
+        [found | {"paper": "002", "words": {"reproduced": 2}}]
+    ).splitlines()
     assert lines[0] == "| paper | lines of its page | reproduced |" and lines[-1].endswith("| 2 |")
 
 
@@ -186,6 +233,8 @@ RESULTS = PAGES / "results" / "verdicts.json"
 
 
 def test_numbers_of_studies_are_those_of_the_kept_results() -> None:
-    studies = {one["study"]: one for one in json.loads(RESULTS.read_text(encoding="utf-8"))["studies"]}
+    studies = {
+        one["study"]: one for one in json.loads(RESULTS.read_text(encoding="utf-8"))["studies"]
+    }
     for name in OF_STUDIES:
         assert headlines.number(NUMBERS[name], studies.get) == KEPT["numbers"][name], name

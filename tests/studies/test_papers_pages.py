@@ -1,4 +1,6 @@
-"""The pages of the papers: no item without a place or a reason, and numbers that are those of the studies' verdicts."""
+"""The pages of the papers: no item without a place or a reason, and numbers that are those of
+the studies' verdicts.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,23 @@ _spec.loader.exec_module(papers)
 ITEMS = [(number, item) for number in papers.PAPERS for item in papers.listed(number)[1]]
 FOUND = {  # what the texts number: a list a paper, of names only
     "000": "Algorithms 1 and 2; Theorems 1 to 3; Corollary 3.1; Assumptions 1 to 6; Figures 1 to 3",
-    "001": "Algorithms 1 to 3; Theorems 5, 6, 9, 10, 12 and 13; Corollaries 11, 14 and 15; Lemmas 17 to 20; "
+    "001": "Algorithms 1 to 3; Theorems 5, 6, 9, 10, 12 and 13; Corollaries 11, 14 and 15; "
+    "Lemmas 17 to 20; "
     "Assumptions 1 to 3, 7, 8 and 16; Definition 4; Tables I to III; Figures 1 to 5",
-    "002": "Algorithms 1 to 3; Theorems 1 to 4; Lemmas 1 and 2; Assumptions 1 to 5; Definition 1; Figures 1 to 5",
-    "003": "Algorithms 1 to 5; Theorems 3.1 to 3.6, 4.12, 4.14 and 4.16; Proposition 4.1; Lemmas 4.4 to 4.11, 4.13 "
-    "and 4.15; Assumptions 4.3.1 to 4.3.5; Definitions 2.1, 4.2, 4.3, B.1 to B.6; Table 6.1; Figures 2.1, 2.2, "
+    "002": "Algorithms 1 to 3; Theorems 1 to 4; Lemmas 1 and 2; Assumptions 1 to 5; Definition "
+    "1; Figures 1 to 5",
+    "003": "Algorithms 1 to 5; Theorems 3.1 to 3.6, 4.12, 4.14 and 4.16; Proposition 4.1; Lemmas "
+    "4.4 to 4.11, 4.13 "
+    "and 4.15; Assumptions 4.3.1 to 4.3.5; Definitions 2.1, 4.2, 4.3, B.1 to B.6; Table 6.1; "
+    "Figures 2.1, 2.2, "
     "3.1 to 3.7, 4.1 to 4.7, 5.1 to 5.41 and 6.1",
-    "004": "Algorithms 1 and 2; Theorems 3.1, 3.3, 3.4, 3.5 and 4.1; Lemmas 2.5 to 2.8, 3.2, 4.2 and 4.3; "
+    "004": "Algorithms 1 and 2; Theorems 3.1, 3.3, 3.4, 3.5 and 4.1; Lemmas 2.5 to 2.8, 3.2, 4.2 "
+    "and 4.3; "
     "Definitions 2.1 to 2.4; Remarks 1 and 2; Figures 1 to 7",
 }
 ROMAN = ["I", "II", "III", "IV", "V"]
-KINDS = "algorithm assumption corollar definition figure lemma proposition remark table theorem".split()  # noqa: SIM905
+KINDS = ["algorithm", "assumption", "corollar", "definition", "figure"]
+KINDS += ["lemma", "proposition", "remark", "table", "theorem"]
 WORDS = tuple(legend.STATED)
 
 
@@ -41,7 +49,9 @@ def numbered(text: str) -> set[str]:
     """ "Figures 3.1 to 3.3" as figure 3.1, figure 3.2, figure 3.3."""
     number = r"(?:[A-Z]\.)?\d+(?:\.\d+)*|[IVX]+\b"
     found = set()
-    for kind, numbers in re.findall(rf"\b([A-Z][a-z]+?)(?:s|y|ies)? ((?:(?:{number})(?:, | and | to )?)+)", text):
+    for kind, numbers in re.findall(
+        rf"\b([A-Z][a-z]+?)(?:s|y|ies)? ((?:(?:{number})(?:, | and | to )?)+)", text
+    ):
         kind = kind.lower()
         if kind not in KINDS:
             continue
@@ -50,7 +60,9 @@ def numbered(text: str) -> set[str]:
             if not last:
                 found.add(f"{kind} {first}")
             elif first in ROMAN:
-                found |= {f"{kind} {one}" for one in ROMAN[ROMAN.index(first) : ROMAN.index(last) + 1]}
+                found |= {
+                    f"{kind} {one}" for one in ROMAN[ROMAN.index(first) : ROMAN.index(last) + 1]
+                }
             else:
                 some = range(int(low), int(last.rpartition(".")[2]) + 1)
                 found |= {f"{kind} {stem}.{k}" if stem else f"{kind} {k}" for k in some}
@@ -58,10 +70,19 @@ def numbered(text: str) -> set[str]:
 
 
 def test_names_are_read_as_they_are_meant() -> None:
-    assert numbered("Figures 3.1 to 3.3, Corollary 4") == {"figure 3.1", "figure 3.2", "figure 3.3", "corollar 4"}
+    assert numbered("Figures 3.1 to 3.3, Corollary 4") == {
+        "figure 3.1",
+        "figure 3.2",
+        "figure 3.3",
+        "corollar 4",
+    }
     assert numbered("Tables I to III; Corollaries 1 and 2") == {
-        "table I", "table II", "table III", "corollar 1", "corollar 2",
-    }  # fmt: skip
+        "table I",
+        "table II",
+        "table III",
+        "corollar 1",
+        "corollar 2",
+    }
 
 
 @pytest.mark.parametrize("number", papers.PAPERS)
@@ -78,28 +99,47 @@ def exists(test: str) -> bool:
     return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("number", "item"), ITEMS, ids=lambda x: x if isinstance(x, str) else x["item"])
-def test_every_verdict_has_a_test_that_could_have_failed(number: str, item: dict[str, object]) -> None:
-    """A verdict is that of a study's claim or of a row of the claims, or names a test; else the line says why none."""
-    sources = [key for key in ("study", "claim", "rows", "fit", "verdict", "nothing") if key in item]
+@pytest.mark.parametrize(
+    ("number", "item"), ITEMS, ids=lambda x: x if isinstance(x, str) else x["item"]
+)
+def test_every_verdict_has_a_test_that_could_have_failed(
+    number: str, item: dict[str, object]
+) -> None:
+    """A verdict is that of a study's claim or of a row of the claims, or names a test; else the
+    line says why none.
+    """
+    sources = [
+        key for key in ("study", "claim", "rows", "fit", "verdict", "nothing") if key in item
+    ]
     assert len(sources) == 1, sources
     if "test" in item:
         assert exists(str(item["test"])), item["test"]
     if "verdict" in item:
-        assert "test" in item and str(item["verdict"]).removeprefix(f"{legend.AMBIGUOUS}: ") in WORDS
+        assert (
+            "test" in item and str(item["verdict"]).removeprefix(f"{legend.AMBIGUOUS}: ") in WORDS
+        )
     if "rows" in item:
         assert "test" in item and papers.sizes_told(item["rows"])[0]
     if "claim" in item:
         part = str(item.get("part", ""))
-        assert any(c.method == item["claim"] and part in f"{c.paper} {c.reading}" for c in claims.table())
+        assert any(
+            c.method == item["claim"] and part in f"{c.paper} {c.reading}" for c in claims.table()
+        )
     if "study" in item:
         study = spec.load(str(item["study"]))
-        assert number in study.paper or (number, study.paper[:3]) in (("000", "001"), ("001", "000"))
+        assert number in study.paper or (number, study.paper[:3]) in (
+            ("000", "001"),
+            ("001", "000"),
+        )
         assert any(str(item.get("says", "")) in claim.says for claim in study.claims)
 
 
 def test_what_is_refuted_or_called_a_misprint_names_its_test() -> None:
-    said = [(name, claim.refuted or claim.misprint) for name in spec.names() for claim in spec.load(name).claims]
+    said = [
+        (name, claim.refuted or claim.misprint)
+        for name in spec.names()
+        for claim in spec.load(name).claims
+    ]
     shown = [(name, why) for name, why in said if why]
     assert shown
     for name, why in shown:
@@ -125,7 +165,13 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
         "seconds": 12.3,
         "replicates": 7,
         "claims": [
-            {"claim": "A | B.", "paper": "3 (Table II)", "reading": "low", "printed": one, "proof": one},
+            {
+                "claim": "A | B.",
+                "paper": "3 (Table II)",
+                "reading": "low",
+                "printed": one,
+                "proof": one,
+            },
             {"claim": "C.", "printed": ABSENT, "proof": None, "proved": None},
         ],
     }
@@ -133,37 +179,70 @@ def test_a_page_has_the_studies_numbers(tmp_path: Path) -> None:
     (tmp_path / "000-fig3" / "verdicts.json").write_text(json.dumps(said))
     items = [{"item": "Figure 2", "study": "000-fig3"}, {"item": "Figure 9", "study": "002-fig1"}]
     items.append({"item": "Theorem 1", "claim": "DVP", "part": "Algorithm 2 as listed"})
-    items.append({"item": "Theorem 9", "rows": ["001, Theorem 9"], "test": "tests/a.py::b", "printed": "rows"})
+    items.append(
+        {
+            "item": "Theorem 9",
+            "rows": ["001, Theorem 9"],
+            "test": "tests/a.py::b",
+            "printed": "rows",
+        }
+    )
     items.append({"item": "Figure 7", "study": "004-fig7-us"})
     lines = papers.page("000", "A paper", items, tmp_path).splitlines()
     first, other, second, third, fourth, fifth = lines[-6:]
-    assert "A \\| B." in first and "(7 replicates)" in first and "| holds in 5 of 5: reproduced |" in first
+    assert (
+        "A \\| B." in first
+        and "(7 replicates)" in first
+        and "| holds in 5 of 5: reproduced |" in first
+    )
     assert "alpha 0.1: 1 ± 0.1 against 2 ± 0.1" in first and "and 3 alike" in first
     listed = papers.times(tmp_path).splitlines()[-3]
     assert listed == "| `000-fig3` | 001 | 3 | 7 | 12 | 1 reproduced; 1 not run | 1 reproduced |  |"
     assert lines[2] == verdicts.ORDERED and "| as printed | by its proof | proved |" in lines[-8]
     assert "Reading: low." in first and "| 3 (Table II) |" in first
     assert "printed: – | made-up rows: not run |" in other
-    assert "`sottovoce claims`" in third and "`sottovoce claims --rows`; `pytest tests/a.py::b`" in fourth
+    assert (
+        "`sottovoce claims`" in third
+        and "`sottovoce claims --rows`; `pytest tests/a.py::b`" in fourth
+    )
     assert "printed and corrected forms differ" in fourth and "rows as printed" in fourth
     assert "the corrected form has C^2 |f0|^2".replace("|", "\\|") in fourth
     assert "| not run |" in fifth and "ipums" in fifth
-    assert "not run as its file is now |" in second and "| false |" in third and "claimed 0.1" in third
+    assert (
+        "not run as its file is now |" in second and "| false |" in third and "claimed 0.1" in third
+    )
 
 
 def test_pages_tell_with_what_studies_ran_and_how_often_each_word_came_out(tmp_path: Path) -> None:
-    """One sentence where all ran alike, one for each way else; words are counted over studies and bases."""
+    """One sentence where all ran alike, one for each way else; words are counted over studies
+    and bases.
+    """
     way = made.here() | {"date": "2001-02-03"}
     one = {"verdict": verdicts.REPRODUCED, "settings": []}
-    claim = {"claim": "It is so.", "printed": one, "proof": one, "proved": {"verdict": verdicts.NOT, "settings": []}}
+    claim = {
+        "claim": "It is so.",
+        "printed": one,
+        "proof": one,
+        "proved": {"verdict": verdicts.NOT, "settings": []},
+    }
     said = {"cells": 1, "seconds": 1.0, "replicates": 2, "paper": "002", "claims": [claim]}
     for name in ("002-fig1", "002-fig2"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "verdicts.json").write_text(json.dumps(said | {"study": name, "made": way}))
-    assert papers.made_with(tmp_path, ["002-fig1", "002-fig2", "002-fig3"]) == f"All ran with {made.sentence(way)}."
+        (tmp_path / name / "verdicts.json").write_text(
+            json.dumps(said | {"study": name, "made": way})
+        )
+    assert (
+        papers.made_with(tmp_path, ["002-fig1", "002-fig2", "002-fig3"])
+        == f"All ran with {made.sentence(way)}."
+    )
     counted = papers.word_counts(tmp_path).splitlines()
-    assert f"| {verdicts.REPRODUCED} | 2 | 2 | 0 | 4 |" in counted and f"| {verdicts.NOT} | 0 | 0 | 2 | 2 |" in counted
-    assert counted[-1] == "| together | 2 | 2 | 2 | 6 |" and len(counted) == len(verdicts.MEANINGS) + 3
+    assert (
+        f"| {verdicts.REPRODUCED} | 2 | 2 | 0 | 4 |" in counted
+        and f"| {verdicts.NOT} | 0 | 0 | 2 | 2 |" in counted
+    )
+    assert (
+        counted[-1] == "| together | 2 | 2 | 2 | 6 |" and len(counted) == len(verdicts.MEANINGS) + 3
+    )
     (tmp_path / "002-fig4").mkdir()
     other = said | {"study": "002-fig4", "made": way | {"date": "2001-02-04"}}
     (tmp_path / "002-fig4" / "verdicts.json").write_text(json.dumps(other))
@@ -178,30 +257,44 @@ def settings_of(**many: int) -> list[dict[str, object]]:
 
 
 def test_what_decides_a_verdict_comes_first_and_is_never_hidden() -> None:
-    """What failed and what held is named, each of it; what noise hides is counted beside the verdict."""
+    """What failed and what held is named, each of it; what noise hides is counted beside the
+    verdict.
+    """
     settings = settings_of(within_the_noise=6, holds=7, fails=8)
     settings[9]["clear"] = True
     told = papers._numbers({"verdict": "reproduced in part", "settings": settings})
-    assert told.startswith("fails at alpha 13: 13.5; ") and told.index("fails at") < told.index("holds at alpha 9: 9.5")
+    assert told.startswith("fails at alpha 13: 13.5; ") and told.index("fails at") < told.index(
+        "holds at alpha 9: 9.5"
+    )
     for k in range(21):
         assert bool(re.search(rf"\balpha {k}\b", told)) == (k >= 6), k
     one = {"verdict": "reproduced in part", "settings": settings}
     count = "holds in 7 (clearly in 1), fails in 8, within the noise in 6 of 21"
     assert papers._verdict(one) == f"{count}: reproduced in part"
     alike = {"verdict": verdicts.NOISE, "settings": settings[:6]}
-    assert papers._verdict(alike) == "6 of 6: within the noise" and papers._numbers(alike).endswith("and 4 alike")
+    assert papers._verdict(alike) == "6 of 6: within the noise" and papers._numbers(alike).endswith(
+        "and 4 alike"
+    )
     refuted = {"verdict": verdicts.REFUTED, "reason": "a proof", "settings": settings}
-    assert papers._verdict(refuted) == f"a proof: {verdicts.REFUTED}" and papers._numbers(refuted).endswith(count)
+    assert papers._verdict(refuted) == f"a proof: {verdicts.REFUTED}" and papers._numbers(
+        refuted
+    ).endswith(count)
 
 
 def rendered(number: str, folder: Path) -> tuple[str, list[list[str]]]:
-    """The text above a page's table, and the table's cells, where every study has come out in every way."""
+    """The text above a page's table, and the table's cells, where every study has come out in
+    every way.
+    """
     title, items = papers.listed(number)
     for name in spec.names():
         words = list(verdicts.MEANINGS)
-        each = [{"verdict": word, "reason": "why", "settings": settings_of(fails=2)} for word in words]
+        each = [
+            {"verdict": word, "reason": "why", "settings": settings_of(fails=2)} for word in words
+        ]
         said = {"study": name, "cells": 1, "seconds": 1.0, "replicates": 2, "paper": number}
-        said["claims"] = [{"claim": "It is so.", "printed": one, "proof": one, "proved": one} for one in each]
+        said["claims"] = [
+            {"claim": "It is so.", "printed": one, "proof": one, "proved": one} for one in each
+        ]
         (folder / name).mkdir(parents=True)
         (folder / name / "verdicts.json").write_text(json.dumps(said))
     items = [{key: value for key, value in item.items() if key != "says"} for item in items]
@@ -210,7 +303,9 @@ def rendered(number: str, folder: Path) -> tuple[str, list[list[str]]]:
 
 
 @pytest.mark.parametrize("number", papers.PAPERS)
-def test_every_word_of_a_verdict_and_every_name_is_explained_above_the_table(number: str, tmp_path: Path) -> None:
+def test_every_word_of_a_verdict_and_every_name_is_explained_above_the_table(
+    number: str, tmp_path: Path
+) -> None:
     above, lines = rendered(number, tmp_path)
     explained = set(re.findall(r"^  - \*(.*?)\*: ", above, re.M))
     found = {cells[5].rpartition(": ")[2] for cells in lines} - {""}
@@ -218,21 +313,32 @@ def test_every_word_of_a_verdict_and_every_name_is_explained_above_the_table(num
     assert verdicts.RULE in above and set(verdicts.MEANINGS) <= explained
     names = re.findall(r"^  - ([\w-]+): ", above, re.M)
     text = " ".join(cell for cells in lines for cell in cells)
-    assert set(re.findall(r"\bU\d\b|\bkappa\b|\b(?:R|MR|M|PP|IPP)-ADMM\b|\b[DP]VP\b", text)) <= set(names)
-    assert all(f"`{item['claim']}`" not in above for item in papers.listed(number)[1] if "claim" in item)
+    assert set(re.findall(r"\bU\d\b|\bkappa\b|\b(?:R|MR|M|PP|IPP)-ADMM\b|\b[DP]VP\b", text)) <= set(
+        names
+    )
+    assert all(
+        f"`{item['claim']}`" not in above for item in papers.listed(number)[1] if "claim" in item
+    )
     if any("claim" in item for item in papers.listed(number)[1]):
         assert claims.SETTING in above
 
 
 def test_claims_speak_of_methods_by_one_name() -> None:
-    """A claim has the papers' names, and the numbers beside it do: no knob's name, and no second name."""
+    """A claim has the papers' names, and the numbers beside it do: no knob's name, and no second
+    name.
+    """
     for study in filter(lambda study: study.paper, map(spec.load, spec.names())):
         for claim in study.claims:
-            assert not re.search(r"\b\w+_admm\b|\b[dp]vp\b|ADMM \((?:DVP|PVP)\)", claim.says), (study.name, claim.says)
+            assert not re.search(r"\b\w+_admm\b|\b[dp]vp\b|ADMM \((?:DVP|PVP)\)", claim.says), (
+                study.name,
+                claim.says,
+            )
 
 
 def test_the_documentation_has_the_legend_that_the_code_has() -> None:
-    """One legend: every word of every source, with its rule; the page of studies includes it and has no other."""
+    """One legend: every word of every source, with its rule; the page of studies includes it and
+    has no other.
+    """
     kept = ROOT / "docs" / "measured" / "papers" / "words.md"
     assert kept.read_text(encoding="utf-8") == legend.table()
     page = (ROOT / "docs" / "howto" / "studies.md").read_text(encoding="utf-8")
@@ -245,11 +351,17 @@ def test_every_word_that_can_come_out_is_in_the_legend() -> None:
     given = {source: set(one.words) for source, one in legend.SOURCES.items()}
     ours = {verdicts.OURS.get(word, word) for word in verdicts.MEANINGS}
     assert ours <= given["study"]
-    plain = {str(item["verdict"]).removeprefix(f"{legend.AMBIGUOUS}: ") for _, item in ITEMS if "verdict" in item}
+    plain = {
+        str(item["verdict"]).removeprefix(f"{legend.AMBIGUOUS}: ")
+        for _, item in ITEMS
+        if "verdict" in item
+    }
     assert plain <= given["verdict"]
     parts = [one.verdict.rpartition(": ") for one in claims.table()]
     assert {word for _, _, word in parts} | {head for head, _, _ in parts if head} <= given["claim"]
-    assert {papers.sizes_told(item["rows"])[0] for _, item in ITEMS if "rows" in item} <= given["rows"]
+    assert {papers.sizes_told(item["rows"])[0] for _, item in ITEMS if "rows" in item} <= given[
+        "rows"
+    ]
 
 
 def test_a_page_counts_its_verdicts_and_the_settings_of_divided_ones() -> None:
@@ -273,7 +385,9 @@ def test_every_promise_has_a_line_of_its_own(tmp_path: Path) -> None:
     """Several rows of ``sottovoce claims`` are never one cell of unlabelled numbers."""
     item = {"item": "Algorithm 1", "claim": "PP-ADMM", "printed": "a total", "proved": "U7"}
     lines = list(papers.rows(item, tmp_path))
-    assert [line.printed for line in lines] == [c.verdict for c in claims.table() if c.method == "PP-ADMM"]
+    assert [line.printed for line in lines] == [
+        c.verdict for c in claims.table() if c.method == "PP-ADMM"
+    ]
     assert len({line.claimed for line in lines}) == len(lines) > 1 and all(
         "beta" in x.claimed or "split" in x.claimed for x in lines
     )
@@ -282,30 +396,54 @@ def test_every_promise_has_a_line_of_its_own(tmp_path: Path) -> None:
 
 def test_a_form_whose_constant_is_not_printed_says_so() -> None:
     word, told = papers.sizes_told(["002, Theorem 3"])
-    assert word == papers.SAME_FORM and "with 1 for w, which the paper does not print" in told and "e+" not in told
+    assert (
+        word == papers.SAME_FORM
+        and "with 1 for w, which the paper does not print" in told
+        and "e+" not in told
+    )
     word, told = papers.sizes_told(["001, Theorem 9"])
     assert word == papers.OTHER_FORM and "as printed" in told and "corrected" in told
-    word, told = papers.sizes_told(["001, Theorem 12"])  # its forms ask for as many rows at the setting, and differ
+    # its forms ask for as many rows at the setting, and differ
+    word, told = papers.sizes_told(["001, Theorem 12"])
     assert word == papers.OTHER_FORM and "C^2 |f0|^2" in told
 
 
 def test_pages_judge_finished_cells_by_the_claims_of_this_checkout(tmp_path: Path) -> None:
-    """The claims of verdicts.json are those of the run; a later run of a cell is the one that counts."""
+    """The claims of verdicts.json are those of the run; a later run of a cell is the one that
+    counts.
+    """
     study, folder = spec.load("002-fig2"), tmp_path / "002-fig2"
     (folder / "cells").mkdir(parents=True)
-    old = {"study": "002-fig2", "paper": "", "cells": 1, "seconds": 1.0, "replicates": 9, "claims": []}
+    old = {
+        "study": "002-fig2",
+        "paper": "",
+        "cells": 1,
+        "seconds": 1.0,
+        "replicates": 9,
+        "claims": [],
+    }
     (folder / "verdicts.json").write_text(json.dumps(old))
     for k, point in enumerate(study.points()[1:]):  # one is not finished
         p = {**study.fixed, **point, "seed": study.seed, "replicates": study.replicates}
         for age, shift in ((200, 0.3), (100, 0.0)):
-            row = {"replicate": 0, "test_error": shift + abs(point["rho"] - 0.22), "_note": "a text"}
+            row = {
+                "replicate": 0,
+                "test_error": shift + abs(point["rho"] - 0.22),
+                "_note": "a text",
+            }
             place = folder / "cells" / f"{k}-{age}.json.gz"
-            place.write_bytes(gzip.compress(json.dumps({"parameters": p, "rows": [row], "seconds": 2.0}).encode()))
+            place.write_bytes(
+                gzip.compress(json.dumps({"parameters": p, "rows": [row], "seconds": 2.0}).encode())
+            )
             os.utime(place, (1e9 - age, 1e9 - age))
     said = papers.judged(folder)
     assert [claim["claim"] for claim in said["claims"]] == [claim.says for claim in study.claims]
     assert said["claims"][0]["printed"]["verdict"] == "reproduced"
     assert said["claims"][0]["printed"]["settings"][0]["numbers"].startswith("0 ")
-    assert (said["cells"], said["replicates"], said["seconds"]) == (f"{k + 1} of {k + 2}", 1, 2.0 * (k + 1))
+    assert (said["cells"], said["replicates"], said["seconds"]) == (
+        f"{k + 1} of {k + 2}",
+        1,
+        2.0 * (k + 1),
+    )
     assert "| 10 of 11 | 1 | 20 |" in papers.times(tmp_path)
     assert papers.judged(tmp_path / "002-fig1") is None

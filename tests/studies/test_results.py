@@ -1,4 +1,6 @@
-"""Raw results: means over replicates, checksums that follow from numbers alone, and a second run that is compared."""
+"""Raw results: means over replicates, checksums that follow from numbers alone, and a second run
+that is compared.
+"""
 
 from __future__ import annotations
 
@@ -81,8 +83,11 @@ def test_means_have_a_line_a_setting_with_the_spread_over_replicates(done: Study
     rows = list(csv.DictReader(io.StringIO(table_of(done))))
     lines = list(csv.DictReader(io.StringIO(results.means(done.study, table_of(done)))))
     assert [(line["epsilon"], line["round"]) for line in lines] == [
-        ("1.0", "1"), ("1.0", "2"), ("50.0", "1"), ("50.0", "2"),
-    ]  # fmt: skip
+        ("1.0", "1"),
+        ("1.0", "2"),
+        ("50.0", "1"),
+        ("50.0", "2"),
+    ]
     losses = [float(row["loss"]) for row in rows if (row["epsilon"], row["round"]) == ("1.0", "2")]
     mean = sum(losses) / 3
     spread = (sum((loss - mean) ** 2 for loss in losses) / 2) ** 0.5
@@ -94,23 +99,36 @@ def test_means_have_a_line_a_setting_with_the_spread_over_replicates(done: Study
 def test_results_are_those_of_the_tables_and_no_checksum_knows_when_or_where(
     done: StudyRun, alone: None, tmp_path: Path
 ) -> None:
-    """A run in another folder, said to be of another day, machine and speed, has the same files but for ``made``."""
+    """A run in another folder, said to be of another day, machine and speed, has the same files
+    but for ``made``.
+    """
     assert results.write(done.folder.parent, tmp_path / "one") == []
     again = written(tmp_path / "second")
     said = json.loads((again.folder / "verdicts.json").read_text(encoding="utf-8"))
     said["made"] |= {"date": "1999-12-31", "processor": "an abacus"}
-    (again.folder / "verdicts.json").write_text(json.dumps(said | {"seconds": 99.0}), encoding="utf-8")
+    (again.folder / "verdicts.json").write_text(
+        json.dumps(said | {"seconds": 99.0}), encoding="utf-8"
+    )
     results.write(again.folder.parent, tmp_path / "two")
     one, two = (
-        {str(p.relative_to(f)): p.read_bytes() for p in f.rglob("*.*")} for f in (tmp_path / "one", tmp_path / "two")
+        {str(p.relative_to(f)): p.read_bytes() for p in f.rglob("*.*")}
+        for f in (tmp_path / "one", tmp_path / "two")
     )
-    assert {name for name in one if one[name] != two[name]} == {"verdicts.json"} and set(one) == set(two)
+    assert {name for name in one if one[name] != two[name]} == {"verdicts.json"} and set(
+        one
+    ) == set(two)
     kept = results.read(tmp_path / "one")
     assert kept == results.read(tmp_path / "two")
     assert b"abacus" in two["verdicts.json"] and str(tmp_path).encode() not in two["verdicts.json"]
     (sum_of_table,) = one["TABLES.sha256"].decode().splitlines()
-    assert sum_of_table == f"{hashlib.sha256((done.folder / 'table.csv').read_bytes()).hexdigest()}  own/table.csv"
-    listed = dict(reversed(line.split("  ")) for line in (tmp_path / "one" / "SHA256SUMS").read_text().splitlines())
+    assert (
+        sum_of_table
+        == f"{hashlib.sha256((done.folder / 'table.csv').read_bytes()).hexdigest()}  own/table.csv"
+    )
+    listed = dict(
+        reversed(line.split("  "))
+        for line in (tmp_path / "one" / "SHA256SUMS").read_text().splitlines()
+    )
     assert listed == {name: hashlib.sha256(whole).hexdigest() for name, whole in one.items()}
     assert [claim["proved"]["settings"][0]["word"] for claim in kept["own"]["claims"]] == ["holds"]
 
@@ -163,16 +181,25 @@ def test_another_verdict_fails_a_second_run_whose_table_is_the_same(done: StudyR
 
 
 def test_kept_results_are_whole() -> None:
-    """Files of the repository are those of SHA256SUMS, and every study's means are those of verdicts.json."""
-    listed = dict(reversed(line.split("  ")) for line in (results_kept() / "SHA256SUMS").read_text().splitlines())
-    there = {str(p.relative_to(results_kept())): p for p in results_kept().rglob("*") if p.is_file()}
+    """Files of the repository are those of SHA256SUMS, and every study's means are those of
+    verdicts.json.
+    """
+    listed = dict(
+        reversed(line.split("  "))
+        for line in (results_kept() / "SHA256SUMS").read_text().splitlines()
+    )
+    there = {
+        str(p.relative_to(results_kept())): p for p in results_kept().rglob("*") if p.is_file()
+    }
     assert set(there) - {"SHA256SUMS"} == set(listed)
     for name, known in listed.items():
         assert hashlib.sha256(there[name].read_bytes()).hexdigest() == known, name
     for name, one in results.read(results_kept()).items():
         means = gzip.decompress(there[f"means/{name}.csv.gz"].read_bytes())
         assert hashlib.sha256(means).hexdigest() == one["means_sha256"]
-        assert {claim["claim"] for claim in one["claims"]} <= {claim.says for claim in spec.load(name).claims}
+        assert {claim["claim"] for claim in one["claims"]} <= {
+            claim.says for claim in spec.load(name).claims
+        }
     assert sum(path.stat().st_size for path in there.values()) < 4 * 2**20
 
 
@@ -180,21 +207,33 @@ def results_kept() -> Path:
     return ROOT / results.KEPT
 
 
-def test_a_page_says_first_what_reproduced_means_and_last_with_what_it_was_made(done: StudyRun) -> None:
+def test_a_page_says_first_what_reproduced_means_and_last_with_what_it_was_made(
+    done: StudyRun,
+) -> None:
     text = page.page(done, [], verdicts.judged(done.study, done.rows), "sottovoce study own.toml")
     body = text.partition("</h1>\n")[2]
     assert body.startswith(f"<p>{escape(verdicts.ORDERED)}</p>")
     assert made.sentence(made.here()) in text
     ours = replace(done, study=replace(done.study, paper=""))
     assert escape('"Reproduced" says') in text
-    assert escape('"Reproduced" says') not in page.page(ours, [], verdicts.judged(ours.study, ours.rows), "x")
+    assert escape('"Reproduced" says') not in page.page(
+        ours, [], verdicts.judged(ours.study, ours.rows), "x"
+    )
 
 
 def test_what_a_study_was_made_with_names_kinds_and_versions_only() -> None:
     told = made.here()
     assert set(told) == {
-        "sottovoce", "commit", "date", "processor", "cores", "system", "python", "libraries", "linear_algebra",
-    }  # fmt: skip
+        "sottovoce",
+        "commit",
+        "date",
+        "processor",
+        "cores",
+        "system",
+        "python",
+        "libraries",
+        "linear_algebra",
+    }
     assert told["linear_algebra"] and "/" not in json.dumps(told).replace("</", "")
 
 
@@ -202,7 +241,9 @@ def test_what_a_study_was_made_with_names_kinds_and_versions_only() -> None:
 def test_the_commit_is_that_of_the_clone_and_of_no_other_repository(tmp_path: Path) -> None:
     def git(*arguments: str) -> str:
         own = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
-        told = subprocess.run(["git", *own, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+        told = subprocess.run(
+            ["git", *own, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
         return told.stdout.strip()
 
     package, installed = tmp_path / "src" / "pack", tmp_path / "env" / "pack"

@@ -1,4 +1,6 @@
-"""Runs that cells share are made once, with the same rows; and Nelder and Mead's method is scipy's."""
+"""Runs that cells share are made once, with the same rows; and Nelder and Mead's method is
+scipy's.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,15 @@ from sottovoce_papers.studies.kinds import graded, kept, thesis_solvers, tradeof
 from sottovoce_papers.studies.run import digest
 
 BASE = {
-    "data": "synthetic:n=600,d=5", "nodes": 3, "rounds": 6, "replicates": 2, "seed": 0,
-    "method": "dvp", "eta": 1.0, "rho": 0.5,
-}  # fmt: skip
+    "data": "synthetic:n=600,d=5",
+    "nodes": 3,
+    "rounds": 6,
+    "replicates": 2,
+    "seed": 0,
+    "method": "dvp",
+    "eta": 1.0,
+    "rho": 0.5,
+}
 
 
 @pytest.fixture
@@ -49,7 +57,15 @@ def test_a_run_that_another_cell_made_is_read_with_the_same_rows_and_columns(mad
 
 
 @pytest.mark.parametrize(
-    "other", [{"alpha": 0.6}, {"seed": 1}, {"replicates": 3}, {"rounds": 7}, {"every": 1}, {"form": "printed"}]
+    "other",
+    [
+        {"alpha": 0.6},
+        {"seed": 1},
+        {"replicates": 3},
+        {"rounds": 7},
+        {"every": 1},
+        {"form": "printed"},
+    ],
 )
 def test_another_run_is_made_anew(made, other):
     training.run(BASE | {"alpha": 0.5})
@@ -58,7 +74,13 @@ def test_another_run_is_made_anew(made, other):
 
 
 def test_costs_leave_curves_behind(made):
-    costs = BASE | {"method": "pp_admm", "delta": 1e-4, "epsilons": [1.0, 5.0], "errors": [0.2], "draws": 2}
+    costs = BASE | {
+        "method": "pp_admm",
+        "delta": 1e-4,
+        "epsilons": [1.0, 5.0],
+        "errors": [0.2],
+        "draws": 2,
+    }
     curve = {key: value for key, value in costs.items() if key not in ("epsilons", "errors")}
     curve |= {"epsilon": 5.0, "every": 1}
     found = graded.cost(costs)
@@ -72,10 +94,19 @@ def test_costs_leave_curves_behind(made):
 
 
 def test_budgets_traded_off_over_more_rounds_have_the_same_rows_and_are_shared(made):
-    p = BASE | {"method": "pvp", "C": 10.0, "alphas": [0.1, 0.3, 1.0, 3.0], "at": [2, 6], "form": "corrected"}
+    p = BASE | {
+        "method": "pvp",
+        "C": 10.0,
+        "alphas": [0.1, 0.3, 1.0, 3.0],
+        "at": [2, 6],
+        "form": "corrected",
+    }
     del p["rounds"]
     longer = tradeoff.run(p | {"rounds": 7})
-    training.run(BASE | {"method": "pvp", "C": 10.0, "form": "corrected", "alpha": 0.3, "rounds": 7, "every": 6})
+    training.run(
+        BASE
+        | {"method": "pvp", "C": 10.0, "form": "corrected", "alpha": 0.3, "rounds": 7, "every": 6}
+    )
     assert len(made) == 2 * 4
     assert measured(longer) == measured(alone(tradeoff.run, p))
 

@@ -1,4 +1,6 @@
-"""Studies: what their files may say, cells that survive a kill, tables, claims under test, figures and pages."""
+"""Studies: what their files may say, cells that survive a kill, tables, claims under test,
+figures and pages.
+"""
 
 from __future__ import annotations
 
@@ -98,10 +100,19 @@ def done(tmp_path_factory):
 def test_a_study_is_cells_of_a_product():
     small = parse(SMALL, "small")
     assert [(p["method"], p.get("epsilon")) for p in small.points()] == [
-        ("dvp", 1.0), ("dvp", 50.0), ("prox_admm", 1.0), ("prox_admm", 50.0), ("admm", None),
-    ]  # fmt: skip
+        ("dvp", 1.0),
+        ("dvp", 50.0),
+        ("prox_admm", 1.0),
+        ("prox_admm", 50.0),
+        ("admm", None),
+    ]
     quick = small.quickly()
-    assert (quick.replicates, quick.fixed["rounds"], quick.fixed["nodes"], quick.grid["epsilon"]) == (1, 2, 3, [50.0])
+    assert (
+        quick.replicates,
+        quick.fixed["rounds"],
+        quick.fixed["nodes"],
+        quick.grid["epsilon"],
+    ) == (1, 2, 3, [50.0])
     assert len(quick.points()) == 3
     again = changed(small, 7, 3)
     assert (again.replicates, again.seed, again.quickly().replicates) == (7, 3, 7)
@@ -140,7 +151,9 @@ def test_unknown_kinds_parameters_and_studies_are_refused(tmp_path):
         spec.load("no-such-study")
     with pytest.raises(InvalidInput, match="colour"):
         run(parse(SMALL.replace("nodes = 3", "nodes = 3\ncolour = 1"), "small"), tmp_path)
-    with pytest.raises(InvalidInput, match=r"'training\.deal': must return list\[Row\], and say so"):
+    with pytest.raises(
+        InvalidInput, match=r"'training\.deal': must return list\[Row\], and say so"
+    ):
         kinds.find("training.deal")
 
 
@@ -153,16 +166,25 @@ def test_a_number_of_sites_or_rows_is_whole(name, value, tmp_path):
 
 
 def test_a_parameter_that_a_kind_misses_is_named(tmp_path):
-    text = SMALL.replace('kind = "training.run"', 'kind = "attacks.game"').replace("method = [", "form = [")
+    text = SMALL.replace('kind = "training.run"', 'kind = "attacks.game"').replace(
+        "method = [", "form = ["
+    )
     with pytest.raises(InvalidInput) as caught:
-        run(replace(parse(text, "small"), fixed={}, cells=({},), grid={"form": ["corrected"]}), tmp_path)
-    assert str(caught.value).startswith("cells.method: is needed by this kind of cell; give it under [fixed]")
+        run(
+            replace(parse(text, "small"), fixed={}, cells=({},), grid={"form": ["corrected"]}),
+            tmp_path,
+        )
+    assert str(caught.value).startswith(
+        "cells.method: is needed by this kind of cell; give it under [fixed]"
+    )
 
 
 def test_the_page_of_keys_has_every_key():
     """docs/howto/studies.md prints the docstring."""
     for cls in (Study, Figure, Sentence, Reading, PaperPoints):
-        for key in {f.name for f in fields(cls)} - ({"name"} if cls is Study else set()):  # a study's is its file's
+        for key in {f.name for f in fields(cls)} - (
+            {"name"} if cls is Study else set()
+        ):  # a study's is its file's
             assert re.search(rf"^    ({key} = |\[+{key}\]+( |$))", spec.__doc__, re.MULTILINE), key
     lines = spec.__doc__.splitlines()
     text = "\n".join(lines[lines.index("::") + 1 :])
@@ -171,10 +193,13 @@ def test_the_page_of_keys_has_every_key():
 
 def test_a_kind_is_its_file_and_those_that_it_imports():
     assert (
-        kinds.files("training.run") == {"training.py", "theorems.py", "secrets.py", "draws.py", "kept.py"}
+        kinds.files("training.run")
+        == {"training.py", "theorems.py", "secrets.py", "draws.py", "kept.py"}
         and kinds.files("nowhere.run") == set()
     )
-    parts = {f"thesis{part}.py" for part in ("", "_components", "_data", "_models", "_more", "_solvers")}
+    parts = {
+        f"thesis{part}.py" for part in ("", "_components", "_data", "_models", "_more", "_solvers")
+    }
     assert kinds.files("thesis.parties") == parts
 
 
@@ -184,13 +209,21 @@ def test_the_table_is_tidy_and_complete(done):
     assert len(rows) == 5 * 3 * 2 == len(done.rows)
     assert {(r["method"], r["epsilon"], r["round"], r["replicate"]) for r in rows} == {
         (m, e, k, r)
-        for m, e in [("dvp", "1.0"), ("dvp", "50.0"), ("prox_admm", "1.0"), ("prox_admm", "50.0"), ("admm", "")]
+        for m, e in [
+            ("dvp", "1.0"),
+            ("dvp", "50.0"),
+            ("prox_admm", "1.0"),
+            ("prox_admm", "50.0"),
+            ("admm", ""),
+        ]
         for k in "123"
         for r in "01"
     }
     assert "seconds" not in done.columns and not any(name.startswith("_") for name in done.columns)
     last = [r for r in rows if r["round"] == "3" and r["epsilon"]]
-    assert all(float(r["epsilon_proved"]) == pytest.approx(float(r["epsilon"]), rel=1e-6) for r in last)
+    assert all(
+        float(r["epsilon_proved"]) == pytest.approx(float(r["epsilon"]), rel=1e-6) for r in last
+    )
     assert all(r["epsilon_proved"] == "inf" for r in rows if r["method"] == "admm")
     first = [float(r["epsilon_proved"]) for r in rows if r["round"] == "1" and r["epsilon"]]
     assert all(0 < x < 50 for x in first)
@@ -230,37 +263,70 @@ def test_in_parallel_the_same(done, tmp_path):
 
 def test_a_digest_knows_parameters_kind_and_code(monkeypatch):
     p = {"method": "dvp", "seed": 0}
-    ids = {digest("training.run", p), digest("training.run", p | {"seed": 1}), digest("attacks.game", p)}
+    ids = {
+        digest("training.run", p),
+        digest("training.run", p | {"seed": 1}),
+        digest("attacks.game", p),
+    }
     assert len(ids) == 3
-    assert digest("training.run", p | {"file": "a.csv"}) == digest("training.run", p | {"file": "b.csv"})
+    assert digest("training.run", p | {"file": "a.csv"}) == digest(
+        "training.run", p | {"file": "b.csv"}
+    )
     monkeypatch.setattr("sottovoce_papers.studies.run.code", lambda kind: "another version")
     assert digest("training.run", p) not in ids
 
 
 def test_killed_half_way_it_goes_on_where_it_stood(tmp_path):
-    """SIGKILL after some cells: they are not run again, and the table is that of an undisturbed run."""
-    text = SMALL.replace("[1.0, 50.0]", str([1.0 + k for k in range(12)])).replace("n=300", "n=1500")
-    text = text.replace("rounds = 3", "rounds = 12").replace('\n[[cells]]\nmethod = "admm"\nwithout = ["epsilon"]', "")
-    text = text[: text.index("[[figures]]")]  # a figure for each of twelve totals takes longer than all cells
+    """SIGKILL after some cells: they are not run again, and the table is that of an undisturbed
+    run.
+    """
+    text = SMALL.replace("[1.0, 50.0]", str([1.0 + k for k in range(12)])).replace(
+        "n=300", "n=1500"
+    )
+    text = text.replace("rounds = 3", "rounds = 12").replace(
+        '\n[[cells]]\nmethod = "admm"\nwithout = ["epsilon"]', ""
+    )
+    # a figure for each of twelve totals takes longer than all cells
+    text = text[: text.index("[[figures]]")]
     (tmp_path / "mine.toml").write_text(text)
     out, undisturbed = tmp_path / "out", tmp_path / "undisturbed"
-    words = [sys.executable, "-m", "sottovoce", "study", str(tmp_path / "mine.toml"), "--jobs", "1", "--json", "--out"]
+    words = [
+        sys.executable,
+        "-m",
+        "sottovoce",
+        "study",
+        str(tmp_path / "mine.toml"),
+        "--jobs",
+        "1",
+        "--json",
+        "--out",
+    ]
     cells = out / "mine" / "cells"
-    process = subprocess.Popen([*words, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*words, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 120
     while len(list(cells.glob("*.json.gz"))) < 3:
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    before = {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in cells.glob("*.json.gz")}
+    before = {
+        path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in cells.glob("*.json.gz")
+    }
     assert 3 <= len(before) < 24 and not (out / "mine" / "table.csv").exists()
-    answer = json.loads(subprocess.run([*words, str(out)], check=True, capture_output=True).stdout)["studies"][0]
+    answer = json.loads(subprocess.run([*words, str(out)], check=True, capture_output=True).stdout)[
+        "studies"
+    ][0]
     assert (answer["cells"], answer["reused"]) == (24, len(before))
-    after = {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in cells.glob("*.json.gz")}
+    after = {
+        path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in cells.glob("*.json.gz")
+    }
     assert len(after) == 24 and {name: after[name] for name in before} == before
     CliRunner().invoke(command, [*words[4:], str(undisturbed)], catch_exceptions=False)
-    assert (out / "mine" / "table.csv").read_bytes() == (undisturbed / "mine" / "table.csv").read_bytes()
+    assert (out / "mine" / "table.csv").read_bytes() == (
+        undisturbed / "mine" / "table.csv"
+    ).read_bytes()
 
 
 # --- figures and pages
@@ -269,7 +335,9 @@ def test_killed_half_way_it_goes_on_where_it_stood(tmp_path):
 @pytest.mark.parametrize("kind", spec.FIGURES)
 def test_figures_of_every_kind_and_the_same_bytes_twice(kind, done):
     y = "" if kind == "hist" else "test_error"
-    figure = Figure("f", "F", kind, "loss" if kind in ("hist", "scatter") else "round", y, series="method")
+    figure = Figure(
+        "f", "F", kind, "loss" if kind in ("hist", "scatter") else "round", y, series="method"
+    )
     one, two = figures.draw(figure, done.rows), figures.draw(figure, done.rows)
     assert [panel.name for panel in one] == ["f"]
     assert one[0].svg == two[0].svg and b"<svg" in one[0].svg
@@ -289,10 +357,19 @@ def test_every_series_has_a_look_of_its_own():
     plain = Figure("f", "F", "line", "round", "loss", series="gamma")
     for figure, rows in (
         (plain, {str(k): {"gamma": k} for k in range(20)}),
-        (METHODS, {f"{m}, {k}": {"method": m, "label": k} for m in ("admm", "dvp", "pvp") for k in range(3)}),
+        (
+            METHODS,
+            {
+                f"{m}, {k}": {"method": m, "label": k}
+                for m in ("admm", "dvp", "pvp")
+                for k in range(3)
+            },
+        ),
     ):
         looks = figures._looks(figure, rows, list(rows.values())).values()
-        assert len({(look["color"], str(look["ls"]), look["marker"]) for look in looks}) == len(rows)
+        assert len({(look["color"], str(look["ls"]), look["marker"]) for look in looks}) == len(
+            rows
+        )
     assert figures.COLOURS[0] == "#0072B2" and len(set(figures.COLOURS)) == 8
 
 
@@ -300,10 +377,16 @@ METHODS = Figure("f", "F", "line", "round", "loss", series=("method", "label"))
 
 
 def test_a_method_has_one_colour_in_all_figures_of_a_page():
-    rows = [{"method": m, "label": k} for m in ("admm", "dvp", "average", "average, as printed") for k in (0, 1)]
+    rows = [
+        {"method": m, "label": k}
+        for m in ("admm", "dvp", "average", "average, as printed")
+        for k in (0, 1)
+    ]
     colours = {}
     for some in (rows, rows[2:], rows[::-1], rows[4:]):
-        for name, look in figures._looks(METHODS, {f"{r['method']}: {r['label']}": r for r in some}, rows).items():
+        for name, look in figures._looks(
+            METHODS, {f"{r['method']}: {r['label']}": r for r in some}, rows
+        ).items():
             method = figures.plain(name.partition(":")[0])
             assert colours.setdefault(method, look["color"]) == look["color"]
     assert colours["admm"] == figures.BLACK and len(set(colours.values())) == 3
@@ -313,7 +396,9 @@ def test_spread_is_what_the_caption_says():
     values = np.array([1.0, 2.0, 3.0, 6.0])
     assert figures.summary(values, "range") == (3.0, 2.0, 3.0)
     assert figures.summary(values, "sd")[1] == pytest.approx(values.std(ddof=1))
-    assert figures.summary(values, "ci")[1] == pytest.approx(values.std(ddof=1) / 2 * 3.182446, rel=1e-5)
+    assert figures.summary(values, "ci")[1] == pytest.approx(
+        values.std(ddof=1) / 2 * 3.182446, rel=1e-5
+    )
     assert figures.summary(values[:1], "ci") == (1.0, 0.0, 0.0)
 
 
@@ -321,10 +406,20 @@ def test_a_page_is_complete_in_itself(done):
     drawn = [(figure, figures.draw(figure, done.rows)) for figure in done.study.figures]
     text = page.page(done, drawn, judged(done.study, done.rows), "sottovoce study small --seed 0")
     for part in (
-        "Noise &amp; loss", "A &lt;small&gt; study.", "002, Figure 9", "It is small.", "sottovoce study small --seed 0",
-        "numpy ", "matplotlib ", "replace-one", "A larger total gives a lower loss.", "At the proved epsilon",
-        "95% interval", "loss (nats)", "table.csv",
-    ):  # fmt: skip
+        "Noise &amp; loss",
+        "A &lt;small&gt; study.",
+        "002, Figure 9",
+        "It is small.",
+        "sottovoce study small --seed 0",
+        "numpy ",
+        "matplotlib ",
+        "replace-one",
+        "A larger total gives a lower loss.",
+        "At the proved epsilon",
+        "95% interval",
+        "loss (nats)",
+        "table.csv",
+    ):
         assert part in text, part
     assert text.count("<img ") == 3 and text.count("data:image/svg+xml;base64,") == 3
     assert "http" not in text.replace("http://www.w3.org", "") and 'name="viewport"' in text
@@ -340,27 +435,59 @@ def invoke(*words):
 
 def test_the_command_writes_everything_and_sums_up(tmp_path):
     (tmp_path / "own.toml").write_text(SMALL)
-    answer = invoke(str(tmp_path / "own.toml"), "--quick", "--json", "--replicates", "2", "--out", str(tmp_path / "o"))
+    answer = invoke(
+        str(tmp_path / "own.toml"),
+        "--quick",
+        "--json",
+        "--replicates",
+        "2",
+        "--out",
+        str(tmp_path / "o"),
+    )
     assert answer.exit_code == 0 and answer.stderr == "", answer.output
     (one,) = json.loads(answer.stdout)["studies"]
     assert (one["name"], one["cells"], one["reused"], one["rows"]) == ("own", 3, 0, 3 * 2 * 2)
     assert one["claims"] == [
-        {"says": "A larger total gives a lower loss.", "reading": "", "printed": None, "proof": None, "proved": UNSEEN}
+        {
+            "says": "A larger total gives a lower loss.",
+            "reading": "",
+            "printed": None,
+            "proof": None,
+            "proved": UNSEEN,
+        }
     ]
     folder = tmp_path / "o" / "own"
     names = {path.name for path in folder.iterdir()}
     assert names == {
-        "cells", "figures", "index.html", "privacy.txt", "table.csv", "table.parquet", "verdicts.json",
-    }  # fmt: skip
+        "cells",
+        "figures",
+        "index.html",
+        "privacy.txt",
+        "table.csv",
+        "table.parquet",
+        "verdicts.json",
+    }
     verdicts = json.loads((folder / "verdicts.json").read_text())
     assert (verdicts["study"], verdicts["replicates"]) == ("own", 2)
     (claim,) = verdicts["claims"]
-    assert claim["claim"] == "A larger total gives a lower loss." and claim["proved"]["verdict"] == UNSEEN
+    assert (
+        claim["claim"] == "A larger total gives a lower loss."
+        and claim["proved"]["verdict"] == UNSEEN
+    )
     assert {path.name for path in (folder / "figures").iterdir()} == {
-        "loss.svg", "loss.png", "error.svg", "error.png", "panels.json",
-    }  # fmt: skip
-    assert "sottovoce study own.toml --quick --out o --replicates 2 --json" in (folder / "index.html").read_text()
-    said = invoke(str(tmp_path / "own.toml"), "--quick", "--replicates", "2", "--out", str(tmp_path / "o"))
+        "loss.svg",
+        "loss.png",
+        "error.svg",
+        "error.png",
+        "panels.json",
+    }
+    assert (
+        "sottovoce study own.toml --quick --out o --replicates 2 --json"
+        in (folder / "index.html").read_text()
+    )
+    said = invoke(
+        str(tmp_path / "own.toml"), "--quick", "--replicates", "2", "--out", str(tmp_path / "o")
+    )
     assert "3 of them kept from before" in said.stdout and said.stderr == ""
 
 
@@ -368,7 +495,11 @@ def test_a_value_that_no_row_has_and_a_claim_without_a_verdict_are_told_after_a_
     last = 'by = ["method"]\nfilter = { round = "last" }'
     asked = SMALL.replace(last, last.replace("}", ", epsilon = 7.0 }"))
     together = SMALL.replace(last, last.replace("}", ', method = "admm", epsilon = 50.0 }'))
-    for text, told in ((asked, "no row has epsilon = 7.0; there are 1.0, 50.0"), (together, UNSEEN), (SMALL, "")):
+    for text, told in (
+        (asked, "no row has epsilon = 7.0; there are 1.0, 50.0"),
+        (together, UNSEEN),
+        (SMALL, ""),
+    ):
         (tmp_path / "own.toml").write_text(text)
         full = invoke(str(tmp_path / "own.toml"), "--out", str(tmp_path / "o"))
         page = (tmp_path / "o" / "own" / "index.html").read_text()
@@ -384,15 +515,25 @@ def test_the_table_has_the_fixed_value_of_what_other_cells_vary(tmp_path):
     text = SMALL.replace('method = "prox_admm"', 'method = "prox_admm"\nrounds = 2')
     study = spec.parse(text, "own")
     assert [(one["method"], one["rounds"]) for one in study.labels()] == [
-        ("dvp", 3), ("dvp", 3), ("prox_admm", 2), ("prox_admm", 2), ("admm", 3),
-    ]  # fmt: skip
+        ("dvp", 3),
+        ("dvp", 3),
+        ("prox_admm", 2),
+        ("prox_admm", 2),
+        ("admm", 3),
+    ]
     done = run(study, tmp_path)
-    assert {(row["method"], row["rounds"]) for row in done.rows} == {("dvp", 3), ("prox_admm", 2), ("admm", 3)}
+    assert {(row["method"], row["rounds"]) for row in done.rows} == {
+        ("dvp", 3),
+        ("prox_admm", 2),
+        ("admm", 3),
+    }
     assert "nodes" not in done.columns  # nothing varies it
 
 
 def test_a_misspelt_column_is_told(tmp_path):
-    text = SMALL.replace('y = "test_error"', 'y = "test_eror"').replace('by = ["method"]', 'by = ["methods"]')
+    text = SMALL.replace('y = "test_error"', 'y = "test_eror"').replace(
+        'by = ["method"]', 'by = ["methods"]'
+    )
     (tmp_path / "own.toml").write_text(text)
     answer = invoke(str(tmp_path / "own.toml"), "--quick", "--out", str(tmp_path / "o"))
     assert answer.exit_code == 0

@@ -1,4 +1,6 @@
-"""A full run leaves no claim unjudged: every claim of every study finds rows in what the study would tabulate."""
+"""A full run leaves no claim unjudged: every claim of every study finds rows in what the study
+would tabulate.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def test_a_value_that_no_row_has_is_noticed_and_told(monkeypatch: pytest.MonkeyP
     study = spec.load("003-2.5")
     rows = tabulated.tabulated(study)
     blank = [row | ({} if row["varies"] in ("rows", "5.11") else {"rows": ""}) for row in rows]
-    (told,) = {line.partition(": no row")[2] for line in study.unmatched(blank) if "aggregator" not in line}
+    (told,) = {
+        line.partition(": no row")[2] for line in study.unmatched(blank) if "aggregator" not in line
+    }
     assert told == " has rows = 789; there are 1085, 2410, 39"
     assert any("789 and not 39" in says for says, _ in unjudged(study, blank))
     other = replace(study.claims[0], filter={"varies": "epsilon", "method": "nobody's"})
@@ -45,7 +49,14 @@ def test_a_value_that_no_row_has_is_noticed_and_told(monkeypatch: pytest.MonkeyP
 
 def test_played_cells_have_the_rows_of_real_ones() -> None:
     """Else a claim could find its rows in what is played, and none in what is run."""
-    p = {"data": "synthetic:n=300,d=3", "nodes": 3, "rounds": 5, "every": 2, "epsilon": 5.0, "seed": 0}
+    p = {
+        "data": "synthetic:n=300,d=3",
+        "nodes": 3,
+        "rounds": 5,
+        "every": 2,
+        "epsilon": 5.0,
+        "seed": 0,
+    }
     p |= {"replicates": tabulated.REPLICATES, "method": "dvp"}
     for real, play in ((training.run, tabulated.played), (graded.run, tabulated.played_graded)):
         for cell in (p, {key: value for key, value in p.items() if key != "every"}):
@@ -55,4 +66,6 @@ def test_played_cells_have_the_rows_of_real_ones() -> None:
             ]
             assert set(made[0]) == {name for name in found[0] if not name.startswith("_")}
     alone = p | {"method": "local"}
-    assert {row["round"] for row in training.run(alone)} == {row["round"] for row in tabulated.played(alone)}
+    assert {row["round"] for row in training.run(alone)} == {
+        row["round"] for row in tabulated.played(alone)
+    }

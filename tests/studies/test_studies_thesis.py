@@ -1,4 +1,6 @@
-"""003's cells: what they promise, what they compute without noise, and the moments that pay for components."""
+"""003's cells: what they promise, what they compute without noise, and the moments that pay for
+components.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,16 @@ from sottovoce_papers.studies.tables import deal
 
 DATA = "synthetic:n=1200,d=6,seed=1"
 SMALL: dict[str, Any] = {
-    "data": DATA, "pca": "none", "loss": "huber:0.5", "Lambda": 0.05, "epsilon": 1.0, "rows": 100, "replicates": 4,
-    "seed": 3, "splits": 2,
-}  # fmt: skip
+    "data": DATA,
+    "pca": "none",
+    "loss": "huber:0.5",
+    "Lambda": 0.05,
+    "epsilon": 1.0,
+    "rows": 100,
+    "replicates": 4,
+    "seed": 3,
+    "splits": 2,
+}
 MANY = SMALL | {"sites": 3, "aggregator_rows": 120, "setting": "private"}
 NAMES = [name for name in spec.names() if name.startswith("003")]
 
@@ -64,14 +73,22 @@ def test_one_site_costs_what_it_is_asked_for_and_printed_forms_what_is_proved() 
 
 def test_the_gaussian_generalised_form_is_priced_as_the_claims_say() -> None:
     rows = make_rows([claims.N_ROWS // 20], claims.FEATURES)
-    known = next(c for c in claims.table() if c.says.startswith("(epsilon, 1e-5)") and c.paper.startswith("003"))
-    _, said = thesis_models.kifer(rows, Terms(1.0, Lambda=1e-7, loss="huber:0.5", tol=1e-6), "Gaussian")
+    known = next(
+        c
+        for c in claims.table()
+        if c.says.startswith("(epsilon, 1e-5)") and c.paper.startswith("003")
+    )
+    _, said = thesis_models.kifer(
+        rows, Terms(1.0, Lambda=1e-7, loss="huber:0.5", tol=1e-6), "Gaussian"
+    )
     assert said.printed_claim == 1.0
     assert said.epsilon == pytest.approx(known.proved_at_delta, rel=1e-3)
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
-def test_a_wrong_scale_of_the_gaussian_generalised_noise_is_noticed(factor: float, passes: bool) -> None:
+def test_a_wrong_scale_of_the_gaussian_generalised_noise_is_noticed(
+    factor: float, passes: bool
+) -> None:
     rows = make_rows([80], 4)
     w = thesis_models.kifer(rows, Terms(0.5, Lambda=0.1, replicates=300), "Gaussian")[0][:, 0]
     a, K = rows.signed[0], 80 * (0.1 + 2 * 0.25 / (0.5 * 80))
@@ -85,11 +102,15 @@ def test_parties_promise_what_their_setting_says() -> None:
     assert len(private["local"]) == 3 * 4 and len(private["global"]) == 4
     for method in ("local", "global", "average", "feature, fully private"):
         assert all(0.99 <= row["epsilon"] <= 1.0 for row in private[method])
-    assert all(math.isinf(row["epsilon"]) and row["epsilon_sites"] <= 1.0 for row in private["feature"])
+    assert all(
+        math.isinf(row["epsilon"]) and row["epsilon_sites"] <= 1.0 for row in private["feature"]
+    )
     printed = private["feature, fully private, as printed"]
     assert all(1.0 == row["claimed"] < row["epsilon"] < math.inf for row in printed)
     public = by_method(thesis.parties(MANY | {"setting": "public-private"}))
-    assert all(0.99 <= row["epsilon"] <= 1.0 < row["epsilon_aggregator"] for row in public["feature"])
+    assert all(
+        0.99 <= row["epsilon"] <= 1.0 < row["epsilon_aggregator"] for row in public["feature"]
+    )
     assert all(row["claimed"] is None for row in public[thesis_models.OURS])
     exact = thesis.parties(MANY | {"setting": "non-private"})
     assert all(math.isinf(row["epsilon"]) and row["claimed"] is None for row in exact)
@@ -108,7 +129,11 @@ def test_a_first_site_of_its_own_terms_weakens_or_keeps_the_whole() -> None:
 
 
 def test_components_are_paid_from_the_same_total_or_not_protected() -> None:
-    p = {key: value for key, value in SMALL.items() if key != "loss"} | {"loss": "logistic", "sites": 3, "share": 0.5}
+    p = {key: value for key, value in SMALL.items() if key != "loss"} | {
+        "loss": "logistic",
+        "sites": 3,
+        "share": 0.5,
+    }
     for pca, kept in (("none", 6), ("public", 5), ("private", 2)):
         rows = thesis.components(p | {"pca": pca, "components": 2})
         assert all(0.99 <= row["epsilon"] <= 1.0 and row["delta"] == 1e-5 for row in rows), pca
@@ -170,7 +195,9 @@ def test_moments_are_those_of_the_rows_and_their_sensitivity_is_attained() -> No
         far = max(far, float(np.linalg.norm(flat(np.outer(x, x)) - flat(np.outer(z, z)))))
     assert far <= 30 * stated[0] * (1 + 1e-12)
     x, z = np.eye(4)[:2]
-    assert np.linalg.norm(flat(np.outer(x, x)) - flat(np.outer(z, z))) == pytest.approx(30 * stated[0])
+    assert np.linalg.norm(flat(np.outer(x, x)) - flat(np.outer(z, z))) == pytest.approx(
+        30 * stated[0]
+    )
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
@@ -182,29 +209,48 @@ def test_a_wrong_scale_of_the_moments_noise_is_noticed(factor: float, passes: bo
     a = rows.signed[0]
     noise = (guard.ask(moments) - flat(a.T @ a / 40)) * factor
     (event,) = ledger.rows
-    assert ledger.total() == pytest.approx(1.0, rel=1e-3) and event.sensitivity[0] == pytest.approx(2**0.5 / 40)
+    assert ledger.total() == pytest.approx(1.0, rel=1e-3) and event.sensitivity[0] == pytest.approx(
+        2**0.5 / 40
+    )
     assert (kstest(noise.ravel() / event.sigma[0], "norm").pvalue > 1e-3) == passes
 
 
 def test_half_of_the_held_out_rows_is_as_hard_as_the_other() -> None:
-    """MNIST's test images are sorted: of its first half a model misclassifies four times as many as of its last."""
+    """MNIST's test images are sorted: of its first half a model misclassifies four times as many
+    as of its last.
+    """
     held = load("mnist37")
-    w = pooled_minimiser(Rows.build([(held.X[::10], held.y[::10])]), RunConfig(loss="huber:0.5"), 0.01)
+    w = pooled_minimiser(
+        Rows.build([(held.X[::10], held.y[::10])]), RunConfig(loss="huber:0.5"), 0.01
+    )
     given = deal({"data": "mnist37", "nodes": 1})
     X, y = given.X_test, given.y_test
     assert np.array_equal(held.X_public, X[::2]) and np.array_equal(held.X_test, X[1::2])
     public, scored = (float((y[k::2] * (X[k::2] @ w) <= 0).mean()) for k in (0, 1))
     early, late = (
-        float((part[1] * (part[0] @ w) <= 0).mean()) for part in ((X[:1019], y[:1019]), (X[1019:], y[1019:]))
+        float((part[1] * (part[0] @ w) <= 0).mean())
+        for part in ((X[:1019], y[:1019]), (X[1019:], y[1019:]))
     )
     assert early > 2.5 * late and 0.6 < public / scored < 1.6
 
 
 def test_without_privacy_the_distance_is_to_the_model_of_all_rows() -> None:
     """Of one site with all rows it is none; averages of more rows are closer."""
-    found = by_method(thesis.parties(MANY | {"setting": "non-private", "sites": 1, "rows": 1199, "aggregator_rows": 1}))
-    far = by_method(thesis.parties(MANY | {"setting": "non-private", "sites": 1, "rows": 50, "aggregator_rows": 1}))
-    assert max(row["mse"] for row in found["average"]) < 1e-3 < min(row["mse"] for row in far["average"])
+    found = by_method(
+        thesis.parties(
+            MANY | {"setting": "non-private", "sites": 1, "rows": 1199, "aggregator_rows": 1}
+        )
+    )
+    far = by_method(
+        thesis.parties(
+            MANY | {"setting": "non-private", "sites": 1, "rows": 50, "aggregator_rows": 1}
+        )
+    )
+    assert (
+        max(row["mse"] for row in found["average"])
+        < 1e-3
+        < min(row["mse"] for row in far["average"])
+    )
     assert "mse" not in thesis.parties(MANY)[0]
 
 
@@ -232,7 +278,10 @@ def test_every_study_runs_and_its_figures_and_claims_find_their_columns(name: st
     for quick in (study, study.quickly()):
         kept: dict[tuple[Any, ...], dict[str, Any]] = {}
         for point in quick.points():  # one cell a kind of panel
-            kept.setdefault(tuple(point.get(key) for key in ("varies", "setting", "pca", "along", "reading")), point)
+            kept.setdefault(
+                tuple(point.get(key) for key in ("varies", "setting", "pca", "along", "reading")),
+                point,
+            )
         for point in kept.values():
             p = {**quick.fixed, **point, **small}
             if name == "003-5.2.1":
@@ -252,29 +301,60 @@ def test_every_study_runs_and_its_figures_and_claims_find_their_columns(name: st
         series = (figure.series,) if isinstance(figure.series, str) else figure.series
         assert {figure.x, figure.y, figure.facet, *series, *figure.filter} - {""} <= columns
     for claim in study.claims:
-        assert {claim.value, claim.x, claim.among, *claim.by, *claim.filter, *claim.of, *claim.than} - {""} <= columns
+        assert {
+            claim.value,
+            claim.x,
+            claim.among,
+            *claim.by,
+            *claim.filter,
+            *claim.of,
+            *claim.than,
+        } - {""} <= columns
     assert set(study.table) <= columns
 
 
 def test_the_huber_loss_of_the_authors_code_jumps_at_both_ends_of_its_middle_piece() -> None:
-    """(1 + epsilon - z)^2 / 4h where (3.5) has (1 + h - z)^2 / 4h: the same loss at epsilon = h only."""
+    """(1 + epsilon - z)^2 / 4h where (3.5) has (1 + h - z)^2 / 4h: the same loss at epsilon = h
+    only.
+    """
     h, z = 0.5, np.linspace(-2.0, 3.0, 501)
     of_the_paper = make_loss(f"huber:{h}").value
-    np.testing.assert_allclose(thesis_solvers.huber_of_the_code(z, h, epsilon=h), of_the_paper(z), atol=1e-12)
+    np.testing.assert_allclose(
+        thesis_solvers.huber_of_the_code(z, h, epsilon=h), of_the_paper(z), atol=1e-12
+    )
     other = thesis_solvers.huber_of_the_code(z, h, epsilon=0.1)
     outside = np.abs(z - 1.0) > h
     np.testing.assert_array_equal(other[outside], of_the_paper(z[outside]))
-    low, high = (thesis_solvers.huber_of_the_code(np.array([1.0 - h, 1.0 + h]), h, epsilon=0.1)).tolist()
+    low, high = (
+        thesis_solvers.huber_of_the_code(np.array([1.0 - h, 1.0 + h]), h, epsilon=0.1)
+    ).tolist()
     assert (low, high) == (pytest.approx(0.18), pytest.approx(0.08))  # 1/2 and 0 just outside
 
 
 def test_three_readings_of_a_solve_with_noise_and_two_without() -> None:
-    """The code's Huber loss needs an epsilon; sizes that differ need none, as Delta is that of one size."""
-    p = {"data": "synthetic:n=900,d=4", "pca": "none", "loss": "huber:0.5", "Lambda": 0.05, "sites": 2, "rows": 60}
+    """The code's Huber loss needs an epsilon; sizes that differ need none, as Delta is that of
+    one size.
+    """
+    p = {
+        "data": "synthetic:n=900,d=4",
+        "pca": "none",
+        "loss": "huber:0.5",
+        "Lambda": 0.05,
+        "sites": 2,
+        "rows": 60,
+    }
     p |= {"aggregator_rows": 60, "epsilon": 2.0, "seed": 0, "replicates": 2}
     noisy = thesis_solvers.nelder_mead(p)
-    assert {row["solver"] for row in noisy} == {"Newton", "Nelder-Mead", "Nelder-Mead, the code's Huber loss"}
-    close = [row["excess"] for row in noisy if row["solver"] == "Nelder-Mead" and row["method"] == "local"]
+    assert {row["solver"] for row in noisy} == {
+        "Newton",
+        "Nelder-Mead",
+        "Nelder-Mead, the code's Huber loss",
+    }
+    close = [
+        row["excess"]
+        for row in noisy
+        if row["solver"] == "Nelder-Mead" and row["method"] == "local"
+    ]
     assert max(close) < 1e-3  # of five parameters it finds the minimum
     assert not any("excess" in row for row in noisy if row["solver"].endswith("loss"))
     uneven = thesis_solvers.nelder_mead(p | {"epsilon": float("inf"), "first_rows": 120})

@@ -1,4 +1,6 @@
-"""003's ambiguous lines in each reading, its solver beside ours, and what it prints that a proof refutes."""
+"""003's ambiguous lines in each reading, its solver beside ours, and what it prints that a proof
+refutes.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,14 @@ from sottovoce_papers.studies.kinds.thesis_solvers import (
 )
 
 SITE: dict[str, Any] = {
-    "data": "synthetic:n=1200,d=6,seed=1", "pca": "none", "loss": "huber:0.5", "Lambda": 0.01, "replicates": 3,
-    "seed": 3, "rows": 60,
-}  # fmt: skip
+    "data": "synthetic:n=1200,d=6,seed=1",
+    "pca": "none",
+    "loss": "huber:0.5",
+    "Lambda": 0.01,
+    "replicates": 3,
+    "seed": 3,
+    "rows": 60,
+}
 
 
 # What a proof says
@@ -46,9 +53,13 @@ def test_the_bound_of_3_8_is_true_and_not_tight() -> None:
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     assert bend_of_3_8(loss.curvature_bound, 74) == pytest.approx(75.49, abs=0.01)
     for one, z in zip(x, rng.uniform(-1, 2, 40), strict=True):
-        largest = float(np.linalg.eigvalsh(float(loss.curvature(np.array(z))) * np.outer(one, one))[-1])
+        largest = float(
+            np.linalg.eigvalsh(float(loss.curvature(np.array(z))) * np.outer(one, one))[-1]
+        )
         assert largest <= 1.0 + 1e-12
-    inside = float(np.linalg.eigvalsh(float(loss.curvature(np.array(1.0))) * np.outer(x[0], x[0]))[-1])
+    inside = float(
+        np.linalg.eigvalsh(float(loss.curvature(np.array(1.0))) * np.outer(x[0], x[0]))[-1]
+    )
     assert inside == pytest.approx(1.0)  # the least true bound
 
 
@@ -81,11 +92,15 @@ def test_a_slope_of_one_does_not_bound_the_curvature_by_one() -> None:
     z = np.linspace(-3.0, 3.0, 6001)
     for h, c in ((0.5, 1.0), (0.1, 5.0)):
         loss = make_loss(f"huber:{h:g}")
-        assert np.abs(loss.derivative(z)).max() <= 1.0 <= c and loss.curvature(z).max() == pytest.approx(c)
+        assert np.abs(loss.derivative(z)).max() <= 1.0 <= c and loss.curvature(
+            z
+        ).max() == pytest.approx(c)
 
 
 def test_algorithm_3_holds_for_a_row_added_and_not_for_one_replaced() -> None:
-    """The gradient of one row has norm zeta = 1, the noise rate epsilon / 2, the curvature is Delta = 2 c / epsilon."""
+    """The gradient of one row has norm zeta = 1, the noise rate epsilon / 2, the curvature is
+    Delta = 2 c / epsilon.
+    """
     rng, epsilon, c = np.random.default_rng(0), 1.0, 1.0
     slopes = rng.standard_normal((500, 5))
     slopes /= np.linalg.norm(slopes, axis=1, keepdims=True)
@@ -94,23 +109,34 @@ def test_algorithm_3_holds_for_a_row_added_and_not_for_one_replaced() -> None:
     bend = math.log1p(c / (2.0 * c / epsilon))
     assert epsilon / 2.0 * added + bend == pytest.approx(0.905, abs=1e-3)
     known = next(claim for claim in claims.table() if claim.paper == "003, Algorithm 3, pure")
-    assert known.attained == pytest.approx(epsilon / 2.0 * 2.0 + bend) and known.attained > known.claimed
+    assert (
+        known.attained == pytest.approx(epsilon / 2.0 * 2.0 + bend)
+        and known.attained > known.claimed
+    )
 
 
 def test_an_average_of_regularised_models_is_biased() -> None:
-    """Three rows 1 and one -1 of one feature, with logistic loss: f* is log 3, and every such site is below it."""
+    """Three rows 1 and one -1 of one feature, with logistic loss: f* is log 3, and every such
+    site is below it.
+    """
     a = np.array([[1.0], [1.0], [1.0], [-1.0]])
     value_of, none = make_loss("logistic").value, np.zeros(1)
-    best = [minimize(lambda w, t=t: objective(w, a, none, t, value_of), none).x[0] for t in (0.0, 0.01, 0.1)]
+    best = [
+        minimize(lambda w, t=t: objective(w, a, none, t, value_of), none).x[0]
+        for t in (0.0, 0.01, 0.1)
+    ]
     assert best[0] == pytest.approx(math.log(3.0), abs=1e-4)
     assert best[0] - 0.02 > best[1] > best[2] + 0.1
 
 
 def test_the_average_needs_an_nth_of_the_local_models_noise() -> None:
-    """Replacing a row moves the average of N models by an N-th of what it moves its site's model."""
+    """Replacing a row moves the average of N models by an N-th of what it moves its site's
+    model.
+    """
     N, terms = 4, Terms(math.inf, Lambda=0.1, loss="logistic", tol=1e-10)
     parts = [
-        (one.signed[0], np.ones(one.signed.shape[1])) for one in (make_rows([40] * N, 3).node(i) for i in range(N))
+        (one.signed[0], np.ones(one.signed.shape[1]))
+        for one in (make_rows([40] * N, 3).node(i) for i in range(N))
     ]
     moved = [(parts[0][0].copy(), parts[0][1]), *parts[1:]]
     moved[0][0][0] *= -1.0
@@ -125,11 +151,16 @@ def test_a_loss_of_the_margin_is_never_strongly_convex() -> None:
     for name in ("logistic", "huber:0.5"):
         x, loss = rng.standard_normal(3), make_loss(name)
         H = float(loss.curvature(np.array(0.6))) * np.outer(x, x)
-        assert np.linalg.eigvalsh(H)[0] == pytest.approx(0.0, abs=1e-12) and np.linalg.eigvalsh(H)[-1] > 0.0
+        assert (
+            np.linalg.eigvalsh(H)[0] == pytest.approx(0.0, abs=1e-12)
+            and np.linalg.eigvalsh(H)[-1] > 0.0
+        )
 
 
 def test_sigma_of_lemma_4_11_is_zero() -> None:
-    """(L(y) - L(f*)) / ||y - f*||^2 along a ray: below every positive number, for a loss of linear growth."""
+    """(L(y) - L(f*)) / ||y - f*||^2 along a ray: below every positive number, for a loss of
+    linear growth.
+    """
     a, y = np.array([1.0, 1.0, 1.0, -1.0]), 10.0 ** np.arange(1, 7)
     for name in ("logistic", "huber:0.5"):
         loss = make_loss(name)
@@ -140,7 +171,15 @@ def test_sigma_of_lemma_4_11_is_zero() -> None:
 
 
 def span(**given: float) -> sample_size.FeatureMethod:
-    plain = {"N": 10, "lambda1": 0.1, "lambda2": 1.0, "Lambda": 0.01, "reference_norm": 1.0, "loss_gap": 0.5, "d": 5}
+    plain = {
+        "N": 10,
+        "lambda1": 0.1,
+        "lambda2": 1.0,
+        "Lambda": 0.01,
+        "reference_norm": 1.0,
+        "loss_gap": 0.5,
+        "d": 5,
+    }
     return sample_size.FeatureMethod(**{**plain, **given})
 
 
@@ -151,7 +190,8 @@ def test_the_bound_grows_with_the_sites() -> None:
     noisy = [span(N=N, epsilon=1e-6, epsilon0=1e-6).error(100.0, 100.0) for N in (50, 100)]
     assert 8.0 < noisy[1] / noisy[0] < 12.0  # N^3 ln(N / delta)^2
     rows = [span().error(m, m) for m in (1e2, 1e4, 1e8, 1e16)]
-    assert rows == sorted(rows, reverse=True) and rows[-1] > 1.0  # and no number of rows brings it to 0
+    # and no number of rows brings it to 0
+    assert rows == sorted(rows, reverse=True) and rows[-1] > 1.0
 
 
 def test_no_direction_of_lambda_always_helps_the_bound() -> None:
@@ -163,10 +203,16 @@ def test_no_direction_of_lambda_always_helps_the_bound() -> None:
 
 
 def test_lemma_4_13_bounds_less_noise_than_algorithm_2_draws() -> None:
-    """Gamma(d, 2 / epsilon) has rate epsilon / 2; Algorithm 2's is smaller, and it may add a ridge."""
+    """Gamma(d, 2 / epsilon) has rate epsilon / 2; Algorithm 2's is smaller, and it may add a
+    ridge.
+    """
     for epsilon in (0.1, 1.0):
-        ridge, rate = listed(epsilon, Terms(epsilon, Lambda=0.01, loss="huber:0.5").facts(np.array([[789.0]]), 4))
-        assert float(np.max(rate)) < epsilon / 2.0 and (float(np.max(ridge)) > 0.0) == (epsilon < 0.239)
+        ridge, rate = listed(
+            epsilon, Terms(epsilon, Lambda=0.01, loss="huber:0.5").facts(np.array([[789.0]]), 4)
+        )
+        assert float(np.max(rate)) < epsilon / 2.0 and (float(np.max(ridge)) > 0.0) == (
+            epsilon < 0.239
+        )
 
 
 def test_errors_say_nothing_of_the_distance() -> None:
@@ -178,7 +224,8 @@ def test_errors_say_nothing_of_the_distance() -> None:
         return float((y * (x @ w) < 0).mean())
 
     assert error(2 * f) == error(100 * f) == error(f) > 0.0
-    assert error(-1e-9 * f) > 0.5 > error(1e-9 * f)  # and a distance of nothing parts the best from the worst
+    # and a distance of nothing parts the best from the worst
+    assert error(-1e-9 * f) > 0.5 > error(1e-9 * f)
 
 
 def test_the_sites_models_are_linearly_independent() -> None:
@@ -187,13 +234,16 @@ def test_the_sites_models_are_linearly_independent() -> None:
     models = local(sites, Terms(math.inf, Lambda=0.01, loss="huber:0.5")).models[0]
     spread = np.linalg.svd(models / np.linalg.norm(models, axis=1, keepdims=True), compute_uv=False)
     assert models.shape[0] == 10 and spread[-1] > 0.05
-    assert np.linalg.matrix_rank(np.vstack([models, models.mean(axis=0)])) == 10  # the test can fail
+    # the test can fail
+    assert np.linalg.matrix_rank(np.vstack([models, models.mean(axis=0)])) == 10
 
 
 # Algorithm 2
 
 
-@pytest.mark.parametrize(("Lambda", "epsilon", "loss"), [(0.01, 0.1, "huber:0.5"), (0.2, 0.01, "logistic")])
+@pytest.mark.parametrize(
+    ("Lambda", "epsilon", "loss"), [(0.01, 0.1, "huber:0.5"), (0.2, 0.01, "logistic")]
+)
 def test_both_readings_of_delta(Lambda: float, epsilon: float, loss: str) -> None:
     facts = Terms(epsilon, Lambda=Lambda, loss=loss).facts(np.array([[60.0]]), 4)
     c = facts.loss.curvature_bound
@@ -217,28 +267,38 @@ def test_without_a_ridge_the_direction_is_the_limit_of_ever_smaller_ones() -> No
                 objective(w, a, b, total, loss.value),
                 (loss.derivative(a @ w) @ a + b) / 50 + total * w,
             ),
-            -b, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 5000},
-        ).x  # fmt: skip
+            -b,
+            jac=True,
+            method="BFGS",
+            options={"gtol": 1e-9, "maxiter": 5000},
+        ).x
         apart.append(float(np.linalg.norm(w / np.linalg.norm(w) - limit)))
     assert apart[0] > apart[1] > apart[2] and apart[2] < 1e-3
     assert np.linalg.norm(limit + b / np.linalg.norm(b)) > 1e-3  # the rows count too
 
 
 def test_the_noise_of_a_model_is_found_again() -> None:
-    rows, terms = make_rows([80, 80], 4), Terms(0.5, Lambda=0.1, loss="logistic", replicates=2, tol=1e-10)
+    rows, terms = (
+        make_rows([80, 80], 4),
+        Terms(0.5, Lambda=0.1, loss="logistic", replicates=2, tol=1e-10),
+    )
     facts, models = terms.facts(rows.n, rows.d), local(rows, terms, "printed").models
     total = ridge_of(0.5, facts)[0]
     b = noise_of(models, rows, facts, total)
     for k, i in np.ndindex(2, 2):
         a, at = rows.node(i).signed[0], (models[k, i], b[k, i])
-        slope = approx_fprime(at[0], lambda w, a=a, at=at: objective(w, a, at[1], total, facts.loss.value), 1e-7)
+        slope = approx_fprime(
+            at[0], lambda w, a=a, at=at: objective(w, a, at[1], total, facts.loss.value), 1e-7
+        )
         assert np.abs(slope).max() < 1e-5
     assert np.linalg.norm(b[0] - b[1]) > 1.0
 
 
 @pytest.mark.parametrize("letter", [False, True])
 def test_the_printed_delta_attains_far_more_than_its_claim(letter: bool) -> None:
-    """One row of one feature: the density of the answer with the row 1 over that with the row 0, in closed form."""
+    """One row of one feature: the density of the answer with the row 1 over that with the row 0,
+    in closed form.
+    """
     epsilon, loss = 0.1, make_loss("huber:0.5")
     facts = Terms(epsilon, Lambda=0.01, loss=loss.spec).facts(np.array([[1.0]]), 1)
     K, beta, first = ridge_of(epsilon, facts, letter)
@@ -268,10 +328,16 @@ def test_the_letter_claims_less_than_it_costs_and_the_source_does_not() -> None:
 
 
 def test_lambda_and_delta_add_up_or_the_larger_counts() -> None:
-    rows, terms = make_rows([80], 4), Terms(0.5, Lambda=0.1, loss="huber:0.5", replicates=2, tol=1e-10)
+    rows, terms = (
+        make_rows([80], 4),
+        Terms(0.5, Lambda=0.1, loss="huber:0.5", replicates=2, tol=1e-10),
+    )
     both, larger = kifer(rows, terms, "", ADDED), kifer(rows, terms, "", LARGER)
-    assert np.linalg.norm(both[0]) < np.linalg.norm(larger[0]) and both[1].epsilon < larger[1].epsilon
-    weak = Terms(50.0, Lambda=0.1, loss="huber:0.5", replicates=2, tol=1e-10)  # Delta is below n Lambda
+    assert (
+        np.linalg.norm(both[0]) < np.linalg.norm(larger[0]) and both[1].epsilon < larger[1].epsilon
+    )
+    # Delta is below n Lambda
+    weak = Terms(50.0, Lambda=0.1, loss="huber:0.5", replicates=2, tol=1e-10)
     assert kifer(rows, weak, "", LARGER)[1].epsilon > kifer(rows, weak, "", ADDED)[1].epsilon
 
 
@@ -295,10 +361,16 @@ def test_both_solvers_have_every_method() -> None:
         kept = {(row["solver"], row["method"]) for row in rows}
         solvers = {solver for solver, _ in kept}
         # The loss of the author's code has epsilon in it, so that there is none without noise.
-        assert solvers == {"Newton", "Nelder-Mead"} | ({thesis_solvers.OTHER_HUBER} if epsilon == 1.0 else set())
+        assert solvers == {"Newton", "Nelder-Mead"} | (
+            {thesis_solvers.OTHER_HUBER} if epsilon == 1.0 else set()
+        )
         assert len(kept) == 3 * len(solvers) and len(rows) == 9 * len(solvers)
-        assert all(row["excess"] >= 0.0 for row in rows if row["method"] == "local" and "excess" in row)
-        errors = {key: [r["error"] for r in rows if (r["solver"], r["method"]) == key] for key in kept}
+        assert all(
+            row["excess"] >= 0.0 for row in rows if row["method"] == "local" and "excess" in row
+        )
+        errors = {
+            key: [r["error"] for r in rows if (r["solver"], r["method"]) == key] for key in kept
+        }
         assert np.mean(errors["Newton", "feature"]) < 0.5
 
 
@@ -306,7 +378,9 @@ def test_folds_score_only_rows_that_are_left_out(monkeypatch: pytest.MonkeyPatch
     seen: list[int] = []
     real = thesis_solvers.pooled_minimiser
     monkeypatch.setattr(
-        thesis_solvers, "pooled_minimiser", lambda rows, *more: seen.append(int(rows.n[0, 0])) or real(rows, *more)
+        thesis_solvers,
+        "pooled_minimiser",
+        lambda rows, *more: seen.append(int(rows.n[0, 0])) or real(rows, *more),
     )
     rows = thesis.folds(SITE | {"rows": 61})
     assert [row["replicate"] for row in rows] == [0, 1, 2] and seen == [48, 49, 49, 49, 49] * 3
@@ -317,21 +391,39 @@ def test_folds_score_only_rows_that_are_left_out(monkeypatch: pytest.MonkeyPatch
 
 # Table 6.1 and section 5.3
 
-ENTRIES = {  # 003, Table 6.1: order and trends of the errors of the average (A) and of the feature method (F)
-    "nobody private": {"epsilon": ["A > F"], "m": ["A(↓)", "F(↓)", "A ≈ F"], "m_0": ["A > F", "F(↓)"],
-                       "N": ["A(↓)", "first F(↓)", "A ≈ F", "then A < F", 'then F("s")']},
-    "sites private": {"epsilon": ["A(↓)", "A > F", 'F("s")'], "m": ["A(↓)", "A > F", 'F("s")'],
-                      "m_0": ["A > F", "F(↓)"], "N": ["A(↓)", "A > F", "F(↓)"]},
-    "all private": {"epsilon": ["A(↓)", "A > F", 'F("s")'], "m": ["A(↓)", "A > F", 'F("s")'],
-                    "m_0": ["A > F", "F(↓)"], "N": ["A > F"]},
-}  # fmt: skip
+# 003, Table 6.1: order and trends of the errors of the average (A) and of the feature method (F)
+ENTRIES = {
+    "nobody private": {
+        "epsilon": ["A > F"],
+        "m": ["A(↓)", "F(↓)", "A ≈ F"],
+        "m_0": ["A > F", "F(↓)"],
+        "N": ["A(↓)", "first F(↓)", "A ≈ F", "then A < F", 'then F("s")'],
+    },
+    "sites private": {
+        "epsilon": ["A(↓)", "A > F", 'F("s")'],
+        "m": ["A(↓)", "A > F", 'F("s")'],
+        "m_0": ["A > F", "F(↓)"],
+        "N": ["A(↓)", "A > F", "F(↓)"],
+    },
+    "all private": {
+        "epsilon": ["A(↓)", "A > F", 'F("s")'],
+        "m": ["A(↓)", "A > F", 'F("s")'],
+        "m_0": ["A > F", "F(↓)"],
+        "N": ["A > F"],
+    },
+}
 TESTS = {"↓": ("falls", "less"), ">": ("less",), "<": ("less",), "≈": ("near",), "s": ("near",)}
 
 
 def of_the_table() -> list[tuple[str, Any]]:
     """The statements of Table 6.1 that a claim of a study makes, with the claim."""
     studies = (spec.load("003-fig5.6"), spec.load("003-fig5.10"))
-    return [(claim.says, claim) for study in studies for claim in study.claims if "; Table 6.1" in claim.says]
+    return [
+        (claim.says, claim)
+        for study in studies
+        for claim in study.claims
+        if "; Table 6.1" in claim.says
+    ]
 
 
 def test_every_entry_of_table_6_1_has_a_claim_and_no_second_one() -> None:
@@ -341,16 +433,25 @@ def test_every_entry_of_table_6_1_has_a_claim_and_no_second_one() -> None:
             for statement in statements:
                 head = f"; Table 6.1, {along}, "
                 says = [
-                    (text, claim) for text, claim in found
-                    if head in text and statement in text.split(head)[1].split(":")[0]
-                    and (setting in text or ((setting, along) == ("nobody private", "epsilon") and "5.6" in text))
-                ]  # fmt: skip
+                    (text, claim)
+                    for text, claim in found
+                    if head in text
+                    and statement in text.split(head)[1].split(":")[0]
+                    and (
+                        setting in text
+                        or ((setting, along) == ("nobody private", "epsilon") and "5.6" in text)
+                    )
+                ]
                 assert len(says) == 1, (setting, along, statement, [text for text, _ in says])
-                assert says[0][1].test in TESTS[next(mark for mark in TESTS if mark in statement)], says[0][0]
+                assert (
+                    says[0][1].test in TESTS[next(mark for mark in TESTS if mark in statement)]
+                ), says[0][0]
 
 
 def test_one_tolerance_of_ours_wherever_the_thesis_says_the_same() -> None:
-    """Stable, unaffected and little: 0.02; alike and similar: 0.005.  And each claim says that it is ours."""
+    """Stable, unaffected and little: 0.02; alike and similar: 0.005.  And each claim says that
+    it is ours.
+    """
     for name in (f"003-fig5.{k}" for k in (2, 6, 10, 11)):
         study = spec.load(name)
         for claim in study.claims:
@@ -363,19 +464,34 @@ def test_one_tolerance_of_ours_wherever_the_thesis_says_the_same() -> None:
 def test_changes_are_of_the_same_replicate_and_beside_the_printed_ones() -> None:
     p = SITE | {"sites": 2, "aggregator_rows": 60, "splits": 3, "values": [0.5, 50.0]}
     rows = thesis.changes(p)
-    here = {(row["method"], row["replicate"]): row["change"] for row in rows if row["source"] == "here"}
+    here = {
+        (row["method"], row["replicate"]): row["change"] for row in rows if row["source"] == "here"
+    }
     printed = {row["method"]: row["change"] for row in rows if row["source"] == "003"}
-    assert printed == {"local": 0.36, "local, as printed": 0.36, "global": 0.02, "global, as printed": 0.02}
-    assert len([key for key in here if key[0] == "local"]) == 3 and np.mean([here["local", k] for k in range(3)]) > 0.0
+    assert printed == {
+        "local": 0.36,
+        "local, as printed": 0.36,
+        "global": 0.02,
+        "global, as printed": 0.02,
+    }
+    assert (
+        len([key for key in here if key[0] == "local"]) == 3
+        and np.mean([here["local", k] for k in range(3)]) > 0.0
+    )
 
 
 # Rows that stand in
 
 
 def test_panels_of_rows_that_stand_in_say_so() -> None:
-    assert case_of({"data": "covertype-12"}) == "stand-in, covertype-12" and tables.stands_in({"data": "covertype-12"})
+    assert case_of({"data": "covertype-12"}) == "stand-in, covertype-12" and tables.stands_in(
+        {"data": "covertype-12"}
+    )
     assert case_of({"data": "covertype-12:/a/b.data"}) == "covertype-12"
-    assert case_of({"data": "mnist37"}) == "mnist37" and case_of({"data": SITE["data"]}) == SITE["data"]
+    assert (
+        case_of({"data": "mnist37"}) == "mnist37"
+        and case_of({"data": SITE["data"]}) == SITE["data"]
+    )
 
 
 def test_digits_are_fetched_or_three_and_seven_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,9 +502,16 @@ def test_digits_are_fetched_or_three_and_seven_stand_in(monkeypatch: pytest.Monk
     monkeypatch.setattr(thesis_data, "MNIST_TRAIN", 60)
     held = thesis_data.digits(3, 5)
     kept = np.isin(label, ["3", "5"])
-    assert len(held.y) == kept[:60].sum() and len(held.X_public) + len(held.X_test) == kept[60:].sum()
-    assert np.array_equal(held.y > 0, label[:60][kept[:60]] == "5") and held.notes == {"_note": held.note}
-    assert np.linalg.norm(held.X, axis=1) == pytest.approx(1.0) and np.linalg.norm(held.X, axis=1).max() <= 1.0
+    assert (
+        len(held.y) == kept[:60].sum() and len(held.X_public) + len(held.X_test) == kept[60:].sum()
+    )
+    assert np.array_equal(held.y > 0, label[:60][kept[:60]] == "5") and held.notes == {
+        "_note": held.note
+    }
+    assert (
+        np.linalg.norm(held.X, axis=1) == pytest.approx(1.0)
+        and np.linalg.norm(held.X, axis=1).max() <= 1.0
+    )
 
     def offline(*a: Any, **how: Any) -> None:
         raise OSError("no network")

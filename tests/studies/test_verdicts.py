@@ -1,4 +1,6 @@
-"""Claims: every test both ways, what noise hides, what cannot be tested, what is refuted, and readings."""
+"""Claims: every test both ways, what noise hides, what cannot be tested, what is refuted, and
+readings.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,15 @@ from sottovoce_papers.studies.verdicts import (
     placed,
     summed,
     sure,
-)  # fmt: skip
+)
 
 
 def rows_of(**groups):
     """Rows {"g": name, "v": value, "x": place} from lists of values."""
     return [
-        {"g": name, "v": v, "x": float(k), "b": "printed"} for k, (name, vs) in enumerate(groups.items()) for v in vs
+        {"g": name, "v": v, "x": float(k), "b": "printed"}
+        for k, (name, vs) in enumerate(groups.items())
+        for v in vs
     ]
 
 
@@ -60,10 +64,18 @@ CLOSE = rows_of(a=[1.0, 2.0, 3.0], b=[1.1, 2.1, 3.1])
     [
         ({"test": "least", "among": "g"}, {"of": {"g": "a"}}, {"of": {"g": "b"}}),
         ({"test": "greatest", "among": "g"}, {"of": {"g": "c"}}, {"of": {"g": "a"}}),
-        ({"test": "less", "of": {"g": "a"}}, {"than": {"g": "b"}}, {"of": {"g": "b"}, "than": {"g": "a"}}),
+        (
+            {"test": "less", "of": {"g": "a"}},
+            {"than": {"g": "b"}},
+            {"of": {"g": "b"}, "than": {"g": "a"}},
+        ),
         ({"x": "x"}, {"test": "rises"}, {"test": "falls"}),
         ({"test": "near", "of": {"g": "a"}, "than": {"g": "b"}}, {"within": 1.5}, {"within": 0.5}),
-        ({"test": "no_less", "of": {"g": "a"}, "than": {"g": "b"}}, {"within": 1.5}, {"within": 0.5}),
+        (
+            {"test": "no_less", "of": {"g": "a"}, "than": {"g": "b"}},
+            {"within": 1.5},
+            {"within": 0.5},
+        ),
         (
             {"test": "no_less", "within": 0.0},
             {"of": {"g": "b"}, "than": {"g": "a"}},
@@ -97,18 +109,25 @@ def test_a_claim_that_holds_in_some_settings_is_reproduced_in_part():
     assert verdict(rows, test="rises", x="x", by=("s",), filter={"s": 2}) == NOT
     last = verdict(rows, test="falls", x="x", by=("s",), filter={"s": "last"})
     assert last == PART  # the last of each setting
-    found = judge(Sentence("It is so.", value="v", printed={}, test="rises", x="x", by=("s",)), rows, {})
+    found = judge(
+        Sentence("It is so.", value="v", printed={}, test="rises", x="x", by=("s",)), rows, {}
+    )
     assert counted(found.settings) == "holds in 1 (clearly in 1), fails in 1 of 2"
 
 
 def test_a_claim_about_most_settings_wants_more_than_half_of_them():
     """001, V-C: "for most values of alpha", "a large range of values"."""
-    rows = [row | {"s": s, "v": row["v"] * (1 if s < 3 else -1)} for row in APART for s in (1, 2, 3)]
+    rows = [
+        row | {"s": s, "v": row["v"] * (1 if s < 3 else -1)} for row in APART for s in (1, 2, 3)
+    ]
     assert verdict(rows, test="rises", x="x", by=("s",), most=True) == REPRODUCED
     assert verdict(rows, test="rises", x="x", by=("s",)) == PART
     assert verdict(rows, test="falls", x="x", by=("s",), most=True) != REPRODUCED
     half = [{"word": HOLDS, "clear": True}, {"word": FAILS}]
-    assert overall(half, most=True) == NOT and overall([*half, {"word": HOLDS}], most=True) == REPRODUCED
+    assert (
+        overall(half, most=True) == NOT
+        and overall([*half, {"word": HOLDS}], most=True) == REPRODUCED
+    )
     assert overall([*half, {"word": UNTESTABLE}, {"word": HOLDS}], most=True) == REPRODUCED
 
 
@@ -122,22 +141,32 @@ def test_equal_counts_have_equal_verdicts():
     found: dict[str, set[str]] = {}
     for many in (2, 3, 4):
         for those in itertools.combinations_with_replacement(ways, many):
-            settings = [{"word": word} | ({"clear": True} if clear else {}) for word, clear in those]
+            settings = [
+                {"word": word} | ({"clear": True} if clear else {}) for word, clear in those
+            ]
             found.setdefault(counted(settings), set()).add(overall(settings))
     assert all(len(words) == 1 for words in found.values())
     assert found["holds in 1, within the noise in 1 of 2"] == {NOISE}
     assert found["holds in 1 (clearly in 1), within the noise in 1 of 2"] == {PART}
-    assert found["holds in 2, fails in 1 of 3"] == {PART} and found["holds in 1, fails in 2 of 3"] == {NOT}
+    assert found["holds in 2, fails in 1 of 3"] == {PART} and found[
+        "holds in 1, fails in 2 of 3"
+    ] == {NOT}
     assert found["holds in 1 (clearly in 1), fails in 2 of 3"] == {MOSTLY_NOT}
     assert {word for words in found.values() for word in words} <= set(MEANINGS)
 
 
 def test_no_verdict_says_in_part_where_fails_outnumber_holds():
-    ways = [(w, c) for w in (HOLDS, SOME, FAILS, HIDDEN, SAME, UNTESTABLE, NOT_RUN) for c in (False, True)]
+    ways = [
+        (w, c)
+        for w in (HOLDS, SOME, FAILS, HIDDEN, SAME, UNTESTABLE, NOT_RUN)
+        for c in (False, True)
+    ]
     seen = set()
     for many in (1, 2, 3, 4):
         for those in itertools.combinations_with_replacement(ways, many):
-            settings = [{"word": word} | ({"clear": True} if clear else {}) for word, clear in those]
+            settings = [
+                {"word": word} | ({"clear": True} if clear else {}) for word, clear in those
+            ]
             words = [word for word, _ in those]
             holds, fails = words.count(HOLDS), words.count(FAILS)
             for most in (False, True):
@@ -149,7 +178,9 @@ def test_no_verdict_says_in_part_where_fails_outnumber_holds():
 
 
 def test_a_claim_of_ours_that_fails_more_often_than_it_holds_mostly_fails():
-    rows = [row | {"s": s, "v": row["v"] * (1 if s == 1 else -1)} for row in APART for s in (1, 2, 3)]
+    rows = [
+        row | {"s": s, "v": row["v"] * (1 if s == 1 else -1)} for row in APART for s in (1, 2, 3)
+    ]
     claim = Sentence("It rises.", "rises", "v", x="x", by=("s",), printed={})
     assert judge(claim, rows, {}).word == MOSTLY_NOT
     assert judge(replace(claim, says="Ours: it rises."), rows, {}).word == MOSTLY_FAILS
@@ -157,25 +188,45 @@ def test_a_claim_of_ours_that_fails_more_often_than_it_holds_mostly_fails():
 
 def test_a_summary_counts_the_settings_of_divided_verdicts():
     settings = [{"word": word} for word in (HOLDS, FAILS, FAILS, HIDDEN)]
-    told = summed([(REPRODUCED, [{"word": HOLDS}]), (MOSTLY_NOT, settings), (PART, settings[:2]), (REPRODUCED, [])])
+    told = summed(
+        [
+            (REPRODUCED, [{"word": HOLDS}]),
+            (MOSTLY_NOT, settings),
+            (PART, settings[:2]),
+            (REPRODUCED, []),
+        ]
+    )
     assert told == [
-        "2 reproduced", "1 mostly not reproduced (1 hold, 2 fail of 4)", "1 reproduced in part (1 hold, 1 fail of 2)",
-    ]  # fmt: skip
+        "2 reproduced",
+        "1 mostly not reproduced (1 hold, 2 fail of 4)",
+        "1 reproduced in part (1 hold, 1 fail of 2)",
+    ]
 
 
 def test_a_claim_of_ours_holds_or_fails_where_a_papers_is_reproduced():
     def words(says):
         claim = Sentence(says, value="v", printed={}, test="rises", x="x")
-        return [judge(replace(claim, **to), APART, {}).word for to in ({}, {"test": "falls"}, {"refuted": "a; b"})]
+        return [
+            judge(replace(claim, **to), APART, {}).word
+            for to in ({}, {"test": "falls"}, {"refuted": "a; b"})
+        ]
 
     assert words("It rises.") == [REPRODUCED, NOT, REFUTED]
     assert words("Ours: it rises.") == [HOLDS, FAILS, REFUTED]
 
 
 def test_settings_have_the_papers_names():
-    assert placed({"method": "r_admm", "eta_growth": 1.05, "label": "k = 1", "empty": ""}) == "R-ADMM, q 1.05, k = 1"
-    rows = [row | {"method": name} for row, name in zip(APART, ("dvp", "dvp", "m_admm") * 2, strict=True)]
-    found = judge(Sentence("", "least", "v", {"method": "dvp"}, among="method", printed={}), rows, {})
+    assert (
+        placed({"method": "r_admm", "eta_growth": 1.05, "label": "k = 1", "empty": ""})
+        == "R-ADMM, q 1.05, k = 1"
+    )
+    rows = [
+        row | {"method": name}
+        for row, name in zip(APART, ("dvp", "dvp", "m_admm") * 2, strict=True)
+    ]
+    found = judge(
+        Sentence("", "least", "v", {"method": "dvp"}, among="method", printed={}), rows, {}
+    )
     assert "(M-ADMM, the best of the others)" in found.details[0]
 
 
@@ -189,7 +240,9 @@ def test_a_threshold_is_marked_as_ours():
 
 
 def test_what_is_the_same_in_every_replicate_is_no_matter_of_noise():
-    rows = [{"g": g, "x": k, "replicate": r, "v": 0.1 * r} for k, g in enumerate("ab") for r in range(3)]
+    rows = [
+        {"g": g, "x": k, "replicate": r, "v": 0.1 * r} for k, g in enumerate("ab") for r in range(3)
+    ]
     assert verdict(rows, test="less", of={"g": "a"}, than={"g": "b"}) == SAME
     assert verdict(rows, test="least", of={"g": "a"}, among="g") == SAME
     assert verdict(rows, test="rises", x="x") == SAME
@@ -204,8 +257,13 @@ def test_a_trend_with_a_step_the_wrong_way_holds_in_part():
 
 
 def test_of_many_differences_some_are_large_by_chance():
-    """Two equal things in thirty settings: at two standard errors one of them would seem to fail every other time."""
-    rng, claim = np.random.default_rng(0), Sentence("", "less", "v", {"g": "a"}, {"g": "b"}, by=("s",), printed={})
+    """Two equal things in thirty settings: at two standard errors one of them would seem to fail
+    every other time.
+    """
+    rng, claim = (
+        np.random.default_rng(0),
+        Sentence("", "less", "v", {"g": "a"}, {"g": "b"}, by=("s",), printed={}),
+    )
     refused = 0
     for _ in range(30):
         rows = [
@@ -216,7 +274,9 @@ def test_of_many_differences_some_are_large_by_chance():
         ]
         refused += any(one["word"] == "fails" for one in judge(claim, rows, {}).settings)
     assert refused <= 3  # at most 2.3% of 30 are expected, and more than 3 with a chance below 1%
-    assert sure(np.inf) == pytest.approx(2.0) and sure(np.inf, 100) == pytest.approx(3.506, abs=1e-2)
+    assert sure(np.inf) == pytest.approx(2.0) and sure(np.inf, 100) == pytest.approx(
+        3.506, abs=1e-2
+    )
     assert sure(4) == pytest.approx(2.869, abs=1e-3)
 
 
@@ -232,7 +292,8 @@ def test_differences_are_taken_replicate_by_replicate():
     assert verdict(rows, **ahead) == REPRODUCED
     found = judge(Sentence("", value="v", printed={}, **ahead), rows, {})
     assert "apart" in found.details[0]
-    assert verdict([row for row in rows if row["replicate"] or row["g"] == "a"], **ahead) == NOISE  # not the same ones
+    # not the same ones
+    assert verdict([row for row in rows if row["replicate"] or row["g"] == "a"], **ahead) == NOISE
     many = [row | {"x": k} for row in rows[:2] + rows[10:12] for k in range(50)]
     few = [row | {"v": row["v"] + row["replicate"] * (row["g"] == "a")} for row in many]
     assert verdict(few, **ahead) == NOISE
@@ -248,7 +309,8 @@ def test_steadier_looks_at_the_spread_of_each_replicate():
     calm = {"test": "steadier", "of": {"g": "calm"}, "than": {"g": "wild"}}
     assert verdict(rows, **calm) == REPRODUCED
     assert verdict(rows, **(calm | {"of": {"g": "wild"}, "than": {"g": "calm"}})) == NOT
-    assert verdict(rows, **(calm | {"filter": {"x": 0}})) == UNSEEN  # one row a replicate has no spread
+    # one row a replicate has no spread
+    assert verdict(rows, **(calm | {"filter": {"x": 0}})) == UNSEEN
 
 
 def test_tighter_looks_at_the_spread_between_replicates():
@@ -262,7 +324,8 @@ def test_tighter_looks_at_the_spread_between_replicates():
     assert verdict(rows, **calm) == REPRODUCED
     assert verdict(rows, **(calm | {"of": {"g": "wild"}, "than": {"g": "calm"}})) == NOT
     assert verdict(rows, **(calm | {"of": {"g": "same"}})) == NOISE
-    assert verdict(rows[:80], **(calm | {"of": {"g": "calm"}, "than": {"g": "same"}})) == REPRODUCED  # other replicates
+    # other replicates
+    assert verdict(rows[:80], **(calm | {"of": {"g": "calm"}, "than": {"g": "same"}})) == REPRODUCED
     assert verdict([row for row in rows if row["replicate"] < 2], **calm) == UNSEEN
 
 
@@ -289,7 +352,10 @@ def test_rows_that_stand_in_are_no_run_of_the_papers_and_the_others_are_judged(c
     every = [row | {column: "made-up rows"} for row in rows]
     claim = Sentence("It is so.", value="v", printed={}, by=("s",), **LESS)
     found = judge(claim, some, {})
-    assert (found.word, found.reason) == (REPRODUCED, f"holds in 1, {word.removesuffix(' here')} in 1 of 2")
+    assert (found.word, found.reason) == (
+        REPRODUCED,
+        f"holds in 1, {word.removesuffix(' here')} in 1 of 2",
+    )
     assert [one["word"] for one in found.settings] == [word, "holds"]
     assert "made-up rows" in found.details[0]
     found = judge(claim, every, {})
@@ -301,16 +367,17 @@ def test_errors_no_better_than_the_commoner_class_are_untestable():
     flat = [row | {"test_error": row["v"], "untestable_error": "flat"} for row in APART]
     error = Sentence("It is so.", value="test_error", printed={}, **LESS)
     found = judge(error, flat, {})
-    assert found.word == UNTESTABLE and found.reason.startswith(
-        "flat; measured: 1.05 ± "
-    )  # what came out is not hidden
+    # what came out is not hidden
+    assert found.word == UNTESTABLE and found.reason.startswith("flat; measured: 1.05 ± ")
     assert judge(Sentence("It is so.", value="v", printed={}, **LESS), flat, {}).word == REPRODUCED
     learns = [row | ({"untestable_error": None} if row["g"] == "a" else {}) for row in flat]
     assert judge(error, learns, {}).word == REPRODUCED  # one of the compared learns
 
 
 def test_a_refuted_claim_still_shows_what_was_measured():
-    claim = Sentence("It is so.", value="v", printed={}, proved={}, refuted="Theorem 1; tests/a.py::b", **LESS)
+    claim = Sentence(
+        "It is so.", value="v", printed={}, proved={}, refuted="Theorem 1; tests/a.py::b", **LESS
+    )
     study = Study("s", "A study", "training.run", claims=(claim,))
     (found,) = judged(study, APART)
     assert found.printed.word == REFUTED and found.printed.reason.startswith("Theorem 1")
@@ -321,7 +388,9 @@ def test_a_refuted_claim_still_shows_what_was_measured():
 
 
 def test_a_misprint_has_a_verdict_of_its_own_and_is_not_called_refuted():
-    claim = Sentence("It is so.", value="v", printed={}, proof={}, misprint="(3) has it; tests/a.py::b", **LESS)
+    claim = Sentence(
+        "It is so.", value="v", printed={}, proof={}, misprint="(3) has it; tests/a.py::b", **LESS
+    )
     (found,) = judged(Study("s", "A study", "training.run", claims=(claim,)), APART)
     assert found.printed.word == MISPRINT and found.printed.reason.startswith("(3)")
     assert found.proof.word == REPRODUCED and found.proved is None
@@ -342,35 +411,54 @@ def test_a_claim_that_an_unprinted_setting_decides_is_untestable_and_shows_what_
 
 
 def test_the_constants_of_a_proof_are_judged_beside_the_listing():
-    rows = [row | {"basis": "printed"} for row in APART] + [row | {"basis": "proof", "v": -row["v"]} for row in APART]
+    rows = [row | {"basis": "printed"} for row in APART] + [
+        row | {"basis": "proof", "v": -row["v"]} for row in APART
+    ]
     claim = Sentence(
         "It is so.", value="v", printed={"basis": "printed"}, proof={"basis": "proof"}, **LESS
-    )  # fmt: skip
+    )
     (found,) = judged(Study("s", "A study", "training.run", claims=(claim,)), rows)
-    assert {basis: verdict.word for basis, verdict in found.verdicts.items()} == {"printed": REPRODUCED, "proof": NOT}
+    assert {basis: verdict.word for basis, verdict in found.verdicts.items()} == {
+        "printed": REPRODUCED,
+        "proof": NOT,
+    }
     plain = found.plain()
-    assert plain["proof"]["verdict"] == NOT and plain["proof"]["of"] == {"basis": "proof"} and plain["proved"] is None
+    assert (
+        plain["proof"]["verdict"] == NOT
+        and plain["proof"]["of"] == {"basis": "proof"}
+        and plain["proved"] is None
+    )
 
 
 def test_readings_of_two_lines_are_combined_unless_a_claim_speaks_of_one():
     readings = (
-        Reading("low", "line 3", ""), Reading("high", "line 3", ""),
-        Reading("C = 1", "nowhere", "", "C", 1.0), Reading("C = 9", "nowhere", "", "C", 9.0),
-    )  # fmt: skip
+        Reading("low", "line 3", ""),
+        Reading("high", "line 3", ""),
+        Reading("C = 1", "nowhere", "", "C", 1.0),
+        Reading("C = 9", "nowhere", "", "C", 9.0),
+    )
     cells = tuple({"reading": name, "C": C} for name in ("low", "high") for C in (1.0, 9.0))
     claim = Sentence("It is so.", value="v", printed={}, **LESS)
     spoken = replace(claim, filter={"C": 1.0})
-    study = Study("s", "A study", "training.run", cells=cells, readings=readings, claims=(claim, spoken))
+    study = Study(
+        "s", "A study", "training.run", cells=cells, readings=readings, claims=(claim, spoken)
+    )
     turned = [("high", 9.0)]
     rows = [
         row | cell | {"v": row["v"] * (-1 if (cell["reading"], cell["C"]) in turned else 1)}
-        for row in APART if row["g"] != "c" for cell in cells
-    ]  # fmt: skip
+        for row in APART
+        if row["g"] != "c"
+        for cell in cells
+    ]
     found = [(one.place, one.reading, one.printed.word) for one in judged(study, rows)]
     assert found == [
-        (0, "low, C = 1", REPRODUCED), (0, "low, C = 9", REPRODUCED), (0, "high, C = 1", REPRODUCED),
-        (0, "high, C = 9", NOT), (1, "low", REPRODUCED), (1, "high", REPRODUCED),
-    ]  # fmt: skip
+        (0, "low, C = 1", REPRODUCED),
+        (0, "low, C = 9", REPRODUCED),
+        (0, "high, C = 1", REPRODUCED),
+        (0, "high, C = 9", NOT),
+        (1, "low", REPRODUCED),
+        (1, "high", REPRODUCED),
+    ]
     with pytest.raises(InvalidInput, match="readings"):
         replace(study, cells=(*cells, {"reading": "low", "C": 3.0}))
 
@@ -380,7 +468,9 @@ def test_every_reading_has_a_verdict_of_its_own():
     cells = ({"reading": "low"}, {"reading": "high"}, {})
     claim = Sentence("It is so.", value="v", printed={}, **LESS)
     spoken = replace(claim, filter={"reading": "low"})
-    study = Study("s", "A study", "training.run", cells=cells, readings=readings, claims=(claim, spoken))
+    study = Study(
+        "s", "A study", "training.run", cells=cells, readings=readings, claims=(claim, spoken)
+    )
     rows = [row | {"reading": "low"} for row in APART if row["g"] == "a"]
     rows += [row | {"reading": "high", "v": row["v"] + 5} for row in APART if row["g"] == "a"]
     rows += [row | {"reading": "low"} for row in APART if row["g"] == "b"]
@@ -389,7 +479,11 @@ def test_every_reading_has_a_verdict_of_its_own():
     found = [(one.place, one.reading, one.printed.word) for one in judged(study, rows)]
     assert found == [(0, "low", REPRODUCED), (0, "high", NOT), (1, "", REPRODUCED)]
     shared = [row for row in rows if row["g"] == "c"]
-    assert judged(replace(study, claims=(replace(claim, than={"g": "c"}),)), rows)[1].printed.word == NOT and shared
+    assert (
+        judged(replace(study, claims=(replace(claim, than={"g": "c"}),)), rows)[1].printed.word
+        == NOT
+        and shared
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""004 prints no weight C of the loss: what C = 1 and 002's C = 1750 are, and what each leaves to be tested."""
+"""004 prints no weight C of the loss: what C = 1 and 002's C = 1750 are, and what each leaves to
+be tested.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,20 @@ from sottovoce_papers.studies.kinds import training
 from sottovoce_papers.studies.tables import deal
 
 SMALL: dict[str, Any] = {
-    "data": "synthetic:n=600,d=5", "nodes": 3, "rounds": 6, "replicates": 2, "seed": 0, "delta": 1e-4, "delta1": 1e-4,
-    "epsilon": 5.0, "price": "004", "rho": "004", "split": 0.001, "form": "printed", "method": "pp_admm",
-}  # fmt: skip
+    "data": "synthetic:n=600,d=5",
+    "nodes": 3,
+    "rounds": 6,
+    "replicates": 2,
+    "seed": 0,
+    "delta": 1e-4,
+    "delta1": 1e-4,
+    "epsilon": 5.0,
+    "price": "004",
+    "rho": "004",
+    "split": 0.001,
+    "form": "printed",
+    "method": "pp_admm",
+}
 
 
 def test_a_tenth_of_the_step_is_ten_times_the_weight() -> None:
@@ -25,8 +38,12 @@ def test_a_tenth_of_the_step_is_ten_times_the_weight() -> None:
     high = training.run(SMALL | {"eta": 0.5, "C": 10.0, "beta": 1e-2})
     same_beta = training.run(SMALL | {"eta": 0.5, "C": 10.0, "beta": 1e-3})
     for name in ("loss", "test_error", "epsilon_claimed", "epsilon_proved"):
-        np.testing.assert_allclose([row[name] for row in low], [row[name] for row in high], rtol=1e-6)
-    assert not np.allclose([row["loss"] for row in low], [row["loss"] for row in same_beta], rtol=1e-3)
+        np.testing.assert_allclose(
+            [row[name] for row in low], [row[name] for row in high], rtol=1e-6
+        )
+    assert not np.allclose(
+        [row["loss"] for row in low], [row["loss"] for row in same_beta], rtol=1e-3
+    )
 
 
 def test_beta_and_a_tolerance_are_one_number() -> None:
@@ -35,9 +52,15 @@ def test_beta_and_a_tolerance_are_one_number() -> None:
 
 
 def free_error(total: float, C: float) -> float:
-    """Test error of ADMM without noise at section 5's settings, with the regulariser that line 3 asks for."""
+    """Test error of ADMM without noise at section 5's settings, with the regulariser that line 3
+    asks for.
+    """
     study = spec.load("004-fig1")
-    (point,) = [p for p in study.points() if (p["eta"], p["C"], p["epsilon"], p["split"]) == (0.5, C, 1.0, 0.001)]
+    (point,) = [
+        p
+        for p in study.points()
+        if (p["eta"], p["C"], p["epsilon"], p["split"]) == (0.5, C, 1.0, 0.001)
+    ]
     p = {**study.fixed, **point, "epsilon": total, "seed": 0, "replicates": 1}
     dealt = deal(p)
     return dealt.without_noise(training._config(p, dealt.rows))
@@ -52,7 +75,13 @@ def test_at_the_weight_of_002_thirty_rounds_learn_where_line_3_lets_them() -> No
         error = free_error(total, C)
         return error + 2.0 * math.sqrt(error * (1.0 - error) / len(dealt.y_test)) < common
 
-    assert [learns(total, 1750.0) for total in (0.5, 1.0, 1.5, 2.0, 10.0)] == [False, False, True, True, True]
+    assert [learns(total, 1750.0) for total in (0.5, 1.0, 1.5, 2.0, 10.0)] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
     assert not learns(10.0, 1.0)
 
 
@@ -62,4 +91,5 @@ def test_every_study_of_figures_1_to_6_runs_both_weights() -> None:
         assert [one.value for one in study.readings if one.column == "C"] == [1.0, 1750.0]
         assert {p["C"] for p in study.points() if p["eta"] == 0.5} == {1.0, 1750.0}
         papers = [claim for claim in study.claims if not claim.ours]
-        assert papers and all("C" not in claim.columns() for claim in papers)  # judged once a weight
+        # judged once a weight
+        assert papers and all("C" not in claim.columns() for claim in papers)

@@ -1,4 +1,6 @@
-"""Records as plain data and back: what was written is read, and everything else is refused with its place."""
+"""Records as plain data and back: what was written is read, and everything else is refused with
+its place.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,18 @@ class Outer:
 
 
 MADE = Outer(
-    True, 3, 0.1 + 0.2, "b", Inner("i", (1, 2)), [Inner("j", ())], ("x", 1e-300), {"north": None, "south": 2.5},
-    np.array([[1.0, np.nan], [0.5, -3.0]]), {"free": [1, {"as": "it is"}]}, None,
-)  # fmt: skip
+    True,
+    3,
+    0.1 + 0.2,
+    "b",
+    Inner("i", (1, 2)),
+    [Inner("j", ())],
+    ("x", 1e-300),
+    {"north": None, "south": 2.5},
+    np.array([[1.0, np.nan], [0.5, -3.0]]),
+    {"free": [1, {"as": "it is"}]},
+    None,
+)
 
 
 def read(plain: Any) -> Outer:
@@ -47,7 +58,10 @@ def test_a_record_is_read_as_it_was_to_the_bit() -> None:
     plain = to_plain(MADE)
     again = read(plain)
     assert again == MADE and np.array_equal(again.numbers, MADE.numbers, equal_nan=True)
-    assert plain["numbers"] == [[1.0, None], [0.5, -3.0]] and plain["inner"] == {"name": "i", "columns": [1, 2]}
+    assert plain["numbers"] == [[1.0, None], [0.5, -3.0]] and plain["inner"] == {
+        "name": "i",
+        "columns": [1, 2],
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,7 +93,9 @@ def test_a_record_is_read_as_it_was_to_the_bit() -> None:
         ("maybe", 3, "maybe"),
     ],
 )
-def test_a_value_of_another_type_is_refused_with_its_place(key: str, value: Any, place: str) -> None:
+def test_a_value_of_another_type_is_refused_with_its_place(
+    key: str, value: Any, place: str
+) -> None:
     with pytest.raises(Unreadable) as refused:
         read(to_plain(MADE) | {key: value})
     assert str(refused.value).startswith(place) and "secret" not in str(refused.value)

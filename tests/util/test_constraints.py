@@ -70,7 +70,11 @@ def test_a_constraint_holds_for_what_it_says(
 
 def test_a_rule_says_what_concerns_the_value() -> None:
     weight = optional(PerNode(Interval(low=0, closed="neither", why="it weighs the data")))
-    assert weight.rule_for(-1.0) == weight.rule_for((1.0, -1.0)) == "must be finite and > 0, because it weighs the data"
+    assert (
+        weight.rule_for(-1.0)
+        == weight.rule_for((1.0, -1.0))
+        == "must be finite and > 0, because it weighs the data"
+    )
     assert "tuple" in weight.rule_for("heavy") and "None" in weight.rule_for("heavy")
 
 
@@ -100,7 +104,9 @@ def test_everything_wrong_is_in_one_error() -> None:
     error = caught.value
     assert (error.field, error.value, error.remedy) == ("low", math.inf, "the default is 0.0")
     assert [(other.field, other.remedy) for other in error.others] == [("high", "give a number")]
-    assert str(error).count("\n") == 0 and all(text in str(error) for text in ("low=inf", "high='much'"))
+    assert str(error).count("\n") == 0 and all(
+        text in str(error) for text in ("low=inf", "high='much'")
+    )
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) and again.others[0].field == "high"
 
@@ -127,8 +133,14 @@ class Unchecked:
     [
         ({"rounds": 0, "seed": -1, "rho": 0.0}, {"rounds", "seed", "rho"}),
         ({"method": "admm", "epsilon": 1.0, "noise": 1.0}, {"epsilon", "noise"}),
-        ({"method": "dvp", "form": "printed", "seed": None, "replicates": 2}, {"form", "replicates"}),
-        ({"method": "sum_momentum", "graph": "star", "epsilon": (1.0, 2.0)}, {"graph", "epsilon", "delta"}),
+        (
+            {"method": "dvp", "form": "printed", "seed": None, "replicates": 2},
+            {"form", "replicates"},
+        ),
+        (
+            {"method": "sum_momentum", "graph": "star", "epsilon": (1.0, 2.0)},
+            {"graph", "epsilon", "delta"},
+        ),
     ],
 )
 def test_a_configuration_names_all_that_is_wrong(wrong: dict[str, object], named: set[str]) -> None:
@@ -140,16 +152,26 @@ def test_a_configuration_names_all_that_is_wrong(wrong: dict[str, object], named
 def test_the_configuration_of_a_training_names_all_that_is_wrong() -> None:
     with pytest.raises(InvalidInput) as caught:
         TrainConfig(strength=-1.0, dropout=1.0, nodes=0)
-    assert {caught.value.field, *(other.field for other in caught.value.others)} == {"strength", "dropout", "nodes"}
+    assert {caught.value.field, *(other.field for other in caught.value.others)} == {
+        "strength",
+        "dropout",
+        "nodes",
+    }
 
 
 def test_options_of_the_method_are_taken_by_name_and_others_are_kept_for_another_method() -> None:
-    config = RunConfig.from_dict({"method": "momentum", "delta": 1e-5, "momentum": 0.9, "gamma": 0.3})
-    assert config.options == MomentumOptions(momentum=0.9) and config.other_options == (("gamma", 0.3),)
+    config = RunConfig.from_dict(
+        {"method": "momentum", "delta": 1e-5, "momentum": 0.9, "gamma": 0.3}
+    )
+    assert config.options == MomentumOptions(momentum=0.9) and config.other_options == (
+        ("gamma", 0.3),
+    )
     other = config.but(method="mr_admm", delta=None, gamma=0.4)
     assert other.options == MRADMMOptions(gamma=0.4) and other.other_options == (("momentum", 0.9),)
     assert RunConfig.from_dict(other.to_dict()) == other
-    assert RunConfig("momentum", delta=1e-5, options=MomentumOptions(momentum=0.9)) == config.but(gamma=0.1)
+    assert RunConfig("momentum", delta=1e-5, options=MomentumOptions(momentum=0.9)) == config.but(
+        gamma=0.1
+    )
 
 
 @pytest.mark.parametrize(

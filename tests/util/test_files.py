@@ -1,4 +1,6 @@
-"""Files: written whole or not at all, kept when a disk is full, and read within bounds whoever made them."""
+"""Files: written whole or not at all, kept when a disk is full, and read within bounds whoever
+made them.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,10 @@ def test_a_database_is_never_written_over(tmp_path: Path) -> None:
 def test_what_stood_there_survives_a_write_that_fails(tmp_path: Path) -> None:
     path = tmp_path / "x"
     files.write("x", path, "old")
-    with most(1000), pytest.raises(NotWritten, match=r"x=.*cannot be written: File too large; free some space"):
+    with (
+        most(1000),
+        pytest.raises(NotWritten, match=r"x=.*cannot be written: File too large; free some space"),
+    ):
         files.write("x", path, bytes(5000))
     assert path.read_text() == "old" and [file.name for file in tmp_path.iterdir()] == ["x"]
 
@@ -101,8 +106,13 @@ def test_a_full_disk_keeps_the_old_file(disk: Path) -> None:
     fill(disk)
     with pytest.raises(NotWritten, match="No space left on device"):
         files.write("x", disk / "x", bytes(100_000))
-    assert (disk / "x").read_text() == "old" and {file.name for file in disk.iterdir()} == {"x", "filler"}
-    with pytest.raises(InvalidInput, match=r"x=.*: cannot be written: No space left on device; free some space"):
+    assert (disk / "x").read_text() == "old" and {file.name for file in disk.iterdir()} == {
+        "x",
+        "filler",
+    }
+    with pytest.raises(
+        InvalidInput, match=r"x=.*: cannot be written: No space left on device; free some space"
+    ):
         files.check("x", disk / "x")
 
 
@@ -111,12 +121,19 @@ def test_places_that_no_file_can_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     os.mkfifo(tmp_path / "pipe")
     for name, rule in (
-        ("absent/x", "its folder must exist"), ("file/x", "its folder must exist"), ("folder", "is no file"),
-        ("pipe", "is no file"), ("x" * 300, "File name too long"), ("/dev/full", "is no file"),
-    ):  # fmt: skip
+        ("absent/x", "its folder must exist"),
+        ("file/x", "its folder must exist"),
+        ("folder", "is no file"),
+        ("pipe", "is no file"),
+        ("x" * 300, "File name too long"),
+        ("/dev/full", "is no file"),
+    ):
         with pytest.raises(InvalidInput, match=rule):
             files.check("save", tmp_path / name)
-    with most(files.PROBE - 1), pytest.raises(InvalidInput, match="cannot be written: File too large"):
+    with (
+        most(files.PROBE - 1),
+        pytest.raises(InvalidInput, match="cannot be written: File too large"),
+    ):
         files.check("save", tmp_path / "x")
     files.check("save", tmp_path / "new" / "x", make=True)
     assert {file.name for file in tmp_path.iterdir()} == {"folder", "file", "pipe", "new"}
@@ -125,7 +142,9 @@ def test_places_that_no_file_can_be_written_to(tmp_path: Path) -> None:
 # Saved runs and checkpoints
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(rows: Rows, tmp_path: Path, disk: Path) -> None:
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
+    rows: Rows, tmp_path: Path, disk: Path
+) -> None:
     whole = simulate(CONFIG, rows)
 
     def full(k: int, state: Any) -> None:
@@ -136,18 +155,26 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(rows: Rows, t
         simulate(CONFIG, rows, observers=[full], checkpoint=disk / "half.npz")
     (disk / "filler").unlink()
     seen: list[int] = []
-    again = simulate(CONFIG, rows, observers=[lambda k, _: seen.append(k)], checkpoint=disk / "half.npz")
+    again = simulate(
+        CONFIG, rows, observers=[lambda k, _: seen.append(k)], checkpoint=disk / "half.npz"
+    )
     assert seen == [3, 4] and np.array_equal(again.models, whole.models)
 
 
-def test_a_checkpoint_is_refused_before_anything_is_done_if_it_cannot_be_written(rows: Rows, tmp_path: Path) -> None:
+def test_a_checkpoint_is_refused_before_anything_is_done_if_it_cannot_be_written(
+    rows: Rows, tmp_path: Path
+) -> None:
     seen: list[int] = []
     with most(1000), pytest.raises(InvalidInput, match=r"checkpoint=.*cannot be written"):
-        simulate(CONFIG, rows, observers=[lambda k, _: seen.append(k)], checkpoint=tmp_path / "half.npz")
+        simulate(
+            CONFIG, rows, observers=[lambda k, _: seen.append(k)], checkpoint=tmp_path / "half.npz"
+        )
     assert not seen and not any(tmp_path.iterdir())
 
 
-def test_a_saved_run_does_not_tell_how_long_it_took(rows: Rows, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_saved_run_does_not_tell_how_long_it_took(
+    rows: Rows, tmp_path: Path, monkeypatch: Any
+) -> None:
     result = simulate(CONFIG, rows)
     assert result.seconds > 0
     result.save(tmp_path / "one")
@@ -158,7 +185,9 @@ def test_a_saved_run_does_not_tell_how_long_it_took(rows: Rows, tmp_path: Path, 
     assert Result.load(tmp_path / "one").seconds == 0.0
 
 
-def test_a_run_that_an_earlier_version_saved_is_refused_by_its_format(rows: Rows, tmp_path: Path) -> None:
+def test_a_run_that_an_earlier_version_saved_is_refused_by_its_format(
+    rows: Rows, tmp_path: Path
+) -> None:
     result = simulate(CONFIG, rows)
     meta = record(result) | {"seconds": 12.5}  # as the first version wrote it
     del meta["version"]
@@ -205,18 +234,32 @@ HOSTILE: dict[str, Callable[[bytes, bytes, Path], bytes]] = {
     "cut short": lambda models, meta, _: npz({"models": models, "meta": meta})[:-200],
     "without models": lambda models, meta, _: npz({"meta": meta}),
     "without meta": lambda models, meta, _: npz({"models": models}),
-    "packed": lambda models, meta, _: npz({"models": npy(np.zeros(2**22)), "meta": meta}, zipfile.ZIP_DEFLATED),
-    "claims a shape": lambda models, meta, _: npz({"models": npy([1.0], shape=(2**60, 4)), "meta": meta}),
-    "claims no rows": lambda models, meta, _: npz({"models": npy([], shape=(2**60, 0, 4)), "meta": meta}),
-    "claims a long text": lambda models, meta, _: npz({"models": models, "meta": npy("x", descr="<U500000000")}),
+    "packed": lambda models, meta, _: npz(
+        {"models": npy(np.zeros(2**22)), "meta": meta}, zipfile.ZIP_DEFLATED
+    ),
+    "claims a shape": lambda models, meta, _: npz(
+        {"models": npy([1.0], shape=(2**60, 4)), "meta": meta}
+    ),
+    "claims no rows": lambda models, meta, _: npz(
+        {"models": npy([], shape=(2**60, 0, 4)), "meta": meta}
+    ),
+    "claims a long text": lambda models, meta, _: npz(
+        {"models": models, "meta": npy("x", descr="<U500000000")}
+    ),
     "pickle": lambda models, meta, path: npz({"models": pickled(path), "meta": meta}),
     "pickled meta": lambda models, meta, path: npz({"models": models, "meta": pickled(path)}),
-    "not a number": lambda models, meta, _: npz({"models": npy(np.full((1, 5, 4), np.nan)), "meta": meta}),
+    "not a number": lambda models, meta, _: npz(
+        {"models": npy(np.full((1, 5, 4), np.nan)), "meta": meta}
+    ),
     "texts": lambda models, meta, _: npz({"models": npy(np.full((1, 5, 4), "1.0")), "meta": meta}),
     "deep": lambda models, meta, _: npz({"models": models, "meta": npy("[" * 100_000)}),
-    "deep within reason": lambda models, meta, _: npz({"models": models, "meta": npy("[" * 900 + "]" * 900)}),
+    "deep within reason": lambda models, meta, _: npz(
+        {"models": models, "meta": npy("[" * 900 + "]" * 900)}
+    ),
     "a list": lambda models, meta, _: npz({"models": models, "meta": npy("[]")}),
-    "digits": lambda models, meta, _: npz({"models": models, "meta": npy('{"rounds": 1' + "0" * 400 + "}")}),
+    "digits": lambda models, meta, _: npz(
+        {"models": models, "meta": npy('{"rounds": 1' + "0" * 400 + "}")}
+    ),
 }
 
 
@@ -237,18 +280,26 @@ def pickled(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_saved_runs_and_checkpoints_are_refused(case: str, rows: Rows, tmp_path: Path) -> None:
+def test_hostile_saved_runs_and_checkpoints_are_refused(
+    case: str, rows: Rows, tmp_path: Path
+) -> None:
     result, path, trap = simulate(CONFIG, rows), tmp_path / "run.npz", tmp_path / "trap"
     path.write_bytes(HOSTILE[case](npy(result.models), npy(json.dumps(record(result))), trap))
     with pytest.raises(CheckpointError, match="not a saved run"):
         Result.load(path)
-    with pytest.raises(CheckpointError, match=r"not a readable checkpoint|belongs to another configuration"):
+    with pytest.raises(
+        CheckpointError, match=r"not a readable checkpoint|belongs to another configuration"
+    ):
         simulate(CONFIG, rows, checkpoint=path)
     assert not trap.exists()
 
 
-@pytest.mark.parametrize("key", ["config", "facts", "algorithm", "rounds", "stopped", "ledger", "privacy", "extra"])
-def test_saved_runs_with_entries_of_other_types_are_refused(key: str, rows: Rows, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "key", ["config", "facts", "algorithm", "rounds", "stopped", "ledger", "privacy", "extra"]
+)
+def test_saved_runs_with_entries_of_other_types_are_refused(
+    key: str, rows: Rows, tmp_path: Path
+) -> None:
     result, path = simulate(CONFIG, rows), tmp_path / "run.npz"
     for value in (None, [], {}, "x", 10**90, -1.5, [[]], {"a": {"b": []}}, [None], True):
         kinds = {"rounds": int, "stopped": str, "ledger": list}
@@ -266,13 +317,25 @@ def test_checkpoints_with_another_state_are_refused(rows: Rows, tmp_path: Path) 
     whole = files.read_arrays(path)
     meta = json.loads(str(whole["meta"]))
     changes: list[dict[str, Any]] = [
-        {"state.f": whole["state.f"][..., :-1]}, {"state.f": whole["state.f"] * np.nan}, {"state.f": np.array("x")},
-        {"curator.releases": np.array("x")}, {"curator.solves": np.array([1, 2])}, {"curator.reference": np.array(1.0)},
-        *({"meta": np.array(json.dumps(meta | change))} for change in (
-            {"round": "x"}, {"round": -1}, {"ledger": 5}, {"ledger": [5]}, {"ledger": [{"event": []}]},
-            {"ledger": [{"event": "GaussianMechanism"}]}, {"ledger": [meta["ledger"][0] | {"beta": "x"}]},
-        )),
-    ]  # fmt: skip
+        {"state.f": whole["state.f"][..., :-1]},
+        {"state.f": whole["state.f"] * np.nan},
+        {"state.f": np.array("x")},
+        {"curator.releases": np.array("x")},
+        {"curator.solves": np.array([1, 2])},
+        {"curator.reference": np.array(1.0)},
+        *(
+            {"meta": np.array(json.dumps(meta | change))}
+            for change in (
+                {"round": "x"},
+                {"round": -1},
+                {"ledger": 5},
+                {"ledger": [5]},
+                {"ledger": [{"event": []}]},
+                {"ledger": [{"event": "GaussianMechanism"}]},
+                {"ledger": [meta["ledger"][0] | {"beta": "x"}]},
+            )
+        ),
+    ]
     for change in changes:
         path.write_bytes(files.pack(**(whole | change)))
         with pytest.raises(CheckpointError, match="not a readable checkpoint"):
@@ -285,27 +348,47 @@ def test_checkpoints_with_another_state_are_refused(rows: Rows, tmp_path: Path) 
 def test_pipes_folders_and_devices_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, rule in (
-        (tmp_path / "pipe", "not a regular file"), (tmp_path, "Is a directory"),
+        (tmp_path / "pipe", "not a regular file"),
+        (tmp_path, "Is a directory"),
         (Path("/dev/zero"), "not a regular file"),
-        (tmp_path / "absent", "No such file or directory"), (tmp_path / ("x" * 300), "File name too long"),
+        (tmp_path / "absent", "No such file or directory"),
+        (tmp_path / ("x" * 300), "File name too long"),
         ("a\0b", "no path"),
-    ):  # fmt: skip
-        with pytest.raises(InvalidInput, match=f"schema=.*: cannot be read: {rule}; check the path"):
+    ):
+        with pytest.raises(
+            InvalidInput, match=f"schema=.*: cannot be read: {rule}; check the path"
+        ):
             files.read("schema", path)
 
 
 def test_a_file_that_is_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
     with (tmp_path / "x").open("wb") as file:
         file.truncate(2**40)  # a sparse file
-    with pytest.raises(InvalidInput, match=r"x=.*: has more than 16,777,216 bytes; use a smaller file"):
+    with pytest.raises(
+        InvalidInput, match=r"x=.*: has more than 16,777,216 bytes; use a smaller file"
+    ):
         files.read("x", tmp_path / "x")
 
 
 @pytest.mark.parametrize(
     "text",
-    ["[" * 10**6, '{"a":' * 2000 + "1" + "}" * 2000, "[" * 65 + "]" * 65, "1" + "0" * 400, "1" + "0" * 5000, "NaN",
-     "-Infinity", "1e999", "[1, 1e999]", "{", "", "\x00", '"\ud800', "[" + "[]," * 4_100_000 + "1]"],
-)  # fmt: skip
+    [
+        "[" * 10**6,
+        '{"a":' * 2000 + "1" + "}" * 2000,
+        "[" * 65 + "]" * 65,
+        "1" + "0" * 400,
+        "1" + "0" * 5000,
+        "NaN",
+        "-Infinity",
+        "1e999",
+        "[1, 1e999]",
+        "{",
+        "",
+        "\x00",
+        '"\ud800',
+        "[" + "[]," * 4_100_000 + "1]",
+    ],
+)
 def test_json_beyond_bounds(text: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         files.from_json(text)
@@ -314,10 +397,19 @@ def test_json_beyond_bounds(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a=" + "[" * 5000 + "]" * 5000, "a=" + "{a=" * 2000 + "1" + "}" * 2000, "a=1" + "0" * 400, "a=1" + "0" * 5000,
-     ".".join(["a"] * 10**6) + "=1", '."a b" . '.join(["a"] * 10**5) + "=1", "[" + ".".join(["a"] * 10**6) + "]",
-     "a=" + "[" * 65 + "]" * 65, "=", "a=nonsense"],
-)  # fmt: skip
+    [
+        "a=" + "[" * 5000 + "]" * 5000,
+        "a=" + "{a=" * 2000 + "1" + "}" * 2000,
+        "a=1" + "0" * 400,
+        "a=1" + "0" * 5000,
+        ".".join(["a"] * 10**6) + "=1",
+        '."a b" . '.join(["a"] * 10**5) + "=1",
+        "[" + ".".join(["a"] * 10**6) + "]",
+        "a=" + "[" * 65 + "]" * 65,
+        "=",
+        "a=nonsense",
+    ],
+)
 def test_toml_beyond_bounds(text: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         files.from_toml(text)
@@ -325,7 +417,10 @@ def test_toml_beyond_bounds(text: str) -> None:
 
 
 def test_json_and_toml_within_bounds() -> None:
-    assert files.from_json('{"a": [1, 2.5, null], "b": "[[[["}') == {"a": [1, 2.5, None], "b": "[[[["}
+    assert files.from_json('{"a": [1, 2.5, null], "b": "[[[["}') == {
+        "a": [1, 2.5, None],
+        "b": "[[[[",
+    }
     assert files.from_json("[Infinity]", infinite=True) == [float("inf")]
     deep = json.loads("[" * 64 + "]" * 64)
     assert files.from_json("[" * 64 + "]" * 64) == deep

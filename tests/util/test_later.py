@@ -43,7 +43,9 @@ def test_it_can_be_loaded_before_it_is_used(library: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "needed"), [("dvp", True), ("momentum", False)])
-def test_noise_inside_an_objective_has_its_library_before_anything_is_charged(method: str, needed: bool) -> None:
+def test_noise_inside_an_objective_has_its_library_before_anything_is_charged(
+    method: str, needed: bool
+) -> None:
     code = f"""
 import sys
 import numpy as np

@@ -11,7 +11,15 @@ from scipy import special
 
 from sottovoce.util.normal import log_cdf, quantile, two_sided
 
-POINTS = [*np.linspace(-60.0, 40.0, 401).tolist(), -37.0, math.nextafter(-37.0, -38.0), -1e-300, 1e-9, -300.0, -1e5]
+POINTS = [
+    *np.linspace(-60.0, 40.0, 401).tolist(),
+    -37.0,
+    math.nextafter(-37.0, -38.0),
+    -1e-300,
+    1e-9,
+    -300.0,
+    -1e5,
+]
 
 
 @pytest.mark.parametrize("x", POINTS)
@@ -33,13 +41,21 @@ def test_far_below_it_is_the_series_whose_terms_are_used() -> None:
 
 
 def test_ends_and_numbers_that_are_none() -> None:
-    assert log_cdf(math.inf) == 0.0 and log_cdf(-math.inf) == -math.inf and log_cdf(-1e200) == -math.inf
+    assert (
+        log_cdf(math.inf) == 0.0
+        and log_cdf(-math.inf) == -math.inf
+        and log_cdf(-1e200) == -math.inf
+    )
     assert math.isnan(log_cdf(math.nan))
     assert log_cdf(0.0) == math.log(0.5)
 
 
 def test_quantiles_and_both_sides_are_scipys() -> None:
     p = np.concatenate([np.geomspace(1e-12, 0.5, 60), 1.0 - np.geomspace(1e-9, 0.4, 20)])
-    np.testing.assert_allclose([quantile(x) for x in p.tolist()], special.ndtri(p), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        [quantile(x) for x in p.tolist()], special.ndtri(p), rtol=1e-12, atol=1e-15
+    )
     z = np.linspace(-12.0, 12.0, 97)
-    np.testing.assert_allclose([two_sided(x) for x in z.tolist()], 2.0 * special.ndtr(-np.abs(z)), rtol=1e-13)
+    np.testing.assert_allclose(
+        [two_sided(x) for x in z.tolist()], 2.0 * special.ndtr(-np.abs(z)), rtol=1e-13
+    )

@@ -1,4 +1,6 @@
-"""One place for HTML: what it is given is escaped, what it is not given is missed, and no other module writes any."""
+"""One place for HTML: what it is given is escaped, what it is not given is missed, and no other
+module writes any.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ from sottovoce.util.pages import Column, Table, notebook, render
 EVIL = '<script>alert("1")</script><img src=x onerror=y>&\''
 SOURCE = Path(sottovoce.__file__).parent
 PAPERS = SOURCE.with_name("sottovoce_papers")
-TEMPLATES = [path for package in (SOURCE, PAPERS) for path in sorted((package / "templates").glob("*"))]
+TEMPLATES = [
+    path for package in (SOURCE, PAPERS) for path in sorted((package / "templates").glob("*"))
+]
 MODULES = [path for package in (SOURCE, PAPERS) for path in package.rglob("*.py")]
 
 
 def test_every_text_of_a_fragment_is_escaped() -> None:
     table = Table([Column(EVIL, EVIL)], [[EVIL]])
-    found = notebook(title=EVIL, words=[(EVIL, EVIL)], text=EVIL, pairs=[(EVIL, EVIL)], table=table, remark=EVIL)
+    found = notebook(
+        title=EVIL, words=[(EVIL, EVIL)], text=EVIL, pairs=[(EVIL, EVIL)], table=table, remark=EVIL
+    )
     assert found.count("&lt;script&gt;") == 11
     assert "<script" not in found and "<img" not in found and '"1"' not in found
 
@@ -48,7 +54,9 @@ def test_a_value_that_is_not_given_is_an_error() -> None:
         render("base.html")
 
 
-def test_a_packages_own_template_extends_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packages_own_template_extends_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "more_pages" / "templates").mkdir(parents=True)
     (tmp_path / "more_pages" / "__init__.py").touch()
     own = '{% extends "base.html" %}{% block body %}<p>{{ said }}</p>{% endblock %}'
@@ -82,4 +90,6 @@ def test_html_is_in_templates_alone() -> None:
 def test_templates_are_rendered_in_one_module() -> None:
     assert len(TEMPLATES) > 10  # so that the tests above see what is there
     modules = {path.name: path.read_text() for path in MODULES}
-    assert [name for name, text in modules.items() if "jinja2" in text or "html import" in text] == ["pages.py"]
+    assert [
+        name for name, text in modules.items() if "jinja2" in text or "html import" in text
+    ] == ["pages.py"]

@@ -1,7 +1,7 @@
 """An auditor of a simulated world that shares no code with what it audits.
 
-It reads messages as JSON, ledgers as SQLite files and keys as bytes, and follows ``docs/deploy/sums.md``.
-Each broken promise is a line in :attr:`Auditor.broken`.
+It reads messages as JSON, ledgers as SQLite files and keys as bytes, and follows
+``docs/deploy/sums.md``. Each broken promise is a line in :attr:`Auditor.broken`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 ROSTER = ("session", "epoch", "first", "members", "parent")
 SMALL = 2**56
-"""No share without its masks is larger; one with a mask is, in each of its words, in all but 1 case of 128."""
+"""No share without its masks is larger; one with a mask is, in each of its words, in all but 1
+case of 128.
+"""
 
 
 def digest(*parts: bytes) -> bytes:
@@ -40,7 +42,9 @@ def text(value: Any) -> bytes:
 
 
 def reserved_by(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """All events of a reservation, in order: each entry says what differs from the one before, and how many follow."""
+    """All events of a reservation, in order: each entry says what differs from the one before,
+    and how many follow.
+    """
     events, before = list[dict[str, Any]](), dict[str, Any]()
     for changed, count in record["releases"]:
         before = changed if "event" in changed else before | changed
@@ -61,14 +65,27 @@ class Auditor:
     Attributes
     ----------
     put_back : set of str
-        Sites whose ledger was put back from an older copy.  ``docs/deploy/threats.md`` leaves one thing open for them:
-        what the hub had not stored can be signed, and drawn, again.
+        Sites whose ledger was put back from an older copy.  ``docs/deploy/threats.md`` leaves one
+        thing open for them: what the hub had not stored can be signed, and drawn, again.
     """
 
     def __init__(
-        self, folder: Path, run: str, names: Collection[str], least: int, *, summed: bool, liars: Collection[str] = ()
+        self,
+        folder: Path,
+        run: str,
+        names: Collection[str],
+        least: int,
+        *,
+        summed: bool,
+        liars: Collection[str] = (),
     ) -> None:
-        self.folder, self.run, self.names, self.least, self.summed = folder, run, sorted(names), least, summed
+        self.folder, self.run, self.names, self.least, self.summed = (
+            folder,
+            run,
+            sorted(names),
+            least,
+            summed,
+        )
         self.liars, self.broken = set(liars), list[str]()
         self.said_so_far: dict[tuple[str, int], bytes] = {}
         self.plain: dict[tuple[str, int], dict[str, Any]] = {}
@@ -81,19 +98,30 @@ class Auditor:
         self.broken.append(what)
 
     def records(self, site: str) -> tuple[list[dict[str, Any]], dict[int, bytes]]:
-        """Records of the run in a site's ledger, as they are on the disk, and the payloads by record."""
+        """Records of the run in a site's ledger, as they are on the disk, and the payloads by
+        record.
+        """
         path = self.folder / f"{site}.ledger"
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
-            found = [(number, json.loads(body)) for number, body in db.execute("SELECT id, body FROM log ORDER BY id")]
+            found = [
+                (number, json.loads(body))
+                for number, body in db.execute("SELECT id, body FROM log ORDER BY id")
+            ]
             payloads = dict(db.execute("SELECT id, bytes FROM payload"))
-        return [body | {"n": number} for number, body in found if body.get("run") == self.run], payloads
+        return [
+            body | {"n": number} for number, body in found if body.get("run") == self.run
+        ], payloads
 
     def stored(self, site: str) -> int:
-        """The last exchange of which the hub's log holds a message of a site, on the disk; -1 for none."""
+        """The last exchange of which the hub's log holds a message of a site, on the disk; -1
+        for none.
+        """
         path = self.folder / "hub.log"
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             of = (self.run, site)
-            (last,) = db.execute("SELECT MAX(round) FROM message WHERE run = ? AND site = ?", of).fetchone()
+            (last,) = db.execute(
+                "SELECT MAX(round) FROM message WHERE run = ? AND site = ?", of
+            ).fetchone()
         return -1 if last is None else int(last)
 
     def drawn(self, site: str) -> None:
@@ -105,7 +133,9 @@ class Auditor:
             kinds = [(body["kind"], body["release"]) for body in rows]
             self.breach(f"{site}: drew noise without a row that waits for it, after {kinds[-4:]}")
         if site in self.put_back and site not in self.liars:
-            sent = [json.loads(payloads[one["n"]])["round"] for one in records if one["kind"] == "send"]
+            sent = [
+                json.loads(payloads[one["n"]])["round"] for one in records if one["kind"] == "send"
+            ]
             if self.stored(site) > max(sent, default=-1):
                 self.breach(f"{site}: drew noise with a ledger that is behind what the hub holds")
 
@@ -119,7 +149,9 @@ class Auditor:
             if site not in self.put_back or self.stored(site) >= round:
                 self.breach(f"{site}: two messages in exchange {round}")
             before = self.said_so_far[site, round] = message
-            self.streams = {mask: number for mask, number in self.streams.items() if f"at {site}" not in mask}
+            self.streams = {
+                mask: number for mask, number in self.streams.items() if f"at {site}" not in mask
+            }
         body = self.plain[site, round] = json.loads(message)
         records, payloads = self.records(site)
         if not any(one["kind"] == "send" and payloads.get(one["n"]) == message for one in records):
@@ -147,7 +179,9 @@ class Auditor:
                     self._goes_on(site, round)
 
     def _goes_on(self, site: str, round: int) -> None:
-        """All members of the last roster that this site signed have signed the same, and are enough."""
+        """All members of the last roster that this site signed have signed the same, and are
+        enough.
+        """
         signed = [k for k in range(round) if self.plain.get((site, k), {}).get("kind") == "roster"]
         if not signed:
             if self.summed:
@@ -169,16 +203,23 @@ class Auditor:
     order: tuple[str, ...] = ()
     """Sites in the plan's order."""
 
-    def _unmask(self, site: str, round: int, body: dict[str, Any], records: list[dict[str, Any]]) -> None:
-        """Take off the masks that the page describes: what is left is small, and no mask hides two numbers."""
+    def _unmask(
+        self, site: str, round: int, body: dict[str, Any], records: list[dict[str, Any]]
+    ) -> None:
+        """Take off the masks that the page describes: what is left is small, and no mask hides
+        two numbers.
+        """
         attempt = body["attempt"]
         others = [
-            k for (who, k), one in self.plain.items()
+            k
+            for (who, k), one in self.plain.items()
             if who == site and k != round and one["kind"] == "share" and one["attempt"] == attempt
-        ]  # fmt: skip
+        ]
         if others:
             self.breach(f"{site}: two shares in attempt {attempt}")
-        signed = max(k for k in range(round) if self.plain.get((site, k), {}).get("kind") == "roster")
+        signed = max(
+            k for k in range(round) if self.plain.get((site, k), {}).get("kind") == "roster"
+        )
         roster = self.plain[site, signed]
         members = self.members(roster)
         if len([name for name in members if name not in self.liars]) < 2:
@@ -194,9 +235,16 @@ class Auditor:
                 continue
             low, high = sorted((site, other))
             info = fields(
-                b"sottovoce mask 1", low.encode(), high.encode(), keys[low], keys[high], bytes.fromhex(body["roster"]),
-                attempt.to_bytes(8, "big"), query, bytes.fromhex(body["parent"]),
-            )  # fmt: skip
+                b"sottovoce mask 1",
+                low.encode(),
+                high.encode(),
+                keys[low],
+                keys[high],
+                bytes.fromhex(body["roster"]),
+                attempt.to_bytes(8, "big"),
+                query,
+                bytes.fromhex(body["parent"]),
+            )
             shared = own.exchange(X25519PublicKey.from_public_bytes(keys[other]))
             key = HKDF(hashes.SHA256(), 32, bytes.fromhex(roster["session"]), info).derive(shared)
             drawn = Cipher(ChaCha20(key, bytes(16)), None).encryptor().update(bytes(8 * len(words)))
@@ -208,20 +256,28 @@ class Auditor:
         for mask in masks:
             hidden = self.streams.setdefault(mask, (attempt, words.tobytes()))
             if hidden != (attempt, words.tobytes()):
-                self.breach(f"{site}: a mask hides two numbers, in attempts {hidden[0]} and {attempt}")
+                self.breach(
+                    f"{site}: a mask hides two numbers, in attempts {hidden[0]} and {attempt}"
+                )
 
     def spending(self, site: str, code: int) -> None:
-        """At the end of all: rows are a beginning of what was reserved, each with one draw; the rest went back."""
+        """At the end of all: rows are a beginning of what was reserved, each with one draw; the
+        rest went back.
+        """
         if site in self.liars or not (self.folder / f"{site}.ledger").exists():
             return
         records = self.records(site)[0]
         reserved = [reserved_by(one) for one in records if one["kind"] == "reserve"]
         rows = [one["release"] for one in records if one["kind"] == "charge"]
-        if rows and (len(reserved) != 1 or rows != [k + 1 for k in range(len(reserved[0]))][: len(rows)]):
+        if rows and (
+            len(reserved) != 1 or rows != [k + 1 for k in range(len(reserved[0]))][: len(rows)]
+        ):
             self.breach(f"{site}: charged something else than what was planned")
         kept = [one["release"] for one in records if one["kind"] in ("store", "fail")]
         if kept != list(range(1, len(kept) + 1)) or not len(rows) - 1 <= len(kept) <= len(rows):
             self.breach(f"{site}: {len(rows)} rows, and bytes of {kept}")
         closed = [one for one in records if one["kind"] == "close"]
-        if code in (0, 4, 5) and (len(closed) != 1 or closed[0]["returned"] != len(reserved[0]) - len(rows)):
+        if code in (0, 4, 5) and (
+            len(closed) != 1 or closed[0]["returned"] != len(reserved[0]) - len(rows)
+        ):
             self.breach(f"{site}: ended with {code}, and its reservation was not closed exactly")

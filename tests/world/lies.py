@@ -9,7 +9,15 @@ import numpy as np
 
 from sottovoce.deploy.messages import Message
 from sottovoce.deploy.sums.masks import RunKey
-from sottovoce.deploy.sums.messages import Attestation, Hello, Roster, Share, read, read_question, sign
+from sottovoce.deploy.sums.messages import (
+    Attestation,
+    Hello,
+    Roster,
+    Share,
+    read,
+    read_question,
+    sign,
+)
 from sottovoce.errors import TransportClosed
 
 if TYPE_CHECKING:
@@ -33,7 +41,11 @@ class Lies:
         if rng.random() < 0.03:
             raise TransportClosed("so they say", rng.choice((None, self.name, *plan.names)))
         mine = read(plan, message, self.name, round).content
-        inbox = {name: held[round, name] for name in plan.names if (round, name) in held and name != self.name}
+        inbox = {
+            name: held[round, name]
+            for name in plan.names
+            if (round, name) in held and name != self.name
+        }
         if world.liar != self.name:
             forged = self._forge(round, mine)
             if forged is not None:
@@ -52,7 +64,11 @@ class Lies:
                 and name not in plan.exchange_table.heard_by(self.name, round)
                 and not isinstance(mine, Roster)
             ):
-                inbox = {who: data for who, data in inbox.items() if who != name or data in (b"", b"expelled", b"left")}
+                inbox = {
+                    who: data
+                    for who, data in inbox.items()
+                    if who != name or data in (b"", b"expelled", b"left")
+                }
             elif not plan.summed and name not in inbox and rng.random() < 0.8:
                 inbox[name] = b""
         if answers is not None and rng.random() < 0.2:
@@ -76,7 +92,11 @@ class Lies:
                 words = np.array([rng.getrandbits(64) for _ in mine.words], dtype=np.uint64)
                 content = Share(mine.roster, mine.attempt, mine.parent, words)
             case Message():
-                payload = np.zeros(0) if mine.kind == "hello" else np.array([rng.gauss(0.0, 1.0) for _ in mine.payload])
+                payload = (
+                    np.zeros(0)
+                    if mine.kind == "hello"
+                    else np.array([rng.gauss(0.0, 1.0) for _ in mine.payload])
+                )
                 content = Message("trial", plan.digest, round, liar, mine.kind, payload)
         data = sign(plan, round, liar, content, key)
         world.auditor.said(liar, round, data)
@@ -86,7 +106,9 @@ class Lies:
         world, asked = self.world, read_question(self.world.plan, question, self.name)
         answers = {}
         for name in world.plan.names:
-            if name == world.liar:  # the others' true answers would need them to wait: they are cut off
+            if (
+                name == world.liar
+            ):  # the others' true answers would need them to wait: they are cut off
                 told = Attestation(name, asked.round, asked.nonce, self.name, asked.round)
                 answers[name] = told.seal(world.plan, world.keys[name])
         return answers

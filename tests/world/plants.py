@@ -53,7 +53,9 @@ def _plant_deadline() -> None:
 
 
 def _plant_older() -> None:
-    """A hub that does not tell a site what it has of it: a ledger that was put back goes unnoticed."""
+    """A hub that does not tell a site what it has of it: a ledger that was put back goes
+    unnoticed.
+    """
     from sottovoce.deploy.hub import Hub
 
     Hub.highest = lambda self, site: 0  # type: ignore[method-assign]
@@ -61,6 +63,10 @@ def _plant_older() -> None:
 
 
 PLANTS = {
-    "mask": _plant_mask, "row": _plant_row, "double": _plant_double, "deadline": _plant_deadline, "older": _plant_older,
-}  # fmt: skip
+    "mask": _plant_mask,
+    "row": _plant_row,
+    "double": _plant_double,
+    "deadline": _plant_deadline,
+    "older": _plant_older,
+}
 """Bugs that the auditor must find."""

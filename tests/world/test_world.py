@@ -16,7 +16,9 @@ from auditor import Auditor
 
 @pytest.mark.parametrize("kind", ["calm", "faults", "liar"])
 def test_the_auditor_finds_no_broken_promise(kind: str) -> None:
-    """Random sites, methods, graphs, rounds and faults; ``world.py --seeds`` runs as many as wanted."""
+    """Random sites, methods, graphs, rounds and faults; ``world.py --seeds`` runs as many as
+    wanted.
+    """
     broken = {seed: found for seed in range(25) if (found := world.play(seed, kind)[1])}
     assert broken == {}
 

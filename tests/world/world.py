@@ -1,12 +1,14 @@
-"""A seeded world: the real sites, hub, logs and ledgers in one process, behind a clock, a network and disks that fail.
+"""A seeded world: the real sites, hub, logs and ledgers in one process, behind a clock, a network
+and disks that fail.
 
-Every process is an actor with a thread of its own, but only one actor runs at a time, and who is next follows from the
-simulated time and the seed.  So a seed repeats a run, its faults included.  :mod:`auditor` checks the promises.
+Every process is an actor with a thread of its own, but only one actor runs at a time, and who is
+next follows from the simulated time and the seed.  So a seed repeats a run, its faults included.
+:mod:`auditor` checks the promises.
 
-    python tests/world/world.py --seeds 0:1000                  random workloads and faults, an honest hub
-    python tests/world/world.py --seeds 0:1000 --kind liar      a malicious hub with a colluder
-    python tests/world/world.py --seeds 17:18 --tell            what happened
-    python tests/world/world.py --seeds 0:1000 --plant mask     until the planted bug is found
+    python tests/world/world.py --seeds 0:1000                  random workloads and faults, an
+    honest hub python tests/world/world.py --seeds 0:1000 --kind liar      a malicious hub with a
+    colluder python tests/world/world.py --seeds 17:18 --tell            what happened python
+    tests/world/world.py --seeds 0:1000 --plant mask     until the planted bug is found
 """
 
 from __future__ import annotations
@@ -61,11 +63,26 @@ METHODS = ("prox_admm", "mr_admm", "momentum", "dgd", "output", "dvp", "sum_mome
 WAITS = Waits(5.0, 14.0)
 GREETING = 40.0
 POLL, PATIENCE, TRIES = 0.5, 30.0, 6
-"""Simulated seconds between two looks of a waiting site, and of a site without a hub; and starts of a site."""
-FAULTS = ("crash", "lost", "slow", "full", "clock", "cut", "restored", "certificate", "hub", "hub full", "expel")
+"""Simulated seconds between two looks of a waiting site, and of a site without a hub; and starts
+of a site.
+"""
+FAULTS = (
+    "crash",
+    "lost",
+    "slow",
+    "full",
+    "clock",
+    "cut",
+    "restored",
+    "certificate",
+    "hub",
+    "hub full",
+    "expel",
+)
 
 
-_MEMORY = next((folder for folder in ("/dev/shm",) if Path(folder).is_dir()), None)  # a disk that is fast
+# a disk that is fast
+_MEMORY = next((folder for folder in ("/dev/shm",) if Path(folder).is_dir()), None)
 
 
 class Crash(BaseException):
@@ -97,16 +114,32 @@ def agreed(work: Workload) -> tuple[Plan, dict[str, SigningKey], Any]:
     """Plan, keys and rows of a workload: made once."""
     names, rows = NAMES[: work.sites], make_rows(list(SIZES[: work.sites]), 3)
     keys = {name: SigningKey.make() for name in names}
-    members = [Member(name, size, keys[name].public) for name, size in zip(names, SIZES, strict=False)]
-    graph = {} if work.method.startswith("sum") else {"graph": "complete" if work.sites < 3 else work.graph}
+    members = [
+        Member(name, size, keys[name].public) for name, size in zip(names, SIZES, strict=False)
+    ]
+    graph = (
+        {}
+        if work.method.startswith("sum")
+        else {"graph": "complete" if work.sites < 3 else work.graph}
+    )
     config = RunConfig.from_dict(
-        {"method": work.method, "epsilon": 2.0, "delta": 1e-5, "rounds": work.rounds, "seed": 3, "rho": 0.02, **graph}
+        {
+            "method": work.method,
+            "epsilon": 2.0,
+            "delta": 1e-5,
+            "rounds": work.rounds,
+            "seed": 3,
+            "rho": 0.02,
+            **graph,
+        }
     )
     return make_plan(Proposal("trial", config, members, rows.d, waits=WAITS)), keys, rows
 
 
 def _faults(kind: str) -> list[str]:
-    """Without ledgers restored under a hub that lies: such a site counts as a colluder (``docs/deploy/threats.md``)."""
+    """Without ledgers restored under a hub that lies: such a site counts as a colluder
+    (``docs/deploy/threats.md``).
+    """
     return [fault for fault in FAULTS if kind == "faults" or fault != "restored"]
 
 
@@ -125,7 +158,9 @@ class Actor:
                 work()
         except Crash:
             pass
-        except BaseException as error:  # a bug of the world itself, or of what it runs: said by the scheduler
+        except (
+            BaseException
+        ) as error:  # a bug of the world itself, or of what it runs: said by the scheduler
             self.world.failed = self.world.failed or error
         finally:
             self.world.turn.release()
@@ -134,7 +169,9 @@ class Actor:
 class World:
     """One run of one workload under the faults of a seed."""
 
-    def __init__(self, seed: int, kind: str = "faults", folder: Path | None = None, tell: bool = False) -> None:
+    def __init__(
+        self, seed: int, kind: str = "faults", folder: Path | None = None, tell: bool = False
+    ) -> None:
         self.rng, self.kind, self.tell = random.Random(f"{kind} {seed}"), kind, tell
         self.work = Workload.of(self.rng)
         self.plan, self.keys, self.rows = agreed(self.work)
@@ -146,22 +183,30 @@ class World:
         names = list(self.plan.names)
         self.liar = self.rng.choice(names) if kind == "liar" else None
         self.auditor = Auditor(
-            self.folder, "trial", names, self.plan.quorum.least, summed=self.plan.summed,
+            self.folder,
+            "trial",
+            names,
+            self.plan.quorum.least,
+            summed=self.plan.summed,
             liars=() if self.liar is None else (self.liar,),
-        )  # fmt: skip
+        )
         self.auditor.order = self.plan.names
         self.hub: Hub | None = None
         self.drift, self.jump = 1.0, 0.0
         self.doors: Counter[str] = Counter()
         self.crashes: dict[str, set[int]] = {name: set() for name in names}
         self.lost, self.expired = set[str](), dict[str, float]()
-        self.cut: dict[str, list[tuple[float, float]]] = {name: [] for name in (*names, "hub", "hub full")}
+        self.cut: dict[str, list[tuple[float, float]]] = {
+            name: [] for name in (*names, "hub", "hub full")
+        }
         self.full: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
         self.slow: dict[str, float] = dict.fromkeys(names, 0.0)
         self.copies: dict[str, bytes] = {}
         self.restores, self.repeats = set[str](), set[str]()
         self.faults = (
-            [] if kind == "calm" else self.rng.choices(_faults(kind), k=self.rng.choice((0, 1, 1, 2, 2, 3, 4, 6)))
+            []
+            if kind == "calm"
+            else self.rng.choices(_faults(kind), k=self.rng.choice((0, 1, 1, 2, 2, 3, 4, 6)))
         )
         for fault in self.faults:
             self._plan(fault)
@@ -184,7 +229,10 @@ class World:
             case "hub" | "hub full":
                 self.cut[fault].append(span)
             case "clock":
-                self.drift, self.jump = rng.choice((0.5, 0.9, 1.1, 2.0)), rng.choice((-1e4, -3.0, 3.0, 1e4))
+                self.drift, self.jump = (
+                    rng.choice((0.5, 0.9, 1.1, 2.0)),
+                    rng.choice((-1e4, -3.0, 3.0, 1e4)),
+                )
                 self.jump_at = at
             case "restored":
                 self.crashes[name].add(rng.randrange(5, 20 + 14 * self.work.rounds))
@@ -233,7 +281,9 @@ class World:
         """Let everything happen; returns the promises that were broken."""
         for name in self.plan.names:  # made by hand, before anything can fail
             path = self.folder / f"{name}.ledger"
-            DurableLedger.create(path, epsilon=20.0, delta=1e-5, accountant="rdp", demonstration=True).close()
+            DurableLedger.create(
+                path, epsilon=20.0, delta=1e-5, accountant="rdp", demonstration=True
+            ).close()
         self.spawn("hub", self._hub)
         for name in self.plan.names:
             if name != self.liar:
@@ -329,7 +379,9 @@ class World:
                     erase_old(ledger, "trial")
                 noise = Watched(3, [0], [i], lead=())
                 noise.world, noise.name = self, name
-                session = SiteSession(self.plan, name, self.rows.node(i), ledger, self.keys[name], noise)
+                session = SiteSession(
+                    self.plan, name, self.rows.node(i), ledger, self.keys[name], noise
+                )
                 ended = self.ends[name] = session.run(Door(self, name))
             check_end(name, "trial", ended.outcome.stopped, ended.lost)
         except Crash:
@@ -350,10 +402,14 @@ class World:
         if self.kind == "liar" or auditor.broken:
             return
         while self.hub is None:
-            self.hub = Hub(plan, HubLog(self.folder / "hub.log"), greeting=GREETING, clock=self.clock)
+            self.hub = Hub(
+                plan, HubLog(self.folder / "hub.log"), greeting=GREETING, clock=self.clock
+            )
         _room(self.hub, True)
         roster = self.hub.status()["roster"]
-        harmed = {name for name in plan.names if self.restored(name) or self.codes[name] in (-9, 1, 2)}
+        harmed = {
+            name for name in plan.names if self.restored(name) or self.codes[name] in (-9, 1, 2)
+        }
         for name, code in self.codes.items():
             end = self.ends.get(name)
             if code == 3:
@@ -372,7 +428,9 @@ class World:
         rosters = [self.ends[name].roster for name in stay if name in self.ends]
         if not self.faults and any(self.codes.values()):
             auditor.breach(f"no fault, and ended with {self.codes}")
-        if len({self.codes[name] for name in stay}) > 1 or any(one != rosters[0] for one in rosters):
+        if len({self.codes[name] for name in stay}) > 1 or any(
+            one != rosters[0] for one in rosters
+        ):
             auditor.breach(f"those that stay end in different ways: {self.codes}, {rosters}")
         if stay and all(self.codes[name] in (0, 5) for name in stay):
             self._compare(roster, stay)
@@ -386,12 +444,18 @@ class World:
         assert hub is not None
         index = plan.names.index
         if plan.summed:
-            told = [([index(name) for name in one.members], one.opened) for one in hub.rounds.attempts]
+            told = [
+                ([index(name) for name in one.members], one.opened) for one in hub.rounds.attempts
+            ]
             made = run_sites(plan.config, self.rows, attempts=told)
         else:
-            made = run_sites(plan.config, self.rows, lost={index(name): k for name, k in roster["since"].items()})
+            made = run_sites(
+                plan.config, self.rows, lost={index(name): k for name, k in roster["since"].items()}
+            )
         for name in stay:
-            model = plan.stages[0].prepared.algorithm.at(index(name)).model(made[index(name)][0].state)
+            model = (
+                plan.stages[0].prepared.algorithm.at(index(name)).model(made[index(name)][0].state)
+            )
             if not np.array_equal(model, self.ends[name].model):
                 self.auditor.breach(f"{name}: another model than its twin's")
 
@@ -424,7 +488,9 @@ class Door:
         agree(plan, self.world.plan.digest)
         if self.lies is not None:
             return self.world.rng.choice((0, 0, 0, 1, 5))
-        self.earlier, highest = self._ask(lambda hub: (hub.earlier(self.name), hub.highest(self.name)))
+        self.earlier, highest = self._ask(
+            lambda hub: (hub.earlier(self.name), hub.highest(self.name))
+        )
         return int(highest)
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
@@ -455,7 +521,9 @@ class Door:
             for asker, question in questions.items():
                 if self.answers is not None:
                     answer = self.answers(asker, question)
-                    self._ask(lambda hub, asker=asker, answer=answer: hub.answer(self.name, asker, answer))
+                    self._ask(
+                        lambda hub, asker=asker, answer=answer: hub.answer(self.name, asker, answer)
+                    )
             self.world.sleep(POLL)
 
     def _ask(self, request: Callable[[Hub], Any]) -> Any:
@@ -506,7 +574,9 @@ def doors(world: World) -> Iterator[None]:
     again = Vault.repeat
 
     def repeat(self: Vault, solve: Callable[[], object], start: Any) -> None:
-        """With noise that can be repeated a stored release is solved again, which a real site never does."""
+        """With noise that can be repeated a stored release is solved again, which a real site
+        never does.
+        """
         name = self.noise.name  # type: ignore[attr-defined]
         world.repeats.add(name)
         again(self, solve, start)
@@ -531,7 +601,9 @@ def play(seed: int, kind: str = "faults", tell: bool = False) -> tuple[World, li
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", default="0:100")
     parser.add_argument("--kind", choices=("calm", "faults", "liar"), default="faults")
     parser.add_argument("--plant", default=None, help="a planted bug: " + ", ".join(PLANTS))
@@ -539,7 +611,12 @@ def main() -> None:
     parser.add_argument("--tell", action="store_true")
     arguments = parser.parse_args()
     first, last = map(int, arguments.seeds.split(":"))
-    started, found, codes, faults = time.perf_counter(), dict[int, list[str]](), Counter[int](), Counter[str]()
+    started, found, codes, faults = (
+        time.perf_counter(),
+        dict[int, list[str]](),
+        Counter[int](),
+        Counter[str](),
+    )
     done = 0
     if arguments.plant:
         PLANTS[arguments.plant]()
@@ -555,11 +632,20 @@ def main() -> None:
             print(f"seed {seed}: {broken[0]}", flush=True)
             if arguments.plant:
                 break
-    print(json.dumps({
-        "kind": arguments.kind, "plant": arguments.plant, "runs": done, "first": first, "broken": len(found),
-        "codes": dict(sorted(codes.items())), "faults": dict(faults),
-        "seconds": round(time.perf_counter() - started, 1),
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "kind": arguments.kind,
+                "plant": arguments.plant,
+                "runs": done,
+                "first": first,
+                "broken": len(found),
+                "codes": dict(sorted(codes.items())),
+                "faults": dict(faults),
+                "seconds": round(time.perf_counter() - started, 1),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

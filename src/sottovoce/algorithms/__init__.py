@@ -27,40 +27,94 @@ from .r_admm import RADMM
 from .recipe import Recipe
 
 METHODS = [
-    Method(ADMM), Method(DVP), Method(PVP), Method(MADMM), Method(RADMM), Method(MRADMM), Method(PPADMM),
-    Method(IPPADMM), Method(ProxADMM), Method(ProxAverage), Method(Momentum),
-    Method(Momentum, "sum", "sum_momentum", {
-        "paper": "ours", "releases": "every round, one sum over all sites",
-        "summary": "gradient descent with momentum on sums that only the network sees, tail-averaged",
-        "noise_law": "Gaussian, in shares, on sums of gradients", "recalls": False, "idle": ("rounds",),
-        "options": SummedMomentumOptions(),
-        "good_for": "three sites or more that trust sums; sites that differ; many small sites",
-    }),
-    Method(ProxAverage, "sum", "sum_prox", {
-        "releases": "every round, one sum over all sites",
-        "summary": "proximal steps whose mean only the network sees, tail-averaged",
-        "noise_law": "Gaussian, in shares, on sums of answers", "good_for": "three alike sites or more that trust sums",
-    }),
-    Method(Output), Method(Objective), Method(Generalised), Method(DGD), Method(GradientTracking), Method(DPADMM),
-    Method(Objective, "curator", "central", {
-        "paper": "baseline", "forms": ("corrected",), "least_penalty": 0.00002, "noise_weight": 0.1,
-        "summary": "objective perturbation of pooled rows at a trusted curator",
-        "good_for": "what trust in one party would buy",
-    }),
-    Method(DGD, "curator", "central_gd", {
-        "summary": "gradient descent with noisy gradients at a trusted curator",
-        "good_for": "what trust in one party would buy, by gradients",
-    }),
+    Method(ADMM),
+    Method(DVP),
+    Method(PVP),
+    Method(MADMM),
+    Method(RADMM),
+    Method(MRADMM),
+    Method(PPADMM),
+    Method(IPPADMM),
+    Method(ProxADMM),
+    Method(ProxAverage),
+    Method(Momentum),
+    Method(
+        Momentum,
+        "sum",
+        "sum_momentum",
+        {
+            "paper": "ours",
+            "releases": "every round, one sum over all sites",
+            "summary": "gradient descent with momentum on sums that only the network sees, "
+            "tail-averaged",
+            "noise_law": "Gaussian, in shares, on sums of gradients",
+            "recalls": False,
+            "idle": ("rounds",),
+            "options": SummedMomentumOptions(),
+            "good_for": "three sites or more that trust sums; sites that differ; many small sites",
+        },
+    ),
+    Method(
+        ProxAverage,
+        "sum",
+        "sum_prox",
+        {
+            "releases": "every round, one sum over all sites",
+            "summary": "proximal steps whose mean only the network sees, tail-averaged",
+            "noise_law": "Gaussian, in shares, on sums of answers",
+            "good_for": "three alike sites or more that trust sums",
+        },
+    ),
+    Method(Output),
+    Method(Objective),
+    Method(Generalised),
+    Method(DGD),
+    Method(GradientTracking),
+    Method(DPADMM),
+    Method(
+        Objective,
+        "curator",
+        "central",
+        {
+            "paper": "baseline",
+            "forms": ("corrected",),
+            "least_penalty": 0.00002,
+            "noise_weight": 0.1,
+            "summary": "objective perturbation of pooled rows at a trusted curator",
+            "good_for": "what trust in one party would buy",
+        },
+    ),
+    Method(
+        DGD,
+        "curator",
+        "central_gd",
+        {
+            "summary": "gradient descent with noisy gradients at a trusted curator",
+            "good_for": "what trust in one party would buy, by gradients",
+        },
+    ),
     Method(CentralSGD, "curator"),
-    Method(ProxAverage, "curator", "central_prox", {
-        "paper": "baseline", "summary": "noisy proximal steps at a trusted curator, tail-averaged",
-        "good_for": "what trust in one party would buy, by proximal steps",
-    }),
-    Method(Momentum, "curator", "central_momentum", {
-        "paper": "baseline", "summary": "gradient descent with momentum and noisy gradients at a trusted curator",
-        "good_for": "what trust in one party would buy, by gradients with momentum",
-    }),
-]  # fmt: skip
+    Method(
+        ProxAverage,
+        "curator",
+        "central_prox",
+        {
+            "paper": "baseline",
+            "summary": "noisy proximal steps at a trusted curator, tail-averaged",
+            "good_for": "what trust in one party would buy, by proximal steps",
+        },
+    ),
+    Method(
+        Momentum,
+        "curator",
+        "central_momentum",
+        {
+            "paper": "baseline",
+            "summary": "gradient descent with momentum and noisy gradients at a trusted curator",
+            "good_for": "what trust in one party would buy, by gradients with momentum",
+        },
+    ),
+]
 """All pairs of a method and a trust: a method's own line first, methods from outside last."""
 
 REGISTRY: dict[str, type[Algorithm[Any]]] = {one.name: one.bound for one in METHODS}
@@ -73,8 +127,17 @@ NAMES = list(dict.fromkeys(one.cls.name for one in METHODS))
 """Names of methods, whatever the trust."""
 
 ANSWERS = (
-    "newton", "slopes", "least_squares", "components", "histogram", "confusion", "misses", "survey", "hazards", "once",
-)  # fmt: skip
+    "newton",
+    "slopes",
+    "least_squares",
+    "components",
+    "histogram",
+    "confusion",
+    "misses",
+    "survey",
+    "hazards",
+    "once",
+)
 """Names of recipes in records of their runs (:mod:`sottovoce.answers`)."""
 
 KNOWN: dict[str, type[Algorithm]] = REGISTRY | dict.fromkeys(ANSWERS, Recipe)  # type: ignore[type-arg]
@@ -107,7 +170,9 @@ def under(name: str, trust: str) -> str:
     if trust not in known:
         others = ", ".join(one.cls.name for one in METHODS if one.kind == trust)
         rule = f"method {name!r} has trust={' or '.join(map(repr, known))}"
-        raise InvalidInput("trust", trust, rule, f"leave trust out, or use a method that has it: {others}")
+        raise InvalidInput(
+            "trust", trust, rule, f"leave trust out, or use a method that has it: {others}"
+        )
     return known[trust]
 
 

@@ -68,7 +68,8 @@ def dual(eta: Array, V: Array, f: Array, S: Array, lam: Array) -> Array:
 
 
 INDUCED = (
-    "ADMM on the graph that is left, with a proximal term eta ||w - f_i||^2 for every lost edge: it converges with any "
+    "ADMM on the graph that is left, with a proximal term eta ||w - f_i||^2 for every lost edge: "
+    "it converges with any "
     "such term (He, Liao, Han and Yang 2002), to the minimiser over the sites that are left"
 )
 """Why consensus ADMM may go on without a lost site.

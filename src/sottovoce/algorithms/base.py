@@ -139,10 +139,14 @@ class Algorithm(ABC, Generic[StateT]):
     """Whether noise is inside the objective; curvature then lowers the price of the determinant."""
     induced: ClassVar[str] = ""
     """Why a run may go on with the graph without a lost site; empty if the theorem forbids it."""
-    complete: ClassVar[bool] = False  # only all rounds together mean something: all are paid for, and none is lost
+    complete: ClassVar[bool] = (
+        False  # only all rounds together mean something: all are paid for, and none is lost
+    )
 
     @classmethod
-    def own_penalty(cls, facts: Facts, rounds: int, spread: float, options: MethodOptions) -> float | None:
+    def own_penalty(
+        cls, facts: Facts, rounds: int, spread: float, options: MethodOptions
+    ) -> float | None:
         """Return the method's own default penalty, from public facts.
 
         Parameters
@@ -262,9 +266,17 @@ class Algorithm(ABC, Generic[StateT]):
         Knobs at their defaults are left out, but for those of
         :data:`sottovoce.algorithms.knobs.WRITTEN`.
         """
-        hyperparameters = {k: v for k, v in self.__dict__.items() if k != "options" and k not in self.idle}
-        defaults = {name: one.default for name, one in knobs_of(self.options).items() if name not in WRITTEN}
-        chosen = {k: v for k, v in values_of(self.options).items() if k not in defaults or v != defaults[k]}
+        hyperparameters = {
+            k: v for k, v in self.__dict__.items() if k != "options" and k not in self.idle
+        }
+        defaults = {
+            name: one.default for name, one in knobs_of(self.options).items() if name not in WRITTEN
+        }
+        chosen = {
+            k: v
+            for k, v in values_of(self.options).items()
+            if k not in defaults or v != defaults[k]
+        }
         plain: dict[str, Any] = {"name": self.name}
         for key, value in (hyperparameters | chosen).items():
             if isinstance(value, Schedule):

@@ -44,7 +44,9 @@ class DPADMM(Algorithm[DualState]):
 
     name: ClassVar[str] = "dp_admm"
     paper: ClassVar[str] = "Huang, Hu, Guo, Chan-Tin and Gong (IEEE TIFS 2020)"
-    summary: ClassVar[str] = "linearised ADMM with noisy gradients and steps that shorten, tail-averaged"
+    summary: ClassVar[str] = (
+        "linearised ADMM with noisy gradients and steps that shorten, tail-averaged"
+    )
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
     good_for: ClassVar[str] = "comparisons: a method from other work; no local solves"

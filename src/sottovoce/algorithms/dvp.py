@@ -80,9 +80,13 @@ class DVP(ADMM):
         # mu = lam + (C / 2n) b, eq. (14): 2 mu.f = 2 lam.f + (C / n) b.f, which the law draws in
         # sum scale.
         phi, law = self._law(k, terms.curvature, node)
-        return PerturbedObjective(terms.linear, terms.curvature + phi, f, law, f"000, Algorithm 2 ({self.form})")
+        return PerturbedObjective(
+            terms.linear, terms.curvature + phi, f, law, f"000, Algorithm 2 ({self.form})"
+        )
 
-    def _law(self, k: int, curvature: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw | None]:
+    def _law(
+        self, k: int, curvature: Array, node: Node
+    ) -> tuple[Array, SphericalLaw | GaussianLaw | None]:
         phi = np.asarray(self.options.phi)
         if self.noise is None:
             return phi, None
@@ -92,7 +96,9 @@ class DVP(ADMM):
         return self.printed(alpha, curvature, node, self.options.zeta)
 
     @staticmethod
-    def printed(alpha: Array, curvature: Array, node: Node, constants: str) -> tuple[Array, SphericalLaw]:
+    def printed(
+        alpha: Array, curvature: Array, node: Node, constants: str
+    ) -> tuple[Array, SphericalLaw]:
         """Return the curvature and the noise of the listing for a claim of `alpha`.
 
         Parameters

@@ -62,7 +62,11 @@ class DGD(Algorithm[DescentState]):
         """
         f, S, mean = state
         g = node.ask(NoisyGradient(f, self._alpha(k), "noisy gradient"))
-        f = f + node.facts.mixing * (S - node.net.degree * f) - (g + node.facts.mu * f) / self.penalty(k)
+        f = (
+            f
+            + node.facts.mixing * (S - node.net.degree * f)
+            - (g + node.facts.mu * f) / self.penalty(k)
+        )
         return DescentState(f, node.net.neighbour_sum(f), tail(mean, f, k))
 
     def model(self, state: DescentState) -> Array:

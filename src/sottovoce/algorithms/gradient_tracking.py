@@ -40,10 +40,14 @@ class GradientTracking(Algorithm[TrackingState]):
 
     name: ClassVar[str] = "gradient_tracking"
     paper: ClassVar[str] = "Nedic, Olshevsky and Shi (SIAM J. Optim. 2017)"
-    summary: ClassVar[str] = "gradient tracking with noisy gradients, tail-averaged: a release every second round"
+    summary: ClassVar[str] = (
+        "gradient tracking with noisy gradients, tail-averaged: a release every second round"
+    )
     releases: ClassVar[str] = "every second round"
     noise_law: ClassVar[str] = "Gaussian (pure: spherical), on gradients"
-    good_for: ClassVar[str] = "comparisons: a method from other work; sites that differ; no local solves"
+    good_for: ClassVar[str] = (
+        "comparisons: a method from other work; sites that differ; no local solves"
+    )
     curvature: ClassVar[str] = "node"
     least_penalty: ClassVar[float] = 0.02
     gradient_steps: ClassVar[bool] = True

@@ -30,7 +30,9 @@ class IPPADMMOptions(PPADMMOptions):
 
     positives: int = knob(10, "Releases of a node at most, ipp_admm.", Count())
     threshold: float = knob(
-        0.002, "Gradient norm above which ipp_admm sends, in units of C.", Interval(closed="neither")
+        0.002,
+        "Gradient norm above which ipp_admm sends, in units of C.",
+        Interval(closed="neither"),
     )
     clip: float = knob(
         1.0,
@@ -40,7 +42,8 @@ class IPPADMMOptions(PPADMMOptions):
     )
     test_sensitivity: str = knob(
         "listed",
-        "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C_loss / n_i.",
+        "Sensitivity of the listing's tests: listed, 2 C_loss (Lemma 4.2), or divided, 2 C_loss "
+        "/ n_i.",
         OneOf("listed", "divided"),
         form="printed",
     )
@@ -80,13 +83,17 @@ class IPPADMM(PPADMM):
     noise_weight: ClassVar[float] = 1.2
     least_penalty: ClassVar[float] = 0.0005
     objective_noise: ClassVar[bool] = False
-    listed_share: ClassVar[float] = 1.0  # line 6 has epsilon_i1, where line 6 of Algorithm 1 has epsilon_i3
+    listed_share: ClassVar[float] = (
+        1.0  # line 6 has epsilon_i1, where line 6 of Algorithm 1 has epsilon_i3
+    )
 
     def check_claim(self, facts: Facts, rounds: int) -> None:
         super().check_claim(facts, rounds)
         if self.form == "printed" and self.noise is not None and self.options.positives >= rounds:
             rule = f"Theorem 4.1 of 004 has c < T releases, and T = {rounds} rounds"
-            raise InvalidInput("positives", self.options.positives, rule, "use fewer, or more rounds")
+            raise InvalidInput(
+                "positives", self.options.positives, rule, "use fewer, or more rounds"
+            )
 
     def _releases(self, rounds: int) -> list[int]:
         return [1]  # all have the noise of round 1
@@ -96,7 +103,9 @@ class IPPADMM(PPADMM):
 
     def query(self, k: int, terms: Augmented, f: Array, node: Node) -> Query:
         alpha = None if self.noise is None else self.noise(1)
-        whole = self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.options.positives)
+        whole = (
+            self.test_share * (0.0 if alpha is None else alpha) * np.sqrt(self.options.positives)
+        )
         e1, e2 = above_threshold_split(whole, self.options.positives)
         if self.form == "printed" and alpha is not None:
             law = self.printed(alpha, terms.curvature, node)
@@ -118,10 +127,23 @@ class IPPADMM(PPADMM):
                 divisor,
             )
         source = "004, Algorithm 2 (corrected)"
-        return GatedMinimiser(f, alpha, source, None, *terms, self.options.threshold, e1, e2, self.options.positives, k)
+        return GatedMinimiser(
+            f,
+            alpha,
+            source,
+            None,
+            *terms,
+            self.options.threshold,
+            e1,
+            e2,
+            self.options.positives,
+            k,
+        )
 
 
 def above_threshold_split(epsilon: Array, positives: int) -> tuple[Array, Array]:
-    """U5: shares ``(e1, e2)`` of `epsilon` for threshold and tests, ``1 : (2 c)^{2/3}`` (Lyu, Su and Li 2017)."""
+    """U5: shares ``(e1, e2)`` of `epsilon` for threshold and tests, ``1 : (2 c)^{2/3}`` (Lyu, Su
+    and Li 2017).
+    """
     ratio = (2.0 * positives) ** (2.0 / 3.0)
     return epsilon / (1.0 + ratio), epsilon * ratio / (1.0 + ratio)

@@ -60,15 +60,21 @@ class Releases:
 
     def query(self, k: int, what: Bounded) -> NoisyBounded:
         """The query of item k, from 1 on."""
-        return NoisyBounded.of(what, None if self.noise is None else self.noise(k), self.items[k - 1].name)
+        return NoisyBounded.of(
+            what, None if self.noise is None else self.noise(k), self.items[k - 1].name
+        )
 
     def spread(self, j: int, facts: Facts, among: Among) -> float:
-        """Standard deviation of the noise on each entry of the answer to item j, from 0 on, for these sites."""
+        """Standard deviation of the noise on each entry of the answer to item j, from 0 on, for
+        these sites.
+        """
         whole = replace(facts, n=facts.every_n)
         return as_released(self._somewhere(j), facts).mean_spread(whole, among)
 
     def spreads(self, j: int, facts: Facts) -> Array:
-        """Standard deviation of the noise on each entry of every site's own answer to item j, (N,)."""
+        """Standard deviation of the noise on each entry of every site's own answer to item j,
+        (N,).
+        """
         query = self._somewhere(j)
         if query.alpha is None:
             return np.zeros(facts.n_nodes)
@@ -88,8 +94,8 @@ class Kept(NamedTuple):
     entries : tuple of int
         How many numbers, of each answer.
     own_part : callable, optional
-        What is kept of the sites' own answers (..., N, entries) to a statistic; None where only the mean over the rows
-        of all is.
+        What is kept of the sites' own answers (..., N, entries) to a statistic; None where only the
+        mean over the rows of all is.
     """
 
     entries: tuple[int, ...]
@@ -212,7 +218,9 @@ def same(what: Bounded, item: Item, facts: Facts) -> Bounded:
     """
     listed = item.what(what.at)
     if type(what) is not type(listed) or what.width(facts) != listed.width(facts):
-        raise ValueError(f"the next release of the list is {item.name!r}, and the script asks for {what}")
+        raise ValueError(
+            f"the next release of the list is {item.name!r}, and the script asks for {what}"
+        )
     return what
 
 

@@ -105,13 +105,22 @@ def knobs_of(options: MethodOptions) -> MappingProxyType[str, Knob]:
             kinds[f.name] = f.type
         else:
             kinds[f.name] = f.type.__name__
-    return MappingProxyType({f.name: Knob(f.name, kinds[f.name], f.default, *f.metadata[_KEY]) for f in declared})
+    return MappingProxyType(
+        {f.name: Knob(f.name, kinds[f.name], f.default, *f.metadata[_KEY]) for f in declared}
+    )
 
 
 def undeclared(options: MethodOptions) -> list[str]:
     """Fields of options that :func:`knob` did not declare, or whose type no command can read."""
-    kinds = {f.name: f.type if isinstance(f.type, str) else getattr(f.type, "__name__", "") for f in fields(options)}
-    return [f.name for f in fields(options) if _KEY not in f.metadata or kinds[f.name] not in ("float", "int", "str")]
+    kinds = {
+        f.name: f.type if isinstance(f.type, str) else getattr(f.type, "__name__", "")
+        for f in fields(options)
+    }
+    return [
+        f.name
+        for f in fields(options)
+        if _KEY not in f.metadata or kinds[f.name] not in ("float", "int", "str")
+    ]
 
 
 def values_of(options: MethodOptions) -> dict[str, Any]:
@@ -121,7 +130,10 @@ def values_of(options: MethodOptions) -> dict[str, Any]:
 
 def paragraphs(knobs: Iterable[Knob]) -> str:
     """Write knobs as paragraphs of a docstring's Parameters."""
-    return "".join(f"    {one.name} : {one.kind}, default={one.default!r}\n        {one.about}\n" for one in knobs)
+    return "".join(
+        f"    {one.name} : {one.kind}, default={one.default!r}\n        {one.about}\n"
+        for one in knobs
+    )
 
 
 def gather(methods: Iterable[Any]) -> dict[str, Knob]:
@@ -130,18 +142,24 @@ def gather(methods: Iterable[Any]) -> dict[str, Knob]:
     Raises
     ------
     InvalidInput
-        If two methods declare one name in different ways, or a knob has a name that means something else where knobs
-        are given by name: it would take the value of a field such as `copies`, by which a run is priced.
+        If two methods declare one name in different ways, or a knob has a name that means something
+        else where knobs are given by name: it would take the value of a field such as `copies`, by
+        which a run is priced.
     """
     found: dict[str, Knob] = {}
     for method in methods:
         taken = RESERVED_NAMES | {one.name for one in fields(method)}
         for name, one in knobs_of(method.options).items():
             if name in taken:
-                rule = f"its knob {name!r} has the name of a field or option that every run, method or estimator has"
+                rule = (
+                    f"its knob {name!r} has the name of a field or option that every run, "
+                    "method or estimator has"
+                )
                 raise InvalidInput("method", method.name, rule, "give the knob another name")
             if one != found.setdefault(name, one):
-                rule = f"declares the knob {name!r} as no other method does: one name means one thing"
+                rule = (
+                    f"declares the knob {name!r} as no other method does: one name means one thing"
+                )
                 raise InvalidInput("method", method.name, rule, "give the knob another name")
     return found
 
@@ -160,7 +178,8 @@ def zeta() -> Any:
     """Declare the knob of 000's and 001's printed forms: the rate of noise in listing or proof."""
     return knob(
         "listing",
-        "Rate of 000's and 001's printed noise: listing, alpha-hat, or proof, half of it, as their proofs need.",
+        "Rate of 000's and 001's printed noise: listing, alpha-hat, or proof, half of it, as "
+        "their proofs need.",
         OneOf("listing", "proof"),
         form="printed",
     )
@@ -176,7 +195,8 @@ def gradient_cap() -> Any:
         "Cap on the norm of a row's gradient: less noise, linear tails of the loss; inf for none.",
         Interval(low=1e-6),
         form="corrected",
-        strict="capped gradients are for methods that put noise on answers or gradients alone, such as prox_admm",
+        strict="capped gradients are for methods that put noise on answers or gradients alone, "
+        "such as prox_admm",
     )
 
 

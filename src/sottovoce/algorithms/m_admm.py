@@ -72,4 +72,8 @@ class MADMM(ADMM):
         scale = facts.C / (self.penalty(k) * np.maximum(node.net.degree, 1.0) * facts.n)
         if self.form == "corrected":
             return SphericalLaw(scale * alpha / 2)
-        return SphericalLaw(scale * alpha / 2, polish=False, claimed=scale * (1.4 * facts.loss.curvature_bound + alpha))
+        return SphericalLaw(
+            scale * alpha / 2,
+            polish=False,
+            claimed=scale * (1.4 * facts.loss.curvature_bound + alpha),
+        )

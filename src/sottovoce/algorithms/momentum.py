@@ -142,7 +142,9 @@ class Momentum(Algorithm[MomentumState]):
         if self.options.correlates and carries(node.facts, self.noise, self.rounds):
             # This is f itself, but for models that are all noise.
             near = within_reach(node.facts, f)
-            query = CarriedGradient(near, alpha, "noisy gradient, carried", index=k, rounds=self.rounds)
+            query = CarriedGradient(
+                near, alpha, "noisy gradient, carried", index=k, rounds=self.rounds
+            )
             # What the release left out of the earlier gradients is added again, noise included.
             g = node.ask(query) + query.share * heard
         else:

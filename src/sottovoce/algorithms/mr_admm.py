@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ..queries import GaussianLaw, NoisyMinimiser, PerturbedObjective, Query, SphericalLaw, check_law
+from ..queries import (
+    GaussianLaw,
+    NoisyMinimiser,
+    PerturbedObjective,
+    Query,
+    SphericalLaw,
+    check_law,
+)
 from ..util.constraints import Interval, OneOf
 from ..util.typing import Array
 from .admm import INDUCED, augment, dual
@@ -73,7 +80,9 @@ class MRADMM(Algorithm[RecycledState]):
 
     name: ClassVar[str] = "mr_admm"
     paper: ClassVar[str] = "002, Algorithms 2 and 3"
-    summary: ClassVar[str] = "recycled ADMM with per-node penalty schedules: a release every second round"
+    summary: ClassVar[str] = (
+        "recycled ADMM with per-node penalty schedules: a release every second round"
+    )
     releases: ClassVar[str] = "every second round"
     noise_law: ClassVar[str] = "spherical or Gaussian, in the objective"
     good_for: ClassVar[str] = "pure epsilon; penalties that grow or differ between sites"
@@ -124,7 +133,9 @@ class MRADMM(Algorithm[RecycledState]):
 
     def _query(self, odd: int, f: Array, linear: Array, curvature: Array, node: Node) -> Query:
         if self.options.perturbation == "output" and self.noise is not None:
-            return NoisyMinimiser(f, self.noise(odd), "002, section VII-B (corrected)", None, linear, curvature)
+            return NoisyMinimiser(
+                f, self.noise(odd), "002, section VII-B (corrected)", None, linear, curvature
+            )
         law = self._law(odd, curvature, node)
         return PerturbedObjective(linear, curvature, f, law, f"002, eq. (18) ({self.form})")
 
@@ -139,5 +150,10 @@ class MRADMM(Algorithm[RecycledState]):
                 return SphericalLaw(beta)
             return GaussianLaw(1 / beta)
         # The claim (32) of 002.
-        claimed = 2 * facts.C / facts.n * (1.4 * facts.loss.curvature_bound / (facts.mu + curvature) + alpha)
+        claimed = (
+            2
+            * facts.C
+            / facts.n
+            * (1.4 * facts.loss.curvature_bound / (facts.mu + curvature) + alpha)
+        )
         return SphericalLaw(beta, polish=False, claimed=claimed)

@@ -89,7 +89,8 @@ class Output(OneShot):
         loss = node.facts.loss
         if self.form == "printed" and self.noise is not None and loss.derivative_bound > 1.0:
             rule = (
-                f"003 needs |l'| <= 1 (chapter 3), and a row's gradient has norm up to {loss.derivative_bound:.3g} here"
+                "003 needs |l'| <= 1 (chapter 3), and a row's gradient has norm up to "
+                f"{loss.derivative_bound:.3g} here"
             )
             raise InvalidInput("loss", loss.spec, rule, "use another loss, or form='corrected'")
 
@@ -143,7 +144,9 @@ class Objective(OneShot):
         q, printed = self._printed(alpha, q, node)
         return PerturbedObjective(zero, q, zero, printed, f"{self.paper} (printed)")
 
-    def _printed(self, alpha: Array, q: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw]:
+    def _printed(
+        self, alpha: Array, q: Array, node: Node
+    ) -> tuple[Array, SphericalLaw | GaussianLaw]:
         # 003, Algorithm 2: epsilon' = epsilon - 2 ln(1 + c1 / (n Lambda)); if it is <= 0, a larger
         # ridge makes it epsilon / 2.
         facts, c1 = node.facts, node.facts.loss.curvature_bound
@@ -172,7 +175,9 @@ class Generalised(Objective):
     good_for: ClassVar[str] = "003 as it is"
     equals: ClassVar[str] = "objective"
 
-    def _printed(self, alpha: Array, q: Array, node: Node) -> tuple[Array, SphericalLaw | GaussianLaw]:
+    def _printed(
+        self, alpha: Array, q: Array, node: Node
+    ) -> tuple[Array, SphericalLaw | GaussianLaw]:
         facts, c1 = node.facts, node.facts.loss.curvature_bound
         # 003, Algorithm 3: Delta >= 2 lambda / epsilon.
         q = np.maximum(q, 2 * c1 * facts.C / (alpha * facts.n) - facts.mu)

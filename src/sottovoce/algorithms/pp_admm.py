@@ -33,7 +33,9 @@ class PPADMMOptions(MethodOptions):
         Interval(0, 1e9, closed="neither"),
         form="printed",
     )
-    delta1: float = knob(1e-5, "delta_i1 of the listing.", Interval(0, 1, closed="neither"), form="printed")
+    delta1: float = knob(
+        1e-5, "delta_i1 of the listing.", Interval(0, 1, closed="neither"), form="printed"
+    )
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ class PPADMM(ADMM):
 
     name: ClassVar[str] = "pp_admm"
     paper: ClassVar[str] = "004, Algorithm 1"
-    summary: ClassVar[str] = "ADMM with Gaussian noise in the objective and on the answer, one release a round"
+    summary: ClassVar[str] = (
+        "ADMM with Gaussian noise in the objective and on the answer, one release a round"
+    )
     releases: ClassVar[str] = "every round"
     noise_law: ClassVar[str] = "Gaussian, in the objective and on the answer"
     good_for: ClassVar[str] = "sites that differ, with a delta"

@@ -55,7 +55,9 @@ def check_growing(penalty: Schedule, paper: str) -> None:
         If a node's penalty falls.
     """
     if not penalty.non_decreasing:
-        raise InvalidInput("eta", penalty.words, f"must not decrease ({paper})", "use a growth >= 1")
+        raise InvalidInput(
+            "eta", penalty.words, f"must not decrease ({paper})", "use a growth >= 1"
+        )
 
 
 def regulariser_of_line_3(epsilon_1: Array, facts: Facts) -> Array:
@@ -98,8 +100,13 @@ def check_line_3(alphas: list[Array], split: float, delta_1: float, facts: Facts
         of_section_5 = rho_1 + of_theorem
         needed = max(needed, float(np.max(regulariser_of_line_3(of_section_5, facts))))
     if facts.rho < needed * (1.0 - 1e-9):
-        rule = f"line 3 of 004 asks for lambda >= 2.8 N c1 / ((epsilon_i1 - epsilon_i3) |D_i|) = {needed:.4g} here"
-        raise InvalidInput("rho", facts.rho, rule, f"use rho={_rounded_up(needed):g} or more, or form='corrected'")
+        rule = (
+            "line 3 of 004 asks for lambda >= 2.8 N c1 / ((epsilon_i1 - epsilon_i3) |D_i|) = "
+            f"{needed:.4g} here"
+        )
+        raise InvalidInput(
+            "rho", facts.rho, rule, f"use rho={_rounded_up(needed):g} or more, or form='corrected'"
+        )
 
 
 def _rounded_up(value: float) -> float:

@@ -16,7 +16,8 @@ from .base import Algorithm, Node
 from .knobs import CappedOptions, MethodOptions
 
 MIXED = (
-    "a lost neighbour counts as oneself, so that the matrix of weights stays symmetric with rows that add up to 1, and "
+    "a lost neighbour counts as oneself, so that the matrix of weights stays symmetric with rows "
+    "that add up to 1, and "
     "of one component if the graph that is left is connected: all that the averaging needs"
 )
 """Why methods that average over the graph may go on without a lost site."""
@@ -148,7 +149,9 @@ class ProxAverage(Algorithm[MeanState]):
     noise_weight: ClassVar[float] = 1.2
 
     @classmethod
-    def own_penalty(cls, facts: Facts, rounds: int, spread: float, options: MethodOptions) -> float | None:
+    def own_penalty(
+        cls, facts: Facts, rounds: int, spread: float, options: MethodOptions
+    ) -> float | None:
         """Return the default penalty: in a sum in proportion to its noise, else None.
 
         Parameters

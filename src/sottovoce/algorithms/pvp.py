@@ -72,7 +72,9 @@ class PVP(ProxADMM):
         S = node.net.neighbour_sum(f)
         return DualState(f, S, dual(eta, V, f, S, lam) - node.lost_dual(eta / 2), mean)
 
-    def _query(self, k: int, f: Array, linear: Array, curvature: Array, path: tuple[Array, ...], node: Node) -> Query:
+    def _query(
+        self, k: int, f: Array, linear: Array, curvature: Array, path: tuple[Array, ...], node: Node
+    ) -> Query:
         assert self.noise is not None
         alpha, source = self.noise(k), f"001, Algorithm 3 ({self.form})"
         if self.form == "listed":
@@ -80,14 +82,18 @@ class PVP(ProxADMM):
         # (17) is centred at (f + V_j - eps) / 2 with f exact and eps = V - f: f enters twice, and V
         # once, negative.
         pull = path[-1] / 2  # eta V
-        minimiser = SecretMinimiser(f, alpha, source, None, linear + 2 * pull * f, curvature, -2 * pull, path)
+        minimiser = SecretMinimiser(
+            f, alpha, source, None, linear + 2 * pull * f, curvature, -2 * pull, path
+        )
         if k != self.rounds:
             return minimiser
         # (21), (22): as DVP, whose own part is the exact f, once
         phi, law = DVP.printed(alpha, curvature, node, self.options.zeta)
         before = replace(minimiser, path=path[:-1])
         source = f"{source}, last step"
-        return SecretStartObjective(linear + pull * f, curvature + phi, f, law, source, None, -pull, before)
+        return SecretStartObjective(
+            linear + pull * f, curvature + phi, f, law, source, None, -pull, before
+        )
 
     def model(self, state: DualState) -> Array:
         return state.f

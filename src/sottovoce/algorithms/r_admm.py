@@ -31,5 +31,7 @@ class RADMM(MRADMM):
 
     def check(self, node: Node) -> None:
         if not self.penalty.constant:
-            raise InvalidInput("eta", self.penalty.words, "R-ADMM has one constant penalty", "use method='mr_admm'")
+            raise InvalidInput(
+                "eta", self.penalty.words, "R-ADMM has one constant penalty", "use method='mr_admm'"
+            )
         super().check(node)

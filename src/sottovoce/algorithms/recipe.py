@@ -59,7 +59,9 @@ class Recipe(Algorithm[Opened]):
         return Releases(self.items, self.noise)
 
     def kept(self, facts: Facts) -> Kept:
-        """What the state holds of each answer: the mean over the rows of all sites, or every site's own."""
+        """What the state holds of each answer: the mean over the rows of all sites, or every
+        site's own.
+        """
         return Kept(self.listed.widths(facts))
 
     def begin(self, facts: Facts, replicates: int) -> Script:
@@ -68,7 +70,9 @@ class Recipe(Algorithm[Opened]):
 
     def init(self, node: Node) -> Opened:
         K, W = len(self.items), sum(self.kept(node.facts).entries)
-        return Opened(shared(np.zeros((*node.zeros().shape[:-1], W)), node.facts), np.zeros(K), np.zeros(K))
+        return Opened(
+            shared(np.zeros((*node.zeros().shape[:-1], W)), node.facts), np.zeros(K), np.zeros(K)
+        )
 
     def round(self, k: int, state: Opened, node: Node) -> Opened:
         entries = self.kept(node.facts).entries
@@ -87,11 +91,14 @@ class Recipe(Algorithm[Opened]):
         return after
 
     def priced(self, k: int, state: Opened, node: Node) -> Opened:
-        node.ask(self.listed.query(k, self.items[k - 1].what(np.zeros(1))))  # the script would need answers
+        # the script would need answers
+        node.ask(self.listed.query(k, self.items[k - 1].what(np.zeros(1))))
         return state
 
     def _release(self, k: int, what: Bounded, node: Node) -> tuple[Array, Among]:
-        """The mean over the rows of all sites that take part, or the answers of each, and these sites."""
+        """The mean over the rows of all sites that take part, or the answers of each, and these
+        sites.
+        """
         facts, among, own_part = node.facts, node.among(), self.kept(node.facts).own_part
         answer = node.ask(self.listed.query(k, what))
         if own_part is not None:
@@ -120,11 +127,15 @@ class Recipe(Algorithm[Opened]):
         answers = []
         for j in range(first_new, done):
             among = Among(float(state.rows[j]), int(state.sites[j]))
-            answers.append(self._answer(j, told[:, ends[j] : ends[j + 1]], facts, among, apart=apart))
+            answers.append(
+                self._answer(j, told[:, ends[j] : ends[j + 1]], facts, among, apart=apart)
+            )
         return script, play(script, answers, next(script) if live is None else None)
 
     def _answer(self, j: int, told: Array, facts: Facts, among: Among, *, apart: bool) -> Answer:
-        """The answer to item j, (R, entries), from what the state has of it: of every site if they are kept `apart`."""
+        """The answer to item j, (R, entries), from what the state has of it: of every site if
+        they are kept `apart`.
+        """
         spread = self.listed.spread(j, facts, among)
         if not apart:
             return Answer(told, among, spread)
@@ -135,7 +146,11 @@ class Recipe(Algorithm[Opened]):
 
     def identity(self) -> dict[str, Any]:
         public = [getattr(self, f.name) for f in fields(self)[2:]]  # behind penalty and noise
-        return {"name": self.name, "asked": self.listed.to_plain(), "public": digest_of(*public).hex()}
+        return {
+            "name": self.name,
+            "asked": self.listed.to_plain(),
+            "public": digest_of(*public).hex(),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         plain = self.identity()

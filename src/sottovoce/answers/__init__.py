@@ -1,1 +1,3 @@
-"""Answers that people ask a model for, from bounded sums: coefficients with intervals, quality, regression."""
+"""Answers that people ask a model for, from bounded sums: coefficients with intervals, quality,
+regression.
+"""

@@ -28,7 +28,8 @@ class Assumed:
     residuals : float
         Standard deviation of a number's residuals over the width of its bounds.
     shares : tuple of str
-        Shares of levels among all rows, as ``"stage: b=0.03"``: the name in the table of coefficients, and the share.
+        Shares of levels among all rows, as ``"stage: b=0.03"``: the name in the table of
+        coefficients, and the share.
     """
 
     positives: float = constrained(0.3, Interval(0.0, 1.0, closed="neither"))
@@ -46,9 +47,14 @@ def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str,
     Raises
     ------
     InvalidInput
-        For a level that the schema does not have, one that is named twice, and shares that cannot be those of a column.
+        For a level that the schema does not have, one that is named twice, and shares that cannot
+        be those of a column.
     """
-    columns = {block.name: [name for name, _ in block.values] for block in schema.blocks if isinstance(block, Category)}
+    columns = {
+        block.name: [name for name, _ in block.values]
+        for block in schema.blocks
+        if isinstance(block, Category)
+    }
     found = dict[str, dict[str, float]]()
     for text in texts:
         name, _, number = text.rpartition("=")  # a share holds no "=", and names may
@@ -65,7 +71,10 @@ def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str,
             raise InvalidInput("shares", round(total, 6), rule, "lower them")
         if every and total < 1.0 - ROUNDED:
             raise InvalidInput(
-                "shares", round(total, 6), f"shares of all levels of {column} must add up to 1", "raise them"
+                "shares",
+                round(total, 6),
+                f"shares of all levels of {column} must add up to 1",
+                "raise them",
             )
     return found
 
@@ -76,14 +85,24 @@ def _level_of(columns: dict[str, list[str]], name: str, text: str) -> tuple[str,
     Names of columns and of levels may hold colons, too, so every level of the schema is tried.
     """
     every = [(column, level) for column, levels in columns.items() for level in levels]
-    meant = [(column, level) for column, level in every if f"{column}: {level}".strip() == name.strip()]
+    meant = [
+        (column, level) for column, level in every if f"{column}: {level}".strip() == name.strip()
+    ]
     if not meant:
-        meant = [(column, level) for column, level in every if f"{column}:{level}".strip() == name.strip()]
+        meant = [
+            (column, level)
+            for column, level in every
+            if f"{column}:{level}".strip() == name.strip()
+        ]
     if not meant:
-        raise InvalidInput("shares", text, "must name a level of the schema", 'use "column: level=0.03"')
+        raise InvalidInput(
+            "shares", text, "must name a level of the schema", 'use "column: level=0.03"'
+        )
     if len(meant) > 1:
         called = " and ".join(printable(column) for column, _ in meant)
-        raise InvalidInput("shares", text, f"names levels of {called}", 'use "column:level=0.03", without a blank')
+        raise InvalidInput(
+            "shares", text, f"names levels of {called}", 'use "column:level=0.03", without a blank'
+        )
     return meant[0]
 
 
@@ -93,5 +112,7 @@ def _share(text: str, number: str) -> float:
     except ValueError:
         share = math.nan
     if not 0.0 < share < 1.0:
-        raise InvalidInput("shares", text, "the share must be inside (0, 1)", 'use "column: level=0.03"')
+        raise InvalidInput(
+            "shares", text, "the share must be inside (0, 1)", 'use "column: level=0.03"'
+        )
     return share

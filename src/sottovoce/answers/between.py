@@ -1,13 +1,15 @@
-"""Random effects of sites: how they differ, from a constant for each, at no cost (docs/reference/answers.md).
+"""Random effects of sites: how they differ, from a constant for each, at no cost
+(docs/reference/answers.md).
 
-Sites i = 1 ... K have effects t_i that are independent draws of N(m, tau^2), and their estimates are N(t, V) given
-these, with the covariance V that the table knows, noise and what all sites have in common included.  Then differences
-of sites, with eigenvalues l of their part of V and coordinates z, make
+Sites i = 1 ... K have effects t_i that are independent draws of N(m, tau^2), and their estimates
+are N(t, V) given these, with the covariance V that the table knows, noise and what all sites have
+in common included.  Then differences of sites, with eigenvalues l of their part of V and
+coordinates z, make
 
     Q(tau^2) = sum z^2 / (l + tau^2),
 
-which at the true tau is chi squared with K - 1 degrees of freedom, and falls in tau^2 (Viechtbauer 2007, "Confidence
-intervals for the amount of heterogeneity in meta-analysis").
+which at the true tau is chi squared with K - 1 degrees of freedom, and falls in tau^2 (Viechtbauer
+2007, "Confidence intervals for the amount of heterogeneity in meta-analysis").
 """
 
 from __future__ import annotations
@@ -29,14 +31,16 @@ FEWEST = 3
 _HALVINGS = 60
 _RATIOS = np.append(0.0, np.geomspace(1e-3, 30.0, 60))
 """Errors over the largest spread, at which half-widths are solved."""
-_GRID = (np.arange(400) + 0.5) / 400.0  # chances of Q, for the spread that one more site is drawn with
+# chances of Q, for the spread that one more site is drawn with
+_GRID = (np.arange(400) + 0.5) / 400.0
 
 
 class Between(NamedTuple):
     """Random effects of sites: mean and spread of a normal population, and one more draw.
 
-    Ends of intervals are pairs.  `sites` are best predictions, drawn towards the mean, with their standard errors.
-    `apart` leaves out what is unsure for all sites alike, such as a constant far from where rows are.
+    Ends of intervals are pairs.  `sites` are best predictions, drawn towards the mean, with their
+    standard errors. `apart` leaves out what is unsure for all sites alike, such as a constant far
+    from where rows are.
     """
 
     mean: float
@@ -73,7 +77,8 @@ class SiteConstants:
         if self.count >= FEWEST:
             return None
         return (
-            f"rows of no known site have no interval: how sites differ is not known from {self.count} printed "
+            "rows of no known site have no interval: how sites differ is not known from "
+            f"{self.count} printed "
             f"constants, and {FEWEST} are the fewest that tell it"
         )
 
@@ -135,9 +140,14 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
     spreads = SiteConstants(effects, V).spreads() * (1.0 + 1.0 / K) ** 0.5
     chance = float(special.chdtrc(K - 1, np.sum(z**2 / values)))
     return Between(
-        mean, (mean - half, mean + half), square**0.5, (low**0.5, high**0.5), chance, _within(spreads, alpha),
+        mean,
+        (mean - half, mean + half),
+        square**0.5,
+        (low**0.5, high**0.5),
+        chance,
+        _within(spreads, alpha),
         tuple(zip(drawn.tolist(), np.sqrt(np.maximum(left, 0.0)).tolist(), strict=True)),
-    )  # fmt: skip
+    )
 
 
 def _falls_to(targets: Array | list[float], values: Array, z: Array) -> Array:
@@ -180,11 +190,16 @@ def widened(ends: Array, spreads: Array, alpha: float) -> Array:
 
 
 def _half_widths(errors: Array, spreads: Array, alpha: float) -> Array:
-    """Half-widths for normal errors (n,) and a draw together: solved at public ratios of the two, and in between."""
+    """Half-widths for normal errors (n,) and a draw together: solved at public ratios of the
+    two, and in between.
+    """
     largest = float(spreads.max(initial=0.0))
     if largest == 0.0:
         return errors * -normal.quantile(alpha / 2.0)
-    known = np.array([_within(np.hypot(spreads, largest * ratio), alpha) for ratio in _RATIOS]) / largest
+    known = (
+        np.array([_within(np.hypot(spreads, largest * ratio), alpha) for ratio in _RATIOS])
+        / largest
+    )
     ratios = errors / largest
     # Squares of half-widths are nearly linear in squared errors.
     inside = np.sqrt(np.interp(ratios**2, _RATIOS**2, known**2))
@@ -193,8 +208,12 @@ def _half_widths(errors: Array, spreads: Array, alpha: float) -> Array:
 
 
 def _differences(effects: Array, V: Array) -> tuple[Array, Array]:
-    """Eigenvalues of the covariance of differences between sites, and the differences' coordinates."""
-    basis = np.linalg.qr(np.column_stack([np.ones(len(effects)), np.eye(len(effects))[:, 1:]]))[0][:, 1:]
+    """Eigenvalues of the covariance of differences between sites, and the differences'
+    coordinates.
+    """
+    basis = np.linalg.qr(np.column_stack([np.ones(len(effects)), np.eye(len(effects))[:, 1:]]))[0][
+        :, 1:
+    ]
     values, vectors = np.linalg.eigh(basis.T @ V @ basis)
     return np.maximum(values, 1e-300), vectors.T @ basis.T @ effects
 
@@ -205,6 +224,8 @@ def _within(spreads: Array, alpha: float) -> float:
         return 0.0
 
     def beyond(half: float) -> float:
-        return float(np.mean(special.erfc(half / np.maximum(spreads, 1e-300) / np.sqrt(2.0)))) - alpha
+        return (
+            float(np.mean(special.erfc(half / np.maximum(spreads, 1e-300) / np.sqrt(2.0)))) - alpha
+        )
 
     return float(optimize.brentq(beyond, 0.0, 40.0 * float(spreads.max())))

@@ -15,7 +15,9 @@ LEAST = 0.005
 """The least share that is told: fewer clipped targets move coefficients little."""
 
 
-def targets_at_bounds(shares: Array, spread: float, rows: float, level: float = 0.95) -> dict[str, Any]:
+def targets_at_bounds(
+    shares: Array, spread: float, rows: float, level: float = 0.95
+) -> dict[str, Any]:
     """Estimate the share of targets at or beyond the bounds, from two released shares.
 
     Parameters
@@ -39,7 +41,9 @@ def targets_at_bounds(shares: Array, spread: float, rows: float, level: float = 
     lower, upper = (float(x) for x in np.clip(shares, 0.0, 1.0))
     whole, noise = float(np.sum(shares)), math.sqrt(2.0) * spread
     inside = min(max(whole, 0.0), 1.0)
-    half = -normal.quantile((1.0 - level) / 2.0) * math.hypot(math.sqrt(inside * (1.0 - inside) / rows), noise)
+    half = -normal.quantile((1.0 - level) / 2.0) * math.hypot(
+        math.sqrt(inside * (1.0 - inside) / rows), noise
+    )
     return {
         "share": inside,
         "low": max(0.0, whole - half),

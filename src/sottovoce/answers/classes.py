@@ -1,7 +1,9 @@
-"""Differentially private evaluation of several classes on held-out rows: one histogram of classes by predictions.
+"""Differentially private evaluation of several classes on held-out rows: one histogram of classes
+by predictions.
 
-A row with a known class is in one cell, so the release has the sensitivity of :class:`sottovoce.queries.Scores`.
-Accuracy, and recall and precision of every class, are post-processing, with intervals that hold sampling and noise.
+A row with a known class is in one cell, so the release has the sensitivity of
+:class:`sottovoce.queries.Scores`. Accuracy, and recall and precision of every class, are
+post-processing, with intervals that hold sampling and noise.
 """
 
 from __future__ import annotations
@@ -44,15 +46,22 @@ class ClassEvaluation(ReleasedEvaluation):
         """Return the released results as plain data."""
         classes = [
             {
-                "name": name, "share": self.share[name].to_dict(), "recall": self.found[name].to_dict(),
+                "name": name,
+                "share": self.share[name].to_dict(),
+                "recall": self.found[name].to_dict(),
                 "precision": self.right[name].to_dict(),
             }
             for name in self.names
-        ]  # fmt: skip
+        ]
         return {
-            "rows": self.rows, "noise": self.noise, "accuracy": self.accuracy.to_dict(), "classes": classes,
-            "confusion": self.counts.tolist(), "privacy": self.statement.to_dict(), "asked": self.asked,
-        }  # fmt: skip
+            "rows": self.rows,
+            "noise": self.noise,
+            "accuracy": self.accuracy.to_dict(),
+            "classes": classes,
+            "confusion": self.counts.tolist(),
+            "privacy": self.statement.to_dict(),
+            "asked": self.asked,
+        }
 
 
 @dataclass(frozen=True)
@@ -103,12 +112,18 @@ def cells_of(task: ManyClasses, margins: Array, y: Array) -> tuple[Array, Array]
         1 for rows with a known class, 0 for others.
     """
     known = task.known(y)
-    cell = np.where(known, task.number(np.maximum(y, 0)) * len(task.names) + task.decode(margins), 0)
+    cell = np.where(
+        known, task.number(np.maximum(y, 0)) * len(task.names) + task.decode(margins), 0
+    )
     return cell.astype(float), known.astype(float)
 
 
 def measure(
-    names: tuple[str, ...], found: Answer, statement: Statement, exact: dict[str, Any], asked: list[dict[str, Any]]
+    names: tuple[str, ...],
+    found: Answer,
+    statement: Statement,
+    exact: dict[str, Any],
+    asked: list[dict[str, Any]],
 ) -> ClassEvaluation:
     """Estimate accuracy, recall, precision and shares from a noisy confusion matrix.
 
@@ -132,7 +147,9 @@ def measure(
     K, n = len(names), found.rows
     counts = n * found.value[0].reshape(2, K, K)[1]
     measured = _measured(names, counts, n, n * found.spread)
-    return ClassEvaluation(names, n, n * found.spread, *measured, np.maximum(counts, 0.0), statement, exact, asked)
+    return ClassEvaluation(
+        names, n, n * found.spread, *measured, np.maximum(counts, 0.0), statement, exact, asked
+    )
 
 
 def _measured(
@@ -173,6 +190,7 @@ def exact(task: ManyClasses, margins: Array, y: Array) -> dict[str, Any]:
     total = float(counts.sum())
     rows = np.maximum(counts.sum(axis=1), 1.0)
     return {
-        "rows": total, "accuracy": float(np.trace(counts)) / max(total, 1.0),
+        "rows": total,
+        "accuracy": float(np.trace(counts)) / max(total, 1.0),
         **{f"recall on {name}": float(counts[k, k] / rows[k]) for k, name in enumerate(task.names)},
-    }  # fmt: skip
+    }

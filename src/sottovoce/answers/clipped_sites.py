@@ -1,8 +1,10 @@
-"""What steps leave of a site's own constant where all residuals of the site are clipped to the same side.
+"""What steps leave of a site's own constant where all residuals of the site are clipped to the same
+side.
 
-A gradient of residuals that are clipped at h tells a constant's distance only up to h.  A small site's constant is
-known badly when its last gradient is asked, and may be farther away than that: the step then ends too early, by any
-amount that the other gradients leave open (docs/privacy/answers.md, "Separate sites").
+A gradient of residuals that are clipped at h tells a constant's distance only up to h.  A small
+site's constant is known badly when its last gradient is asked, and may be farther away than that:
+the step then ends too early, by any amount that the other gradients leave open
+(docs/privacy/answers.md, "Separate sites").
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class Shortfall(NamedTuple):
 def shortfall(steps: Sequence[ClippedStep], farthest: float) -> Shortfall:
     """Estimate by how much a site's constant ends too early because residuals are clipped.
 
-    At a distance x from the point of a gradient its residuals are clipped by ``x - clip(x, -h, h)`` in the mean.
+    At a distance x from the point of a gradient its residuals are clipped by ``x - clip(x, -h, h)``
+    in the mean.
 
     Parameters
     ----------

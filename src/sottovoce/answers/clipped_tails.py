@@ -1,8 +1,10 @@
-"""Where residuals are clipped, and which rows that concerns (docs/privacy/answers.md, "What h does").
+"""Where residuals are clipped, and which rows that concerns (docs/privacy/answers.md, "What h
+does").
 
-Residuals that are clipped by c on average in rows whose mean is u move least squares by ``M^-1 u c``.  If these rows
-are like all others, that moves the constant alone.  Where residuals are larger for some rows than for others, as costs
-are, large ones are there; squares of residuals tell where, and were released.
+Residuals that are clipped by c on average in rows whose mean is u move least squares by ``M^-1 u
+c``.  If these rows are like all others, that moves the constant alone.  Where residuals are larger
+for some rows than for others, as costs are, large ones are there; squares of residuals tell where,
+and were released.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from ..util.typing import Array
 from .frames import with_eigenvalues
 
 FARTHER = 1.5
-"""How much farther out than rows weighed by squared residuals those in a tail are, from the mean of all rows.
+"""How much farther out than rows weighed by squared residuals those in a tail are, from the mean of
+all rows.
 
-If the logarithm of a spread is linear in normal columns, weights by the power a of residuals move the mean row in
-proportion to a, and the chance of a residual beyond an edge grows with the power a of the spread if the tail falls as
-its power -a.  Mean excesses need a above 1; at 3 it is 3/2 of what squares tell.
+If the logarithm of a spread is linear in normal columns, weights by the power a of residuals move
+the mean row in proportion to a, and the chance of a residual beyond an edge grows with the power a
+of the spread if the tail falls as its power -a.  Mean excesses need a above 1; at 3 it is 3/2 of
+what squares tell.
 """
 MARGIN = math.sqrt(2.0)
 """Residuals are kept up to this many times the edge beyond which none are seen."""
@@ -29,7 +33,9 @@ POWER = 2.6
 _PARTS = np.arange(4) / 4.0  # of the way from an edge to the next one: an h that is tried
 _ROUNDED = 1.0 + 1e-9
 _SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
-_CLEAR = 3.0  # noise deviations by which the mean square of residuals must be above 0 to tell anything
+_CLEAR = (
+    3.0  # noise deviations by which the mean square of residuals must be above 0 to tell anything
+)
 
 
 def width(cells: Array, noise: float, edges: Array) -> float:
@@ -61,7 +67,9 @@ class Costs(NamedTuple):
 
     sampling: Array  # whatever h is
     noise: Array  # times the square of h
-    clipped: Array  # times the square of what residuals are clipped by on average, with the same sign
+    clipped: (
+        Array  # times the square of what residuals are clipped by on average, with the same sign
+    )
     weights: Array  # of the logarithms of the variances
 
     def of(self, h: float, clipped: float) -> Array:
@@ -88,9 +96,13 @@ def cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> fl
     -------
     float
     """
-    tried = np.append((edges[:-1, None] * (edges[1:] / edges[:-1])[:, None] ** _PARTS).ravel(), edges[-1])
+    tried = np.append(
+        (edges[:-1, None] * (edges[1:] / edges[:-1])[:, None] ** _PARTS).ravel(), edges[-1]
+    )
     tried = tried[tried <= width(cells, noise, edges) * _ROUNDED]
-    variances = [costs.of(h, clipped_at(cells, noise, edges, h, doubt=_SEEN)) for h in tried.tolist()]
+    variances = [
+        costs.of(h, clipped_at(cells, noise, edges, h, doubt=_SEEN)) for h in tried.tolist()
+    ]
     return float(tried[int(np.argmin(np.log(variances) @ costs.weights))])
 
 
@@ -129,14 +141,17 @@ def clipped_at(cells: Array, noise: float, edges: Array, h: float, doubt: float 
             share *= (after / share) ** (1.0 - part / width)
         seen += _mean_of_exponential(share, after) * part
         start = float(edges[k + 1])
-    # Edges from the first that shows no rows up to the start: a nearer one may tell less than the last.
+    # Edges from the first that shows no rows up to the start: a nearer one may tell less than the
+    # last.
     nearer = slice(unseen, max(unseen, before) + 1)
     share = float(np.min(shares[nearer] * (edges[nearer] / start) ** POWER))
     return seen + start * share / (POWER - 1.0)
 
 
 def _mean_of_exponential(start: float, end: float) -> float:
-    """The mean of what falls from `start` to `end` as an exponential; `start` if it does not fall."""
+    """The mean of what falls from `start` to `end` as an exponential; `start` if it does not
+    fall.
+    """
     if not 0.0 < end < start:
         return start
     return (start - end) / math.log(start / end)

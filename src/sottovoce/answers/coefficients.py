@@ -37,9 +37,13 @@ special = Later("scipy.special")
 LEVEL = 0.95
 """Confidence level of intervals."""
 LONGEST = 0.9
-"""A last step that moves a level's log-odds by more than this is taken to be as long, for what it left undone."""
+"""A last step that moves a level's log-odds by more than this is taken to be as long, for what
+it left undone.
+"""
 CHANCE = 2.0
-"""Noise deviations by which a last step must be longer than none to say that steps have not come near."""
+"""Noise deviations by which a last step must be longer than none to say that steps have not come
+near.
+"""
 LONG = 2.0
 """Sampling errors by which a last step is a long one."""
 STEADY = 0.75
@@ -47,12 +51,15 @@ STEADY = 0.75
 MOSTLY = 0.5
 """The part of a variance that the last step may have left undone, above which a line is refused."""
 MOST_NOISE = 0.99
-"""The part of a variance that is not sampling, above which a line is refused: its interval is ten times too wide."""
+"""The part of a variance that is not sampling, above which a line is refused: its interval is
+ten times too wide.
+"""
 _NO_CURVATURE = 1e-12  # of a group without rows
 _OF_ALL = (Cause.TABLE_UNFINISHED, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN, Cause.SIZE_HIDDEN)
 HIDDEN = 1.3
-"""An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says is needed is then
-within a factor of 1.5 of the truth on most tables of bench/accuracy/forecasts.py."""
+"""An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says
+is needed is then within a factor of 1.5 of the truth on most tables of
+bench/accuracy/forecasts.py."""
 _FACTORS = 2.0 ** (np.arange(1.0, 81.0) / 8.0)  # of rows, or of shift over sigma
 
 
@@ -72,7 +79,10 @@ class Coefficient:
     p: float | None
     unsure: bool = False
     refused: str | None = None
-    cause: str | None = None  # of a refusal or a question mark: the code of a :class:`sottovoce.reports.causes.Cause`
+    cause: str | None = (
+        # of a refusal or a question mark: the code of a :class:`sottovoce.reports.causes.Cause`
+        None
+    )
 
     @property
     def one_sided(self) -> str | None:
@@ -88,13 +98,27 @@ class Coefficient:
         """Plain data; ``noise_share`` is of the variance."""
         ratios = [None if x is None else _exp(x) for x in (self.estimate, self.low, self.high)]
         return {
-            "name": self.term.name, "level": self.term.level, "reference": self.term.reference, "unit": self.term.unit,
-            "estimate": self.estimate, "odds_ratio": ratios[0], "standard_error": self.standard_error,
-            "noise_share": self.noise_share, "low": self.low, "high": self.high, "p": self.p,
-            "odds_ratio_low": ratios[1], "odds_ratio_high": ratios[2], "unsure": self.unsure, "refused": self.refused,
-            "cause": self.cause, "times_wider": times_wider(self.noise_share), "one_sided": self.one_sided,
-            "typical": None if self.term.typical is None else list(self.term.typical), "steps": self.term.steps,
-        }  # fmt: skip
+            "name": self.term.name,
+            "level": self.term.level,
+            "reference": self.term.reference,
+            "unit": self.term.unit,
+            "estimate": self.estimate,
+            "odds_ratio": ratios[0],
+            "standard_error": self.standard_error,
+            "noise_share": self.noise_share,
+            "low": self.low,
+            "high": self.high,
+            "p": self.p,
+            "odds_ratio_low": ratios[1],
+            "odds_ratio_high": ratios[2],
+            "unsure": self.unsure,
+            "refused": self.refused,
+            "cause": self.cause,
+            "times_wider": times_wider(self.noise_share),
+            "one_sided": self.one_sided,
+            "typical": None if self.term.typical is None else list(self.term.typical),
+            "steps": self.term.steps,
+        }
 
 
 def _exp(x: float) -> float:
@@ -126,7 +150,9 @@ class Coefficients(Sequence[dict[str, Any]]):
     lines: tuple[Coefficient, ...]
     strain: float  # q of the table
     needs: dict[str, float] | None
-    """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about; None if all is."""
+    """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about;
+    None if all is.
+    """
     covariance: Array = field(repr=False)  # of all lines, NaN for those that are refused
     determined: KnownSums | None = field(default=None, repr=False)
     """What is known though some lines are refused: None if none is, or if all of the table is."""
@@ -143,18 +169,27 @@ class Coefficients(Sequence[dict[str, Any]]):
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data; without odds ratios unless coefficients are log-odds."""
         lines = [line.to_dict() for line in self.lines]
-        return [{k: v for k, v in line.items() if self.odds or not k.startswith("odds_ratio")} for line in lines]
+        return [
+            {k: v for k, v in line.items() if self.odds or not k.startswith("odds_ratio")}
+            for line in lines
+        ]
 
     def plain(self) -> dict[str, Any]:
         """Return the whole table as plain data; ``covariance`` has None where a line is refused."""
-        covariance = [[None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()]
+        covariance = [
+            [None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()
+        ]
         return {
-            "coefficients": self.to_dict(), "covariance": covariance, "strain": self.strain, "needs": self.needs,
-            "weighed": self.weighed, "clusters": self.clusters,
+            "coefficients": self.to_dict(),
+            "covariance": covariance,
+            "strain": self.strain,
+            "needs": self.needs,
+            "weighed": self.weighed,
+            "clusters": self.clusters,
             "undivided": None if self.undivided is None else self.undivided.to_plain(),
             "determined": None if self.determined is None else self.determined.to_plain(),
             "few_outcomes": None if self.few is None else self.few.to_plain(),
-        } | ({} if self.at_bounds is None else {"at_bounds": self.at_bounds})  # fmt: skip
+        } | ({} if self.at_bounds is None else {"at_bounds": self.at_bounds})
 
     @classmethod
     @of_anybody()
@@ -168,16 +203,31 @@ class Coefficients(Sequence[dict[str, Any]]):
         """
         if "covariance" not in plain:
             rule = "this run has no covariance of its coefficients"
-            raise InvalidInput("run", None, rule, "ask for intervals with --inference, in this version")
+            raise InvalidInput(
+                "run", None, rule, "ask for intervals with --inference, in this version"
+            )
         lines = plain["coefficients"]
         terms = [
             Term(
-                one["name"], one["level"], one["reference"], one["unit"],
-                None if one["typical"] is None else tuple(one["typical"]), one["steps"],
+                one["name"],
+                one["level"],
+                one["reference"],
+                one["unit"],
+                None if one["typical"] is None else tuple(one["typical"]),
+                one["steps"],
             )
             for one in lines
-        ]  # fmt: skip
-        numbers = ("estimate", "standard_error", "noise_share", "low", "high", "p", "unsure", "refused")
+        ]
+        numbers = (
+            "estimate",
+            "standard_error",
+            "noise_share",
+            "low",
+            "high",
+            "p",
+            "unsure",
+            "refused",
+        )
         made = [
             Coefficient(term, **{name: one[name] for name in numbers}, cause=one["cause"])
             for term, one in zip(terms, lines, strict=True)
@@ -186,12 +236,18 @@ class Coefficients(Sequence[dict[str, Any]]):
         odds = any("odds_ratio" in one for one in lines)
         lost, known, few = (plain[name] for name in ("undivided", "determined", "few_outcomes"))
         return cls(
-            lines=tuple(made), strain=float(plain["strain"]), needs=plain["needs"], covariance=covariance, odds=odds,
-            weighed=plain["weighed"], at_bounds=plain.get("at_bounds"), clusters=plain["clusters"],
+            lines=tuple(made),
+            strain=float(plain["strain"]),
+            needs=plain["needs"],
+            covariance=covariance,
+            odds=odds,
+            weighed=plain["weighed"],
+            at_bounds=plain.get("at_bounds"),
+            clusters=plain["clusters"],
             undivided=None if lost is None else KnownSums.from_plain(lost),
             determined=None if known is None else KnownSums.from_plain(known),
             few=None if few is None else FewOutcomes.of_plain(few, len(made)),
-        )  # fmt: skip
+        )
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -215,7 +271,9 @@ class Coefficients(Sequence[dict[str, Any]]):
             If `alpha` is not inside (0, 1).
         """
         ends = self.sums(np.eye(len(self)), alpha)
-        known = np.array([line.refused is None or line.one_sided is not None for line in self.lines], dtype=bool)
+        known = np.array(
+            [line.refused is None or line.one_sided is not None for line in self.lines], dtype=bool
+        )
         return np.where(known[:, None], ends, np.nan)
 
     def contrast(self, weights: Mapping[str, float], alpha: float = 1.0 - LEVEL) -> Contrast:
@@ -238,8 +296,8 @@ class Coefficients(Sequence[dict[str, Any]]):
         Raises
         ------
         InvalidInput
-            If there is no coefficient of a name, a weight is not a finite number, all weights are 0,
-            the sum depends on what is refused, or `alpha` is not inside (0, 1).
+            If there is no coefficient of a name, a weight is not a finite number, all weights are
+            0, the sum depends on what is refused, or `alpha` is not inside (0, 1).
 
         Examples
         --------
@@ -258,8 +316,12 @@ class Coefficients(Sequence[dict[str, Any]]):
             names = [line.term.text for line in hidden]
             if all(line.cause == Cause.LOST.value for line in hidden):
                 rule = "cannot be told apart: this sum depends on how they are divided"
-                raise InvalidInput("names", names, rule, "leave them out, or ask for what they have together")
-            raise InvalidInput("names", names[0], "is refused, and the sum depends on it", "leave it out")
+                raise InvalidInput(
+                    "names", names, rule, "leave them out, or ask for what they have together"
+                )
+            raise InvalidInput(
+                "names", names[0], "is refused, and the sum depends on it", "leave it out"
+            )
         mid, error = 0.5 * (least + most), 0.5 * (most - least) / -normal.quantile(alpha / 2.0)
         low, high = self.sums(c[None], alpha)[0]
         p = _p_of(mid, *self.sums(c[None])[0])  # by the interval at `LEVEL`, whatever alpha is
@@ -280,11 +342,14 @@ class Coefficients(Sequence[dict[str, Any]]):
         Raises
         ------
         InvalidInput
-            If no name is given, there is no coefficient of a name, it is refused, or one is named twice.
+            If no name is given, there is no coefficient of a name, it is refused, or one is named
+            twice.
         """
         asked = [names] if isinstance(names, str) else list(names)
         if not asked:
-            raise InvalidInput("names", None, "is empty, and a test is of one coefficient at least", "name one")
+            raise InvalidInput(
+                "names", None, "is empty, and a test is of one coefficient at least", "name one"
+            )
         own = [[x.term.text for x in self.lines if x.term.name == name] or [name] for name in asked]
         which = _places(self.lines, [text for texts in own for text in texts])
         if len(set(which)) < len(which):
@@ -300,8 +365,9 @@ class Coefficients(Sequence[dict[str, Any]]):
         Returns
         -------
         Between
-            ``mean`` of the constants, ``sd`` between sites, how far ``apart`` from their average one more may be, and
-            ``sites``, each drawn towards the mean; intervals have level ``1 - alpha``, and ``p`` is of no difference.
+            ``mean`` of the constants, ``sd`` between sites, how far ``apart`` from their average
+            one more may be, and ``sites``, each drawn towards the mean; intervals have level ``1 -
+            alpha``, and ``p`` is of no difference.
 
         Raises
         ------
@@ -314,7 +380,11 @@ class Coefficients(Sequence[dict[str, Any]]):
     @property
     def site_constants(self) -> SiteConstants:
         """The printed constants of single sites, with their covariance."""
-        own = [k for k, x in enumerate(self.lines) if x.term.name == CONSTANT and x.term.level is not None]
+        own = [
+            k
+            for k, x in enumerate(self.lines)
+            if x.term.name == CONSTANT and x.term.level is not None
+        ]
         which = [k for k in own if self.lines[k].refused is None]
         effects = np.array([self.lines[k].estimate for k in which], dtype=float)
         return SiteConstants(effects, self.covariance[np.ix_(which, which)])
@@ -344,8 +414,12 @@ class Coefficients(Sequence[dict[str, Any]]):
         return self._sums(weights, alpha, self.few)
 
     def _sums(self, weights: Array, alpha: float, few: FewOutcomes | None) -> Array:
-        """:meth:`sums`, which are even to both sides but for groups with `few` of the rarer outcome."""
-        printed = np.array([math.nan if line.refused else line.estimate for line in self.lines], dtype=float)
+        """:meth:`sums`, which are even to both sides but for groups with `few` of the rarer
+        outcome.
+        """
+        printed = np.array(
+            [math.nan if line.refused else line.estimate for line in self.lines], dtype=float
+        )
         ends = np.full((len(weights), 2), math.nan)
         for known in (KnownSums(printed, self.covariance), self.undivided, self.determined):
             left = np.isnan(ends).any(axis=1)
@@ -371,14 +445,20 @@ class Coefficients(Sequence[dict[str, Any]]):
         return notebook(table=page_table(self.to_dict()), remark=self.remark())
 
 
-def _places(lines: Sequence[Coefficient], names: Sequence[str], *, refused: bool = False) -> list[int]:
+def _places(
+    lines: Sequence[Coefficient], names: Sequence[str], *, refused: bool = False
+) -> list[int]:
     """Positions of printed lines by name, and with `refused` of all lines."""
     known = {line.term.text: k for k, line in enumerate(lines)}
     for name in names:
         if name not in known:
-            raise InvalidInput("names", name, "is no coefficient of this table", f"use one of {sorted(known)}")
+            raise InvalidInput(
+                "names", name, "is no coefficient of this table", f"use one of {sorted(known)}"
+            )
         if lines[known[name]].refused is not None and not refused:
-            raise InvalidInput("names", name, "is refused, so nothing is known of it", "leave it out")
+            raise InvalidInput(
+                "names", name, "is refused, so nothing is known of it", "leave it out"
+            )
     return [known[name] for name in names]
 
 
@@ -410,9 +490,19 @@ def _check_weights(weights: Mapping[str, float]) -> None:
     """Refuse weights of which there is no sum to estimate."""
     for name, weight in weights.items():
         if not (isinstance(weight, numbers.Real) and math.isfinite(weight)):
-            raise InvalidInput("weights", weight, f"must be a finite number, and that of {name!r} is none", "use 1.0")
+            raise InvalidInput(
+                "weights",
+                weight,
+                f"must be a finite number, and that of {name!r} is none",
+                "use 1.0",
+            )
     if not any(weights.values()):
-        raise InvalidInput("weights", dict(weights), "must not all be 0", "give one coefficient a weight, such as 1.0")
+        raise InvalidInput(
+            "weights",
+            dict(weights),
+            "must not all be 0",
+            "give one coefficient a weight, such as 1.0",
+        )
 
 
 def _check_alpha(alpha: float) -> None:
@@ -426,7 +516,9 @@ class _Judged(NamedTuple):
     estimate: Array
     covariance: Array  # with what the last step may have left undone  (lines, lines)
     sampling: Array  # variance that is there without privacy noise, too
-    by_model: Array  # the same by the Hessian alone, as if the model were right; infinite for a quadratic
+    by_model: (
+        Array  # the same by the Hessian alone, as if the model were right; infinite for a quadratic
+    )
     noise: Array  # variance
     step: Array  # the last one
     before: Array  # the one before, zeros if there was none
@@ -442,7 +534,8 @@ class _Judged(NamedTuple):
     def excess(self) -> Array:
         """Noise over sampling: with more rows it falls as one over their number.
 
-        What noise leaves of the released squares of slopes may be next to nothing; the Hessian then tells the sampling.
+        What noise leaves of the released squares of slopes may be next to nothing; the Hessian then
+        tells the sampling.
         """
         return self.excess_of(self.total - self.sampling)
 
@@ -454,24 +547,27 @@ class _Judged(NamedTuple):
     @property
     def noise_share(self) -> Array:
         """Share of the variance that is not sampling; 0 without noise."""
-        rest = 1.0 - np.divide(self.sampling, self.total, out=np.ones_like(self.total), where=self.total > 0.0)
+        rest = 1.0 - np.divide(
+            self.sampling, self.total, out=np.ones_like(self.total), where=self.total > 0.0
+        )
         return np.where(self.noise > 0.0, np.clip(rest, 0.0, 1.0), 0.0)
 
     @property
     def moving(self) -> BoolArray:
         """Whether steps have not converged: the last is longer than its noise, and no shorter.
 
-        Where a coefficient has no end, each step is as long as the one before (in log-odds about 1), and near an end
-        each is about the square of it.  Of a level it is enough that most of its variance is what that step may have
-        left undone, or that nobody knows how much that is; of a constant it is not, as rows may be far from where all
-        columns are 0.
+        Where a coefficient has no end, each step is as long as the one before (in log-odds about
+        1), and near an end each is about the square of it.  Of a level it is enough that most of
+        its variance is what that step may have left undone, or that nobody knows how much that is;
+        of a constant it is not, as rows may be far from where all columns are 0.
         """
         noise = CHANCE * np.sqrt(self.noise)
         long = np.abs(self.step) > LONG * np.sqrt(self.sampling)
         on = self.step * np.sign(self.before) > STEADY * np.abs(self.before)
         steady = long & on & (np.abs(self.before) > noise)
         beyond = (np.abs(self.step) > LONGEST) | (
-            self.undone**2 > MOSTLY * np.maximum(self.total, self.undone**2 + self.sampling + self.noise)
+            self.undone**2
+            > MOSTLY * np.maximum(self.total, self.undone**2 + self.sampling + self.noise)
         )
         left = self.levels & beyond
         return (np.abs(self.step) > noise) & (steady | left)
@@ -484,14 +580,24 @@ def _judged(
     M = into_lines
     with np.errstate(over="ignore", invalid="ignore"):  # units may be as small as one likes
         covariance = M @ found.covariance[replicate] @ M.T
-        sampling, noise = (np.einsum("ij,jk,ik->i", M, C[replicate], M) for C in (found.sampling, found.noise))
+        sampling, noise = (
+            np.einsum("ij,jk,ik->i", M, C[replicate], M) for C in (found.sampling, found.noise)
+        )
     encoded_step = found.estimate[replicate] - found.at[replicate]
     step = M @ encoded_step
     if found.quadratic:
         none = np.zeros(len(M))
         unknown = none + math.inf  # the spread of residuals is known by their squares alone
         return _Judged(
-            M @ found.estimate[replicate], covariance, sampling, unknown, noise, none, none, none, none > 0.0
+            M @ found.estimate[replicate],
+            covariance,
+            sampling,
+            unknown,
+            noise,
+            none,
+            none,
+            none,
+            none > 0.0,
         )
     one = slice(replicate, replicate + 1)
     inverse, _ = inverse_of(found.hessian[one], found.kept[one], np.zeros(1))
@@ -503,11 +609,23 @@ def _judged(
     if groups is None:
         undone = missing = np.zeros((0, len(M)))
     else:
-        undone, missing = (part @ M.T for part in _by_group(found, naming, groups, encoded_step, replicate))
+        undone, missing = (
+            part @ M.T for part in _by_group(found, naming, groups, encoded_step, replicate)
+        )
     covariance = covariance + undone.T @ undone + missing.T @ missing
     # A line that several columns decide together is still on its way though no group of rows is.
     of_lines = np.where(levels, left_undone(np.hypot(step, np.sqrt(np.maximum(noise, 0.0)))), 0.0)
-    return _Judged(M @ found.estimate[replicate], covariance, sampling, by_model, noise, step, before, of_lines, levels)
+    return _Judged(
+        M @ found.estimate[replicate],
+        covariance,
+        sampling,
+        by_model,
+        noise,
+        step,
+        before,
+        of_lines,
+        levels,
+    )
 
 
 def _lost(found: Estimates, naming: Naming, into_lines: Array, replicate: int) -> LostLines:
@@ -534,10 +652,11 @@ def _by_group(
 ) -> tuple[Array, Array]:
     """Return what the last step left undone, and missing sampling error, by group, (groups, d).
 
-    Both move the coefficients by the group's direction, whatever level they are compared with.  The step of a group is
-    how far it shifts the margins of its rows, in the mean by their curvature, so that rows of which the outcome is all
-    but certain do not count.  It is known but for its noise.  The sampling variance of a group's log-odds is one over
-    ``n p (1 - p)`` at least, with its rows n and share p; a curvature from before the last steps may promise less.
+    Both move the coefficients by the group's direction, whatever level they are compared with.  The
+    step of a group is how far it shifts the margins of its rows, in the mean by their curvature, so
+    that rows of which the outcome is all but certain do not count.  It is known but for its noise.
+    The sampling variance of a group's log-odds is one over ``n p (1 - p)`` at least, with its rows
+    n and share p; a curvature from before the last steps may promise less.
     """
     assert found.evidence is not None
     whole = groups.groups.whole
@@ -545,7 +664,9 @@ def _by_group(
     # In the columns of the evidence, which has one constant where sites were asked apart.
     into_all = found.evidence_columns(naming)
     own = directions @ into_all
-    of_a_site = (groups.groups.blocks[whole] == 0.0) & ~groups.groups.all_rows[whole] & bool(found.of_sites)
+    of_a_site = (
+        (groups.groups.blocks[whole] == 0.0) & ~groups.groups.all_rows[whole] & bool(found.of_sites)
+    )
     own[of_a_site] = np.eye(own.shape[1])[-1] / naming.value
     back = found.evidence.back[replicate]
     inside = own @ back
@@ -554,31 +675,38 @@ def _by_group(
     hidden = CHANCE * found.hessian_noise[replicate] * np.sum(inside**2, axis=1)
     # Of a group whose curvature noise hides the step may be as long as one likes.
     there = curvature > np.maximum(hidden, _NO_CURVATURE)
-    means = np.divide(along @ back, curvature[:, None], out=np.zeros_like(own), where=there[:, None])
+    means = np.divide(
+        along @ back, curvature[:, None], out=np.zeros_like(own), where=there[:, None]
+    )
     constants = np.flatnonzero(naming.constant > 0.0)
     of_constant = means[of_a_site, -1:] * (directions[of_a_site][:, constants] > 0.0)
     means = means @ into_all.T
     means[np.ix_(of_a_site, constants)] = of_constant
     noise, sampling = (
-        np.einsum("gi,ij,gj->g", means, part[replicate], means) for part in (found.noise, found.sampling)
+        np.einsum("gi,ij,gj->g", means, part[replicate], means)
+        for part in (found.noise, found.sampling)
     )
     may_be = np.where(there, np.hypot(means @ step, np.sqrt(np.maximum(noise, 0.0))), LONGEST)
     undone = left_undone(may_be)[:, None] * directions
     rows, rarer = groups.rows[whole], groups.rarer[whole]
     counted = there & (rarer > 0.0) & (rarer < rows)
     least = np.divide(rows, rarer * (rows - rarer), out=np.zeros_like(rows), where=counted)
-    # Counts weigh sites by their noise, as if there were fewer rows than those that the estimate follows from.
+    # Counts weigh sites by their noise, as if there were fewer rows than those that the estimate
+    # follows from.
     least = np.where(of_a_site, least, least * found.evidence.rows / found.rows)
     missing = np.sqrt(np.where(counted, np.maximum(least - sampling, 0.0), 0.0))
     return undone, missing[:, None] * directions
 
 
-def _size_hidden(found: Estimates, naming: Naming, groups: Undetermined | None, replicate: int) -> bool:
+def _size_hidden(
+    found: Estimates, naming: Naming, groups: Undetermined | None, replicate: int
+) -> bool:
     """Return whether noise hides the size of all effects together.
 
     Levels that are refused for their own reasons are left out.
 
-    The estimate of a level without the rarer outcome may be anything, and most of the size of all effects.
+    The estimate of a level without the rarer outcome may be anything, and most of the size of all
+    effects.
     """
     if found.room is None or found.room[replicate] >= ROOM:
         return False
@@ -656,7 +784,9 @@ def _cause_of_all(
     return None
 
 
-def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None) -> Coefficients:
+def table(
+    found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None
+) -> Coefficients:
     """Construct the table of coefficients of one replicate, in the user's units.
 
     It decides which lines are refused, and why; nothing is asked of the rows.
@@ -696,7 +826,9 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
         if line is not None:
             lines.append(line)
         elif cause is None:
-            lines.append(_printed(term, judged, k, float(low[k]), float(high[k]), strained=q > SURE))
+            lines.append(
+                _printed(term, judged, k, float(low[k]), float(high[k]), strained=q > SURE)
+            )
         else:
             lines.append(_refused(term, cause, _why(cause, lost, k, naming, needs)))
     hidden = np.array([line.refused is not None for line in lines])
@@ -713,12 +845,20 @@ def table(found: Estimates, naming: Naming, replicate: int = 0, delta: float | N
     )
 
 
-def _why(cause: Cause, lost: LostLines, line: int, naming: Naming, needs: dict[str, float] | None) -> str:
+def _why(
+    cause: Cause, lost: LostLines, line: int, naming: Naming, needs: dict[str, float] | None
+) -> str:
     """Return why a line is refused, and what would suffice."""
-    return cause.sentence + _detail(cause, lost, line, naming) + (_remedy(needs) if cause.by_noise else "")
+    return (
+        cause.sentence
+        + _detail(cause, lost, line, naming)
+        + (_remedy(needs) if cause.by_noise else "")
+    )
 
 
-def _printed(term: Term, judged: _Judged, k: int, low: float, high: float, *, strained: bool) -> Coefficient:
+def _printed(
+    term: Term, judged: _Judged, k: int, low: float, high: float, *, strained: bool
+) -> Coefficient:
     """A line with all its numbers."""
     estimate, error = float(judged.estimate[k]), math.sqrt(judged.total[k])
     return Coefficient(
@@ -735,7 +875,12 @@ def _printed(term: Term, judged: _Judged, k: int, low: float, high: float, *, st
 
 
 def _line_by_comparison(
-    term: Term, compared: _Compared | None, groups: Undetermined | None, naming: Naming, k: int, cause: Cause | None
+    term: Term,
+    compared: _Compared | None,
+    groups: Undetermined | None,
+    naming: Naming,
+    k: int,
+    cause: Cause | None,
 ) -> Coefficient | None:
     """Return a line that comparisons decide: refused by its reference, or with one end.
 
@@ -754,7 +899,9 @@ def _line_by_comparison(
     return _refused(term, cause, f"{cause.sentence}; one end of its interval is known", *ends)
 
 
-def _refused(term: Term, cause: Cause, why: str, low: float | None = None, high: float | None = None) -> Coefficient:
+def _refused(
+    term: Term, cause: Cause, why: str, low: float | None = None, high: float | None = None
+) -> Coefficient:
     """A line without an estimate, with one end of its interval at most."""
     return Coefficient(term, None, None, None, low, high, None, refused=why, cause=cause.value)
 
@@ -777,9 +924,13 @@ class _Compared(NamedTuple):
 
 
 def _compared(
-    found: Estimates, naming: Naming, groups: Undetermined | None, causes: list[Cause | None],
-    few: FewOutcomes | None, replicate: int,
-) -> _Compared:  # fmt: skip
+    found: Estimates,
+    naming: Naming,
+    groups: Undetermined | None,
+    causes: list[Cause | None],
+    few: FewOutcomes | None,
+    replicate: int,
+) -> _Compared:
     """Compare levels with the most frequent one of each block in place of its reference."""
     assert found.moments is not None
     kept, moments = found.kept[replicate], found.moments[replicate]
@@ -788,7 +939,9 @@ def _compared(
     in_groups, hidden = np.zeros(naming.d, dtype=bool), no_groups(naming.d)
     if groups is not None and found.evidence is not None and not found.of_sites:
         # Evidence of sites' own answers is of rows with one constant.
-        hidden = hidden_groups(naming, groups, found.evidence.of(replicate), found.estimate[replicate], T)
+        hidden = hidden_groups(
+            naming, groups, found.evidence.of(replicate), found.estimate[replicate], T
+        )
     into_pivots = T @ naming.into_units
     judged = _judged(found, naming, into_pivots, groups, replicate)
     lost = _lost(found, naming, into_pivots, replicate)
@@ -810,7 +963,9 @@ def _compared(
     return _Compared(determined, _single_ends(determined, naming.d, few), shares)
 
 
-def _of_one_outcome(groups: Undetermined | None, lines: int, blocks: int) -> tuple[BoolArray, BoolArray]:
+def _of_one_outcome(
+    groups: Undetermined | None, lines: int, blocks: int
+) -> tuple[BoolArray, BoolArray]:
     """Return the levels, and the references, whose rows may all have one outcome."""
     levels, references = np.zeros(lines, dtype=bool), np.zeros(blocks, dtype=bool)
     if groups is not None:
@@ -821,7 +976,9 @@ def _of_one_outcome(groups: Undetermined | None, lines: int, blocks: int) -> tup
     return levels, references
 
 
-def _single_ends(known: KnownSums, lines: int, few: FewOutcomes | None) -> list[tuple[float | None, float | None]]:
+def _single_ends(
+    known: KnownSums, lines: int, few: FewOutcomes | None
+) -> list[tuple[float | None, float | None]]:
     """Return the known end of lines with exactly one, None for all other ends."""
     found = list[tuple[float | None, float | None]]()
     for low, high in known.sums(np.eye(lines), 1.0 - LEVEL, few).tolist():
@@ -833,13 +990,17 @@ def _single_ends(known: KnownSums, lines: int, few: FewOutcomes | None) -> list[
     return found
 
 
-def _refused_by_reference(block: Block, naming: Naming, pivot: int, refused: BoolArray) -> list[int]:
+def _refused_by_reference(
+    block: Block, naming: Naming, pivot: int, refused: BoolArray
+) -> list[int]:
     """Return lines of a block, and constants, that only the reference refuses."""
     lines = [*block.columns.tolist(), *np.flatnonzero(naming.constant > 0.0).tolist()]
     return [k for k in lines if k == pivot or not refused[k]]
 
 
-def _undivided(lost: LostLines, judged: _Judged, causes: Sequence[Cause | None], hidden: BoolArray) -> KnownSums | None:
+def _undivided(
+    lost: LostLines, judged: _Judged, causes: Sequence[Cause | None], hidden: BoolArray
+) -> KnownSums | None:
     """Return the sums that are known of lost lines; None without lost lines."""
     if Cause.LOST not in causes:
         return None
@@ -878,11 +1039,13 @@ def left_undone(step: Array) -> Array:
     return np.asarray(-np.log1p(-s) - s)
 
 
-def _excess_by_noise(found: Estimates, judged: _Judged, M: Array, replicate: int, by_size: bool) -> Array:
+def _excess_by_noise(
+    found: Estimates, judged: _Judged, M: Array, replicate: int, by_size: bool
+) -> Array:
     """Compute noise over sampling of each line, (lines,), as far as less noise helps.
 
-    Merged rows are told apart then.  What a line lacks because noise hides the size of all effects has needs of its
-    own, :func:`_size_needs`.
+    Merged rows are told apart then.  What a line lacks because noise hides the size of all effects
+    has needs of its own, :func:`_size_needs`.
     """
     if by_size:
         return judged.excess_of(judged.noise)
@@ -899,20 +1062,27 @@ def _size_needs(found: Estimates, replicate: int) -> SizeNeeds:
 
 
 def _needs(
-    found: Estimates, M: Array, excess: Array, replicate: int, delta: float | None, of_size: SizeNeeds | None = None
+    found: Estimates,
+    M: Array,
+    excess: Array,
+    replicate: int,
+    delta: float | None,
+    of_size: SizeNeeds | None = None,
 ) -> dict[str, float] | None:
-    """Epsilon and rows that would do: with less noise, tau by the same matrices; q falls as ``(n mu)^-1``.
+    """Epsilon and rows that would do: with less noise, tau by the same matrices; q falls as ``(n
+    mu)^-1``.
 
-    `M` and `excess` (:attr:`_Judged.excess`) are of the lines that less noise would print.  An eigenvalue that noise
-    hides may be as small as one likes: it is taken to be `HIDDEN` deviations, and ``more`` says that it was.  None if
-    nothing is needed, and empty if a thousand times as many rows would not suffice.  Without ``epsilon`` if no
-    epsilon would do.
+    `M` and `excess` (:attr:`_Judged.excess`) are of the lines that less noise would print.  An
+    eigenvalue that noise hides may be as small as one likes: it is taken to be `HIDDEN` deviations,
+    and ``more`` says that it was.  None if nothing is needed, and empty if a thousand times as many
+    rows would not suffice.  Without ``epsilon`` if no epsilon would do.
     """
     q, most = float(found.strain[replicate]), MOST_NOISE / (1.0 - MOST_NOISE)
     held = found.fragility(M)[replicate] <= TAU
     if not len(M) or (of_size is None and q <= SURE and np.all(held) and np.all(excess <= most)):
         return None
-    excess = np.where(held & (q <= UNSURE), excess, 0.0)  # elsewhere the noise in variances is itself mostly noise
+    # elsewhere the noise in variances is itself mostly noise
+    excess = np.where(held & (q <= UNSURE), excess, 0.0)
     factor, more = _least_factor(found, M, excess, replicate)
     if factor is None:
         return {}  # a number beyond the last factor would only be that factor
@@ -928,7 +1098,9 @@ def _needs(
     return needs
 
 
-def _least_factor(found: Estimates, M: Array, excess: Array, replicate: int) -> tuple[float | None, bool]:
+def _least_factor(
+    found: Estimates, M: Array, excess: Array, replicate: int
+) -> tuple[float | None, bool]:
     """Find the least factor on noise that prints these lines.
 
     Returns None if none does, and whether noise hides an eigenvalue.
@@ -943,7 +1115,9 @@ def _least_factor(found: Estimates, M: Array, excess: Array, replicate: int) -> 
     strain = q if math.isfinite(q) else 0.0
     one = slice(replicate, replicate + 1)
     for factor in _FACTORS:
-        tau = fragility(found.frame[one], raised[None], found.kept[one], np.array([noise / factor]), M)
+        tau = fragility(
+            found.frame[one], raised[None], found.kept[one], np.array([noise / factor]), M
+        )
         if strain / factor <= SURE and np.all(tau <= TAU) and np.all(excess / factor <= most):
             return float(factor), more
     return None, more

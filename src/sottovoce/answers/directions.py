@@ -1,20 +1,24 @@
-"""Directions that the rows lose: combinations of columns that are 0 in every row, so that nothing is known along them.
+"""Directions that the rows lose: combinations of columns that are 0 in every row, so that nothing
+is known along them.
 
-A column of zeros, one that repeats another, one that is constant at every site beside the sites' constants, or one that
-is the sum of others: along such a direction v, with ``v'x = 0`` for every row x, coefficients may move without moving
-any row's score.  No epsilon and no number of rows would tell them.  But only lines c of the table with ``c'v != 0`` are
-lost; every other one is the same wherever the model stands along v.  So the last step is taken in the space without
-these directions, and lines that do not turn into them are printed as ever.
+A column of zeros, one that repeats another, one that is constant at every site beside the sites'
+constants, or one that is the sum of others: along such a direction v, with ``v'x = 0`` for every
+row x, coefficients may move without moving any row's score.  No epsilon and no number of rows would
+tell them.  But only lines c of the table with ``c'v != 0`` are lost; every other one is the same
+wherever the model stands along v.  So the last step is taken in the space without these directions,
+and lines that do not turn into them are printed as ever.
 
-In a frame A a lost direction is an eigenvector q of a matrix H of bounded sums (a Hessian, or second moments) with the
-eigenvalue 0, and v is ``A q``.  With noise of deviation s on an entry of H an eigenvalue is that of a lost direction if
+In a frame A a lost direction is an eigenvector q of a matrix H of bounded sums (a Hessian, or
+second moments) with the eigenvalue 0, and v is ``A q``.  With noise of deviation s on an entry of H
+an eigenvalue is that of a lost direction if
 
 - it is 0 within the noise, and
-- even with two more deviations of it the direction varies next to not at all beside its columns: by a share of at most
-  `LOST` of the variance that they would have together if they were unrelated.
+- even with two more deviations of it the direction varies next to not at all beside its columns: by
+  a share of at most `LOST` of the variance that they would have together if they were unrelated.
 
-An eigenvalue that is 0 within the noise and fails the second rule is *hidden*: more epsilon may show it.  That q has an
-error does no harm: if v is lost, the minimisers are a line along v, and one of them is in any space across it.
+An eigenvalue that is 0 within the noise and fails the second rule is *hidden*: more epsilon may
+show it.  That q has an error does no harm: if v is lost, the minimisers are a line along v, and one
+of them is in any space across it.
 """
 
 from __future__ import annotations
@@ -31,12 +35,16 @@ from .frames import Frame
 LOST = 5e-3
 """The largest share of its columns' variance that a lost direction may have."""
 FLAT = 1e-3
-"""The least variance that a column counts with, over the mean of all: noise may hide a column that is nearly flat.
+"""The least variance that a column counts with, over the mean of all: noise may hide a column that
+is nearly flat.
 
-A column that varies less is lost only if its variance is below `LOST` of that: noise must show it to be that small.
+A column that varies less is lost only if its variance is below `LOST` of that: noise must show it
+to be that small.
 """
 UNCLEAR = 0.02
-"""A line is refused if noise hides that it turns by so much, for a score of 1, when a direction turns by as much."""
+"""A line is refused if noise hides that it turns by so much, for a score of 1, when a direction
+turns by as much.
+"""
 SEEN = 2.0
 """Noise deviations by which an eigenvalue stands out, beside the norm of a matrix of noise."""
 _EXACT = 1e-9  # of the mean eigenvalue: what rounding leaves of 0
@@ -60,7 +68,8 @@ class Directions(NamedTuple):
     lost: BoolArray  # (R, d)
     hidden: BoolArray  # 0 within the noise, and not lost            (R, d)
     share: Array  # at most so much of their columns' variance directions have  (R, d)
-    size: Array  # root of that variance: of a row's score along ``A q`` if its columns were unrelated  (R, d)
+    # root of that variance: of a row's score along ``A q`` if its columns were unrelated  (R, d)
+    size: Array
     variances: Array  # of the columns, at least                     (R, d)
 
     @property
@@ -72,8 +81,9 @@ class Directions(NamedTuple):
     def across(self) -> Array:
         """Projectors on a space across the lost directions, in the frame, (R, d, d).
 
-        Any space across them has a minimiser.  That orthogonal to ``A q`` is stretched least by the symmetric A: noise
-        in gradients, which A turns into the frame, would be large in one that is orthogonal to q, as q has an error.
+        Any space across them has a minimiser.  That orthogonal to ``A q`` is stretched least by the
+        symmetric A: noise in gradients, which A turns into the frame, would be large in one that is
+        orthogonal to q, as q has an error.
         """
         along = self.frame.A @ self.vectors * self.lost[:, None, :]
         _, vectors = np.linalg.eigh(along @ along.transpose(0, 2, 1))
@@ -85,7 +95,8 @@ class Directions(NamedTuple):
     def parted(self, shift: Array) -> tuple[Array, Array]:
         """Split a shift of coefficients across and along lost directions, both in the frame.
 
-        What is taken out goes along q, so that scores stay: a part orthogonal to the space is not quite along q.
+        What is taken out goes along q, so that scores stay: a part orthogonal to the space is not
+        quite along q.
         """
         along = self.vectors * self.lost[:, None, :]
         inside = np.einsum("rij,rj->ri", self.frame.back, shift)
@@ -106,7 +117,9 @@ class Directions(NamedTuple):
         if not self.lost.any():
             return shift
         inside, _ = self.parted(shift)
-        return np.where(self.any_lost[:, None], np.einsum("rij,rj->ri", self.frame.A, inside), shift)
+        return np.where(
+            self.any_lost[:, None], np.einsum("rij,rj->ri", self.frame.A, inside), shift
+        )
 
     def unknown(self, shift: Array) -> Array:
         """Variance on a gradient's entry from noise in H along the lost part of a shift, (R,)."""
@@ -131,13 +144,21 @@ class Directions(NamedTuple):
         """Return one replicate, with a first axis of length 1."""
         one = slice(replicate, replicate + 1)
         return Directions(
-            frame=Frame(self.frame.A[one], self.frame.back[one]), values=self.values[one], vectors=self.vectors[one],
-            noise=self.noise[one], lost=self.lost[one], hidden=self.hidden[one], share=self.share[one],
-            size=self.size[one], variances=self.variances[one],
-        )  # fmt: skip
+            frame=Frame(self.frame.A[one], self.frame.back[one]),
+            values=self.values[one],
+            vectors=self.vectors[one],
+            noise=self.noise[one],
+            lost=self.lost[one],
+            hidden=self.hidden[one],
+            share=self.share[one],
+            size=self.size[one],
+            variances=self.variances[one],
+        )
 
 
-def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: Array) -> Directions:
+def directions(
+    frame: Frame, H: Array, noise: Array, variances: Array, moments: Array
+) -> Directions:
     """Compute the eigenvectors of H, and classify those that are lost or hidden.
 
     Parameters
@@ -171,10 +192,23 @@ def directions(frame: Frame, H: Array, noise: Array, variances: Array, moments: 
     together = np.einsum("rj,rjk,rjk->rk", variances, along, along)
     moved = np.divide(most, mean, out=np.ones_like(most), where=mean > 0.0) * moments[:, None]
     # The share of its columns' variance that a direction has, two noise deviations included.
-    share = np.divide(moved, together, out=np.full_like(moved, np.inf), where=together > _LEAST_VARIANCE)
+    share = np.divide(
+        moved, together, out=np.full_like(moved, np.inf), where=together > _LEAST_VARIANCE
+    )
     lost = zero & (share <= LOST)
-    seen = together > _EXACT**2 * together.max(axis=1, keepdims=True)  # others are of columns that were left out
-    return Directions(frame, values, vectors, noise, lost, zero & ~lost & seen, share, np.sqrt(together), variances)
+    # others are of columns that were left out
+    seen = together > _EXACT**2 * together.max(axis=1, keepdims=True)
+    return Directions(
+        frame,
+        values,
+        vectors,
+        noise,
+        lost,
+        zero & ~lost & seen,
+        share,
+        np.sqrt(together),
+        variances,
+    )
 
 
 def unseen_directions(frame: Frame, unseen: Array, variances: Array, moments: Array) -> Directions:
@@ -210,7 +244,8 @@ def variances_of(S: Array, constant: Array) -> Array:
     S : array (R, d, d)
         Second moments.
     constant : array (d,)
-        1 in the columns that hold constants, of which every row has one: they have no variance of their own.
+        1 in the columns that hold constants, of which every row has one: they have no variance of
+        their own.
     """
     columns = constant == 0.0
     with_constant = S @ constant
@@ -227,7 +262,8 @@ class Relation(NamedTuple):
     """Lines whose coefficients may move together without moving any row's score."""
 
     lines: tuple[int, ...]
-    share: float  # of their columns' variance, at most, that they do not have in common; 0 without noise
+    # of their columns' variance, at most, that they do not have in common; 0 without noise
+    share: float
     weights: Array  # of all lines, for a score of 1 if their columns were unrelated  (lines,)
     directions: int = 1  # in which these lines move
 
@@ -238,7 +274,8 @@ class LostLines(NamedTuple):
     turned: BoolArray  # (lines,)
     unclear: BoolArray  # of which noise hides whether they turn  (lines,)
     relations: tuple[Relation, ...]
-    hidden: tuple[Relation, ...]  # that may be lost, or not; empty if noise hides more than can be named
+    # that may be lost, or not; empty if noise hides more than can be named
+    hidden: tuple[Relation, ...]
     directions: Array  # the lost ones, as weights of all lines for a score of 1  (k, lines)
     noiseless: bool
 
@@ -272,23 +309,32 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     M = M / scale[:, None]
     along = M @ found.frame.A[0] @ found.vectors[0]  # of directions in columns
     turn = along[:, lost] / size[lost]
-    # Noise may leave nothing of a column's variance; lines without that column have their own length.
+    # Noise may leave nothing of a column's variance; lines without that column have their own
+    # length.
     length = np.sqrt(np.sum(M**2 / np.maximum(found.variances[0], _LEAST_VARIANCE), axis=1))
     apart = values[~lost, None] - values[lost]
-    off = along[:, ~lost] ** 2 @ (0.5 * found.noise[0] ** 2 / np.maximum(apart**2, 1e-300) / size[lost] ** 2)
+    off = along[:, ~lost] ** 2 @ (
+        0.5 * found.noise[0] ** 2 / np.maximum(apart**2, 1e-300) / size[lost] ** 2
+    )
     doubt = _DOUBT * np.sqrt(off.sum(axis=1))
     turned = (np.sqrt(np.sum(turn**2, axis=1)) > _TURNED * length + doubt) & bool(lost.any())
     unit = np.where(constants, 1.0 / scale, length)  # a coefficient for a score of 1
     most = float(found.share[0][lost].max(initial=0.0)) if found.noise[0] > 0.0 else 0.0
     relations = []
     for lines in _together(turn / unit[:, None], turned, constants):
-        _, sizes, right = np.linalg.svd(turn[list(lines)] / unit[list(lines), None], full_matrices=False)
+        _, sizes, right = np.linalg.svd(
+            turn[list(lines)] / unit[list(lines), None], full_matrices=False
+        )
         weights = scale * (turn @ right[0])
         relations.append(Relation(lines, most, weights, int(np.sum(sizes > _PART * sizes[0]))))
     unclear = (doubt > UNCLEAR * unit) & ~turned
     own = np.where(turned, scale * turn.T, 0.0)  # the rest is noise
-    hidden = [one._replace(weights=scale * one.weights) for one in _hidden(found, along, unit, constants)]
-    return LostLines(turned, unclear, tuple(relations), tuple(hidden), own, not found.noise[0] > 0.0)
+    hidden = [
+        one._replace(weights=scale * one.weights) for one in _hidden(found, along, unit, constants)
+    ]
+    return LostLines(
+        turned, unclear, tuple(relations), tuple(hidden), own, not found.noise[0] > 0.0
+    )
 
 
 def turns_into(directions: Array, weights: Array, *, noiseless: bool) -> BoolArray:
@@ -314,7 +360,9 @@ def turns_into(directions: Array, weights: Array, *, noiseless: bool) -> BoolArr
     return np.asarray(~np.all(turn <= (_TURNED if noiseless else UNCLEAR) * parts, axis=1))
 
 
-def _hidden(found: Directions, along: Array, unit: Array, constants: BoolArray) -> tuple[Relation, ...]:
+def _hidden(
+    found: Directions, along: Array, unit: Array, constants: BoolArray
+) -> tuple[Relation, ...]:
     """Return the one direction that noise hides, if it can be named."""
     hidden, values, share = found.hidden[0], found.values[0], found.share[0]
     if hidden.sum() != 1:
@@ -336,7 +384,8 @@ def _together(turn: Array, turned: BoolArray, constants: BoolArray) -> list[tupl
 
     The projection on all directions has blocks of such lines.
 
-    Constants belong to all groups with which they turn; they are no reason for two groups to be one.
+    Constants belong to all groups with which they turn; they are no reason for two groups to be
+    one.
     """
     own = np.flatnonzero(turned & ~constants)
     if not len(own):
@@ -389,7 +438,11 @@ def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, 
         return f"{called} does not vary{where}{known}"
     if len(own) == 2:
         sign = "-" if float(np.prod(np.sign(relation.weights[own]))) > 0.0 else ""
-        known = f"r is {sign}{_nearly_one(relation.share)} or nearer to {sign}1" if noisy else f"r = {sign}1"
+        known = (
+            f"r is {sign}{_nearly_one(relation.share)} or nearer to {sign}1"
+            if noisy
+            else f"r = {sign}1"
+        )
         return f"{called} cannot be told apart ({known})"
     known = ", as far as noise shows" if noisy else ""
     return f"{called} cannot be told apart, as each follows from the others{known}"
@@ -400,7 +453,11 @@ def remedy(relation: Relation, constants: BoolArray) -> str:
     own = sum(not constants[k] for k in relation.lines)
     leave = "leave it out"
     if own > 1:
-        leave = "leave one of them out" if relation.directions == 1 else f"leave {relation.directions} of them out"
+        leave = (
+            "leave one of them out"
+            if relation.directions == 1
+            else f"leave {relation.directions} of them out"
+        )
     if relation.share == 0.0:
         return f"no epsilon would do, so {leave}"
     return f"unless noise hides a difference no epsilon would do, so {leave}"

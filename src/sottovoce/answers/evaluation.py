@@ -1,7 +1,9 @@
-"""Differentially private evaluation of two classes on held-out rows: one histogram of scores by label.
+"""Differentially private evaluation of two classes on held-out rows: one histogram of scores by
+label.
 
-Cells of the score are public, equal in logit within `REACH` of the base rate; :mod:`sottovoce.answers.metrics` follows
-from the noisy counts (docs/privacy/answers.md, "Evaluation").
+Cells of the score are public, equal in logit within `REACH` of the base rate;
+:mod:`sottovoce.answers.metrics` follows from the noisy counts (docs/privacy/answers.md,
+"Evaluation").
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
 
     Labels are -1, 1, or 0 for none; a constant is appended.
     """
-    return Rows.of_any_norm([(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts])
+    return Rows.of_any_norm(
+        [(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts]
+    )
 
 
 def groups_of(levels: Sequence[Level], d: int) -> Array | None:
@@ -74,7 +78,11 @@ def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
             rest = f"{by}: others" if block.base is None else reference_of(block)
             return (*named, Level(rest, None))
         first += len(block.names)
-    known = [block.name for block in (() if schema is None else schema.blocks) if isinstance(block, Bins | Category)]
+    known = [
+        block.name
+        for block in (() if schema is None else schema.blocks)
+        if isinstance(block, Bins | Category)
+    ]
     use = f"use one of {', '.join(known[:8])}" if known else "leave it out"
     raise InvalidInput("by", by, "must be a column for which the schema declares levels", use)
 
@@ -113,7 +121,10 @@ class Held:
 
         InvalidInput if so.
         """
-        for name, value, default in (("by", self.by, Held.by), ("threshold", self.threshold, Held.threshold)):
+        for name, value, default in (
+            ("by", self.by, Held.by),
+            ("threshold", self.threshold, Held.threshold),
+        ):
             if value != default:
                 raise InvalidInput(name, value, "is for labels of two classes", "leave it out")
 
@@ -121,7 +132,9 @@ class Held:
         """Return the evaluation's configuration: its own budget, and noise keyed apart."""
         seed = run.seed
         if seed is not None:
-            seed = int.from_bytes(hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big")
+            seed = int.from_bytes(
+                hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big"
+            )
         return run.for_recipe(method, epsilon=float(self.epsilon), seed=seed, replicates=1)
 
 
@@ -140,9 +153,11 @@ class Evaluation(ReleasedEvaluation):
     def released(self) -> dict[str, Any]:
         """Return the released results as plain data."""
         return {
-            **self.quality[""].to_dict(), "privacy": self.statement.to_dict(), "asked": self.asked,
+            **self.quality[""].to_dict(),
+            "privacy": self.statement.to_dict(),
+            "asked": self.asked,
             "by": {name: found.to_dict() for name, found in self.quality.items() if name},
-        }  # fmt: skip
+        }
 
 
 class Cells(NamedTuple):
@@ -166,8 +181,8 @@ class Histogram(Recipe):
     Parameters
     ----------
     judged : bytes
-        :func:`sottovoce.util.plain.digest_of` the public model: rows may hold its scores already, and then nothing else
-        that is public tells one model from another.
+        :func:`sottovoce.util.plain.digest_of` the public model: rows may hold its scores already,
+        and then nothing else that is public tells one model from another.
     weights : array (d - 1,), optional
         Scores are products with it; a plan needs none.
     threshold : float
@@ -213,15 +228,23 @@ class Histogram(Recipe):
         at = np.tile(np.append(self.weights, 0.0), (replicates, 1))
         told = yield count(at)
         least = min(0.5, max(1.0 / told.rows, 2.0 * told.spread))
-        base, cut = special.logit(np.clip(told.value[:, 0], least, 1.0 - least)), float(special.logit(self.threshold))
+        base, cut = (
+            special.logit(np.clip(told.value[:, 0], least, 1.0 - least)),
+            float(special.logit(self.threshold)),
+        )
         # Cells are centred near the base rate's logit, with the threshold on an edge.
         center = cut + WIDTH * np.rint((base - cut) / WIDTH)
         at = np.hstack([at[:, :-1], -center[:, None]])
         told = yield scores(at)
         found = told.value.reshape(replicates, -1, 2, CELLS)
         histogram = told
-        blocks = [recalibration.blocks_of(told.rows * own, told.rows * told.spread, told.rows) for own in found]
-        ahead = told.rows * self.listed.spread(3, facts, told.among) * math.sqrt(min(len(blocks[0]), 2))
+        blocks = [
+            recalibration.blocks_of(told.rows * own, told.rows * told.spread, told.rows)
+            for own in found
+        ]
+        ahead = (
+            told.rows * self.listed.spread(3, facts, told.among) * math.sqrt(min(len(blocks[0]), 2))
+        )
         points = [
             [recalibration.start(block, float(middle), ahead) for block in own]
             for own, middle in zip(blocks, center, strict=True)
@@ -233,7 +256,10 @@ class Histogram(Recipe):
             for pair in zip(blocks, first, strict=True)
         ]
         second = yield from self._correct(at, blocks, points)
-        answers = [[list(pair) for pair in zip(*both, strict=True)] for both in zip(first, second, strict=True)]
+        answers = [
+            [list(pair) for pair in zip(*both, strict=True)]
+            for both in zip(first, second, strict=True)
+        ]
         return Cells(found, center, histogram.rows, histogram.spread, answers)
 
     def _correct(
@@ -246,14 +272,19 @@ class Histogram(Recipe):
             for both in zip(points, values, strict=True)
         ]
         what = replace(
-            self._corrections(at), curves=recalibration.stacked(points), values=np.array(values), units=np.array(units)
+            self._corrections(at),
+            curves=recalibration.stacked(points),
+            values=np.array(values),
+            units=np.array(units),
         )
         told = yield what
         scale = told.rows * np.array(units) * math.sqrt(min(what.blocks, 2))
         found = told.value.reshape(len(points), -1, STATISTICS) * scale
         return [
             [recalibration.corrected(*one) for one in zip(*own, strict=True)]
-            for own in zip(blocks, points, values, list(found), list(told.spread * scale), strict=True)
+            for own in zip(
+                blocks, points, values, list(found), list(told.spread * scale), strict=True
+            )
         ]
 
 
@@ -268,11 +299,18 @@ def check_rows(prepared: Prepared) -> None:
     n, groups = float(facts.n.sum()), method.listed.widths(facts)[1] // (2 * CELLS)
     needed = 2.0 * LEAST * n * method.listed.spread(1, facts, Among.all(facts)) * math.sqrt(groups)
     if n < needed:
-        rule = f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} would do"
-        raise InvalidInput("holdout", None, rule, "hold out more, or raise the evaluation's epsilon")
+        rule = (
+            f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} "
+            "would do"
+        )
+        raise InvalidInput(
+            "holdout", None, rule, "hold out more, or raise the evaluation's epsilon"
+        )
 
 
-def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()) -> list[dict[str, Quality]]:
+def qualities(
+    cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()
+) -> list[dict[str, Quality]]:
     """Estimate the quality of each replicate's model, overall and by subgroup.
 
     Parameters
@@ -305,7 +343,9 @@ def qualities(cells: Cells, threshold: float = 0.5, levels: Sequence[Level] = ()
     return out
 
 
-def _quality(block: Block, answers: list[Corrected], middle: float, threshold: float, rows: float | None) -> Quality:
+def _quality(
+    block: Block, answers: list[Corrected], middle: float, threshold: float, rows: float | None
+) -> Quality:
     again = recalibration.recalibrate(block, answers)
     order = Order(*recalibration.together(answers, ORDER))
     return quality_of(block.counts, block.sigma, middle + EDGES, threshold, rows, again, order)
@@ -334,9 +374,11 @@ def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
     P, N = int(label.sum()), int((~label).sum())
     p = -Logistic().derivative(-s)
     found = {
-        "rows": float(len(s)), "positives": P / len(s), "brier": float(np.mean((p - label) ** 2)),
+        "rows": float(len(s)),
+        "positives": P / len(s),
+        "brier": float(np.mean((p - label) ** 2)),
         "accuracy": float(np.mean((p >= threshold) == label)),
-    }  # fmt: skip
+    }
     if P and N:
         _, place, many = np.unique(s, return_inverse=True, return_counts=True)
         ranks = (np.cumsum(many) - (many - 1) / 2.0)[place]  # equal scores share their mean rank

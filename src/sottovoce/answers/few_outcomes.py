@@ -1,20 +1,22 @@
 """How far intervals reach towards fewer rows with the rarer outcome, where few were counted.
 
-A group of rows whose rarer outcome was counted x times has log-odds of about ``log(x / n)``, with a variance of
-``1 / x + s^2 / x^2`` for noise of deviation s in x.  An interval that is even to both sides is too short towards fewer
-rows, for two reasons: the law of a small number is not even about its logarithm, and the interval has two ends only
-because x was at least some t.  Those of luck are printed, and the others have one end.  So the end is told by the law
-of the count itself, given that it was printed: it is at the least mean ``m`` at which
+A group of rows whose rarer outcome was counted x times has log-odds of about ``log(x / n)``, with a
+variance of ``1 / x + s^2 / x^2`` for noise of deviation s in x.  An interval that is even to both
+sides is too short towards fewer rows, for two reasons: the law of a small number is not even about
+its logarithm, and the interval has two ends only because x was at least some t.  Those of luck are
+printed, and the others have one end.  So the end is told by the law of the count itself, given that
+it was printed: it is at the least mean ``m`` at which
 
     ``P(X + noise >= x) <= alpha / 2 * max(P(X + noise >= t), SELDOM)``
 
-fails, X a Poisson number of mean m, and its chance at x counted by half without noise.  Of lines that have two ends
-with a chance of `SELDOM` or more, those that do miss the truth on this side with a chance of alpha / 2; of all lines
-fewer do.
+fails, X a Poisson number of mean m, and its chance at x counted by half without noise.  Of lines
+that have two ends with a chance of `SELDOM` or more, those that do miss the truth on this side with
+a chance of alpha / 2; of all lines fewer do.
 
-In a sum of lines the group takes part with a factor.  Its end takes the place of that of the group's own normal law in
-the variance of the sum (Zou and Donner 2008, "recovery of variance estimates").  A binomial number is even to both
-sides at a share of one half; what is added falls to nothing there.
+In a sum of lines the group takes part with a factor.  Its end takes the place of that of the
+group's own normal law in the variance of the sum (Zou and Donner 2008, "recovery of variance
+estimates").  A binomial number is even to both sides at a share of one half; what is added falls to
+nothing there.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from .separation import Undetermined
 SELDOM = 0.1
 """The least chance of two ends for which the promise above holds in full."""
 _FEW = 0.07
-"""Relative errors of a count below it: its logarithm is as good as normal (200 rows, without noise)."""
+"""Relative errors of a count below it: its logarithm is as good as normal (200 rows, without
+noise).
+"""
 _NONE = 1e-9  # a factor below it is one of rounding
 _HALVINGS = 30
 
@@ -77,7 +81,8 @@ class FewOutcomes(NamedTuple):
     side : array (groups,)
         1 where the rarer outcome is the positive one, -1 where it is not.
     rarer, noise, printed, rows : array (groups,)
-        Rows with the rarer outcome, the noise in their number, that from which on it has two ends, and all rows.
+        Rows with the rarer outcome, the noise in their number, that from which on it has two ends,
+        and all rows.
     """
 
     directions: Array
@@ -157,9 +162,13 @@ def few_outcomes(found: Undetermined, into_lines: Array) -> FewOutcomes:
     for k in np.flatnonzero(few):
         few[k] = _relative_error(float(found.rarer[k]), float(found.noise[k])) > _FEW
     return FewOutcomes(
-        found.groups.directions[few] @ into_lines.T, found.side[few], found.rarer[few], found.noise[few],
-        found.printed[few], found.rows[few],
-    )  # fmt: skip
+        found.groups.directions[few] @ into_lines.T,
+        found.side[few],
+        found.rarer[few],
+        found.noise[few],
+        found.printed[few],
+        found.rows[few],
+    )
 
 
 def _relative_error(count: float, noise: float) -> float:

@@ -1,7 +1,9 @@
-"""Coefficients with names, by one path for all doors: the command line, estimators, and runs between sites.
+"""Coefficients with names, by one path for all doors: the command line, estimators, and runs
+between sites.
 
-A door knows rows and sites.  What follows from them is decided here once: which sites have a constant of their own, the
-encoding and its names, the recipe and its loss, the table, and the model that is saved.
+A door knows rows and sites.  What follows from them is decided here once: which sites have a
+constant of their own, the encoding and its names, the recipe and its loss, the table, and the model
+that is saved.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from .saved import SavedModel
 from .terms import CONSTANT, Naming, naming_of
 
 
-def site_constants(names: Sequence[Any], *, at_random: bool, asked: bool | None = None) -> tuple[str, ...]:
+def site_constants(
+    names: Sequence[Any], *, at_random: bool, asked: bool | None = None
+) -> tuple[str, ...]:
     """Return the names of the sites that get a constant of their own; none if all rows share one.
 
     Parameters
@@ -68,7 +72,10 @@ def check_products(sites: int, columns: int) -> None:
     d = columns + sites
     size = 8.0 * sites * d * (d + 1) / 2.0
     if size > 0.5 * files.memory():
-        rule = f"gives each of {sites:,} sites a column: products of {d:,} columns at every site take more than memory"
+        rule = (
+            f"gives each of {sites:,} sites a column: products of {d:,} columns at every site "
+            "take more than memory"
+        )
         raise InvalidInput("site_constants", True, rule, "use site_constants=no, or fewer sites")
 
 
@@ -91,9 +98,14 @@ class Layout:
 
     @classmethod
     def of(
-        cls, schema: Schema | None, columns: Sequence[str], data_norm: float, sizes: Sequence[int],
-        constants: Sequence[str], site: str | None = None,
-    ) -> Layout:  # fmt: skip
+        cls,
+        schema: Schema | None,
+        columns: Sequence[str],
+        data_norm: float,
+        sizes: Sequence[int],
+        constants: Sequence[str],
+        site: str | None = None,
+    ) -> Layout:
         """Derive the encoding of a schema, or of numbers without one, for rows at these sites.
 
         Parameters
@@ -117,7 +129,9 @@ class Layout:
         naming = naming_of(schema, columns, data_norm, constants)
         return cls(naming, np.array(sizes, dtype=float), site)
 
-    def saved(self, model: Array, schema: Schema | None, record: dict[str, Any] | None = None) -> SavedModel:
+    def saved(
+        self, model: Array, schema: Schema | None, record: dict[str, Any] | None = None
+    ) -> SavedModel:
         """Return a model in this encoding, ready to be saved.
 
         A row of no known site gets the average of the sites' constants, weighted by their rows.
@@ -137,7 +151,9 @@ class Layout:
         """
         own = bool(self.naming.sites)
         shares = self.sizes / self.sizes.sum() if own else np.ones(1)
-        return SavedModel(self.naming, model, shares, record or {}, schema, site=self.site if own else None)
+        return SavedModel(
+            self.naming, model, shares, record or {}, schema, site=self.site if own else None
+        )
 
 
 class Found(NamedTuple):
@@ -200,10 +216,11 @@ class LogOdds(Fit):
 
 @dataclass(frozen=True)
 class Numbers(Fit):
-    """Least squares of a bounded number: with `intervals` by :mod:`sottovoce.answers.least_squares`.
+    """Least squares of a bounded number: with `intervals` by
+    :mod:`sottovoce.answers.least_squares`.
 
-    Without, by :mod:`sottovoce.answers.regression`, which predicts better where there is much noise.  Without an
-    `intercept` the constants stay 0.
+    Without, by :mod:`sottovoce.answers.regression`, which predicts better where there is much
+    noise.  Without an `intercept` the constants stay 0.
     """
 
     task: BoundedNumber = field(kw_only=True)
@@ -222,7 +239,12 @@ class Numbers(Fit):
     def plain_loss(self) -> Loss:
         return HuberResidual(1.0)
 
-    def rows(self, tables: Sequence[Any], targets: Sequence[Array], weights: Sequence[Array] | None = None) -> Rows:
+    def rows(
+        self,
+        tables: Sequence[Any],
+        targets: Sequence[Array],
+        weights: Sequence[Array] | None = None,
+    ) -> Rows:
         """Encode the rows of all sites.
 
         Parameters
@@ -250,7 +272,11 @@ class Numbers(Fit):
             lines = table_of(outcome, naming, self.task, delta)
             return Found(model_of(outcome)[0], lines, lines.plain())
         model = np.asarray(outcome[0])
-        return Found(model, None, {"coefficients": self.lines(model), "needs": None, "weighed": naming.weighed})
+        return Found(
+            model,
+            None,
+            {"coefficients": self.lines(model), "needs": None, "weighed": naming.weighed},
+        )
 
     def lines(self, model: Array) -> list[dict[str, Any]]:
         """Coefficients without intervals, in the units of the columns and of the target.
@@ -262,6 +288,10 @@ class Numbers(Fit):
         found = []
         for term, value in zip(naming.terms, naming.into_units @ model, strict=True):
             number = half * float(value) + (self.task.low + half if term.name == CONSTANT else 0.0)
-            names = {"name": term.unit or term.name, "level": term.level, "reference": term.reference}
+            names = {
+                "name": term.unit or term.name,
+                "level": term.level,
+                "reference": term.reference,
+            }
             found.append(names | {"estimate": number})
         return found

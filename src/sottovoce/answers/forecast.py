@@ -1,7 +1,9 @@
-"""What a table of coefficients will be worth, before any row is read: rows that it needs, standard errors to expect.
+"""What a table of coefficients will be worth, before any row is read: rows that it needs, standard
+errors to expect.
 
-The recipe itself is asked of made-up tables of the schema, with the noise that the planned number of rows has, and the
-rule that prints real tables judges the outcome (:mod:`sottovoce.answers.rehearsal`).
+The recipe itself is asked of made-up tables of the schema, with the noise that the planned number
+of rows has, and the rule that prints real tables judges the outcome
+(:mod:`sottovoce.answers.rehearsal`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,18 @@ from .assumed import Assumed, expected_shares
 from .coefficients import Coefficients, rounded_up, table
 from .inference import check_run
 from .least_squares import table_of
-from .rehearsal import DECLARED, EVEN, REAL, Habits, chances, facts_of, made_up, priced, rehearse, scores
+from .rehearsal import (
+    DECLARED,
+    EVEN,
+    REAL,
+    Habits,
+    chances,
+    facts_of,
+    made_up,
+    priced,
+    rehearse,
+    scores,
+)
 from .terms import Naming, Term, naming_of
 
 EXPLAINED = 0.25
@@ -38,7 +51,9 @@ EXPLAINED = 0.25
 ROWS = 1500
 """Rows of a made-up table."""
 REAL_WORLDS, EVEN_WORLDS, DECLARED_WORLDS = 15, 5, 15
-"""Made-up tables with the habits of real ones, of tables that differ in next to nothing, and for standard errors."""
+"""Made-up tables with the habits of real ones, of tables that differ in next to nothing, and for
+standard errors.
+"""
 FOUR_IN_FIVE = (0.1, 0.9)
 """Between these quantiles of made-up tables four in five lie."""
 SELDOM = 0.1
@@ -57,7 +72,8 @@ class Made(NamedTuple):
     """A synthetic table."""
 
     rows: Rows
-    errors: Array  # standard errors of the lines without privacy, times the root of the number of rows  (lines,)
+    # standard errors of the lines without privacy, times the root of the number of rows  (lines,)
+    errors: Array
 
 
 @dataclass(frozen=True)
@@ -102,7 +118,9 @@ class Asked(ABC):
         """Draw a synthetic table."""
 
     @abstractmethod
-    def tables(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> list[Coefficients]:
+    def tables(
+        self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
+    ) -> list[Coefficients]:
         """Simulate tables of coefficients for n rows like those of a synthetic table.
 
         Parameters
@@ -127,10 +145,14 @@ class Asked(ABC):
 
     def _found(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> Any:
         facts = facts_of(self.loss, self.naming.d, n, relation)
-        return rehearse(priced(self.recipe, mu), made.rows, facts, draws, np.random.default_rng(seed))
+        return rehearse(
+            priced(self.recipe, mu), made.rows, facts, draws, np.random.default_rng(seed)
+        )
 
     def _errors(self, X: Array, bends: Array, squares: Array) -> Array:
-        """Standard errors without privacy of rows with these curvatures and mean squared slopes, for one row."""
+        """Standard errors without privacy of rows with these curvatures and mean squared slopes,
+        for one row.
+        """
         weight = 1.0 / np.maximum(1.0, np.sum(X**2, axis=1))
         H = (X.T * (weight * bends)) @ X / len(X)
         J = (X.T * (weight**2 * squares)) @ X / len(X)
@@ -168,7 +190,9 @@ class LogOdds(Asked):
         bends = chance * (1.0 - chance)
         return Made(self._rows(X, y), self._errors(X, bends, bends))
 
-    def tables(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> list[Coefficients]:
+    def tables(
+        self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
+    ) -> list[Coefficients]:
         """Simulate tables of log-odds: all draws of the noise in one run of the recipe."""
         found = self._found(made, n, mu, relation, draws, seed)
         return [table(found, self.naming, replicate) for replicate in range(draws)]
@@ -187,7 +211,9 @@ class Means(Asked):
     def __post_init__(self) -> None:
         if not 0.0 < self.residuals <= 0.5:
             rule = "must be above 0 and at most .5, as a share of the width of the label's bounds"
-            raise InvalidInput("residuals", self.residuals, rule, "use what you expect, such as .15")
+            raise InvalidInput(
+                "residuals", self.residuals, rule, "use what you expect, such as .15"
+            )
 
     @property
     def fit(self) -> fits.Fit:
@@ -201,14 +227,18 @@ class Means(Asked):
     def made(self, rng: np.random.Generator, habits: Habits) -> Made:
         X = made_up(self.naming, ROWS, rng, habits)
         deviation = 2.0 * self.residuals  # targets are in [-1, 1]
-        explained = deviation * math.sqrt(EXPLAINED / (1.0 - EXPLAINED)) * scores(X, self.naming.marks, rng)
+        explained = (
+            deviation * math.sqrt(EXPLAINED / (1.0 - EXPLAINED)) * scores(X, self.naming.marks, rng)
+        )
         target = np.clip(explained + deviation * rng.normal(size=len(X)), -1.0, 1.0)
         rows = self._rows(X, np.ones(len(X))).with_offset([target])
         half = 0.5 * (self.task.high - self.task.low)
         none = np.ones(len(X))
         return Made(rows, half * self._errors(X, none, deviation**2 * none))
 
-    def tables(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> list[Coefficients]:
+    def tables(
+        self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
+    ) -> list[Coefficients]:
         """Simulate tables of least squares, in the target's unit."""
         # replicates of this recipe share a histogram, so each draw is a run of its own
         every = [self._found(made, n, mu, relation, 1, seed + draw) for draw in range(draws)]
@@ -225,7 +255,11 @@ def complete(found: Coefficients) -> bool:
 
 def half(found: Coefficients) -> bool:
     """Return whether at least half of the coefficients are printed, of those that can ever be."""
-    shown = [line.refused is None for line in found.lines if line.refused is None or line.cause not in NEVER]
+    shown = [
+        line.refused is None
+        for line in found.lines
+        if line.refused is None or line.cause not in NEVER
+    ]
     return bool(shown) and float(np.mean(shown)) >= 0.5
 
 
@@ -241,16 +275,22 @@ class LineAhead(NamedTuple):
     """Forecast of one line of a table."""
 
     term: Term
-    standard_error: float | None  # at the median of the draws that print it; None if hardly any does
+    # at the median of the draws that print it; None if hardly any does
+    standard_error: float | None
     without_privacy: float
     printed: float  # share of draws
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "name": self.term.name, "level": self.term.level, "reference": self.term.reference, "unit": self.term.unit,
-            "standard_error": self.standard_error, "without_privacy": self.without_privacy, "printed": self.printed,
-        }  # fmt: skip
+            "name": self.term.name,
+            "level": self.term.level,
+            "reference": self.term.reference,
+            "unit": self.term.unit,
+            "standard_error": self.standard_error,
+            "without_privacy": self.without_privacy,
+            "printed": self.printed,
+        }
 
 
 @dataclass(frozen=True)
@@ -271,9 +311,15 @@ class Study:
 
     @classmethod
     def of(
-        cls, asked: Asked, mu: float, *, sites: int = 1, summed: bool = True, colluders: int = 1,
+        cls,
+        asked: Asked,
+        mu: float,
+        *,
+        sites: int = 1,
+        summed: bool = True,
+        colluders: int = 1,
         relation: str = "replace-one",
-    ) -> Study:  # fmt: skip
+    ) -> Study:
         """Construct a study of several sites, as one curator with the noise of them all.
 
         The noise of local answers adds up over sites; that of secure sums is ``sites / (sites -
@@ -302,7 +348,9 @@ class Study:
 
     def worlds(self, habits: Habits, count: int) -> list[Made]:
         """Draw synthetic tables; they are always the same for one encoding."""
-        return [self.asked.made(np.random.default_rng([number, 41]), habits) for number in range(count)]
+        return [
+            self.asked.made(np.random.default_rng([number, 41]), habits) for number in range(count)
+        ]
 
     def tables(self, worlds: Sequence[Made], n: float, draws: int) -> list[list[Coefficients]]:
         """Simulate tables of coefficients of n rows.
@@ -330,11 +378,15 @@ class Study:
         """Estimate the rows with which `count` synthetic tables print half their lines, and all."""
         worlds = self.worlds(habits, count)
         found = np.array([self._rows_of(made, number) for number, made in enumerate(worlds)])
-        low, middle, high = np.exp(np.quantile(found, (FOUR_IN_FIVE[0], 0.5, FOUR_IN_FIVE[1]), axis=0))
+        low, middle, high = np.exp(
+            np.quantile(found, (FOUR_IN_FIVE[0], 0.5, FOUR_IN_FIVE[1]), axis=0)
+        )
         return RowsNeeded(float(middle[0]), float(middle[1]), (float(low[0]), float(high[0])))
 
     def _rows_of(self, made: Made, seed: int) -> tuple[float, float]:
-        """Logarithms of the numbers of rows from which on one made-up table prints half, and all."""
+        """Logarithms of the numbers of rows from which on one made-up table prints half, and
+        all.
+        """
         drawn = dict[float, Coefficients]()
 
         def sought(enough: Callable[[Coefficients], bool]) -> float:
@@ -342,7 +394,9 @@ class Study:
             while many - few > CLOSE:
                 middle = (few + many) / 2.0
                 if middle not in drawn:
-                    drawn[middle] = self.asked.tables(made, math.exp(middle), self.mu, self.relation, 1, seed)[0]
+                    drawn[middle] = self.asked.tables(
+                        made, math.exp(middle), self.mu, self.relation, 1, seed
+                    )[0]
                 few, many = (few, middle) if enough(drawn[middle]) else (middle, many)
             return (few + many) / 2.0
 
@@ -395,19 +449,27 @@ def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
     """
     correlation, schema = assumed.correlation, study.asked.naming.schema
     if not -1.0 < correlation < 1.0:
-        raise InvalidInput("correlation", correlation, "must be inside (-1, 1)", "use what you expect, such as .3")
+        raise InvalidInput(
+            "correlation", correlation, "must be inside (-1, 1)", "use what you expect, such as .3"
+        )
     shares = {} if schema is None else expected_shares(schema, assumed.shares)
     real = study.rows_needed(replace(REAL, shares=shares), REAL_WORLDS)
     even = study.rows_needed(replace(EVEN, shares=shares), EVEN_WORLDS)
     ahead = study.lines(n, replace(DECLARED, together=correlation, shares=shares))
     levels = "levels have the shares that are told, others are" if shares else "levels are"
-    expects = f"{levels} about equally frequent, {study.asked.assumes}, and each number has a correlation of "
+    expects = (
+        f"{levels} about equally frequent, {study.asked.assumes}, and each number has a "
+        "correlation of "
+    )
     return {
-        "rows_half": rounded_up(real.half), "rows_half_range": [rounded_up(rows) for rows in real.half_range],
-        "rows_needed": rounded_up(real.complete), "rows_even": rounded_up(even.complete), "rows": n,
+        "rows_half": rounded_up(real.half),
+        "rows_half_range": [rounded_up(rows) for rows in real.half_range],
+        "rows_needed": rounded_up(real.complete),
+        "rows_even": rounded_up(even.complete),
+        "rows": n,
         "expects": f"{expects}{correlation:g} with the next",
         "standard_errors": [line.to_dict() for line in ahead],
-    }  # fmt: skip
+    }
 
 
 def forecast_of(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str, Any]:
@@ -429,14 +491,23 @@ def forecast_of(asked: Asked, prepared: Prepared, assumed: Assumed) -> dict[str,
     if not isinstance(recipe, Recipe) or recipe.noise is None:
         return {}
     study = Study.of(
-        asked, recipe.listed.scale, sites=facts.n_nodes, summed=facts.participants > 0, colluders=facts.colluders,
+        asked,
+        recipe.listed.scale,
+        sites=facts.n_nodes,
+        summed=facts.participants > 0,
+        colluders=facts.colluders,
         relation=facts.relation,
-    )  # fmt: skip
+    )
     return forecast(study, float(facts.n.sum()), assumed)
 
 
 def without_sites(
-    schema: Schema, config: RunConfig, sizes: Array, site_constants: bool, assumed: Assumed, life: float | None
+    schema: Schema,
+    config: RunConfig,
+    sizes: Array,
+    site_constants: bool,
+    assumed: Assumed,
+    life: float | None,
 ) -> dict[str, Any]:
     """Price an inference and forecast its table from a schema and numbers of rows alone.
 
@@ -474,11 +545,17 @@ def without_sites(
         check_run(config)
         asked = LogOdds(naming, assumed.positives)
     else:
-        raise InvalidInput("label", None, "coefficients are of two classes or of a number", "declare one of them")
+        raise InvalidInput(
+            "label", None, "coefficients are of two classes or of a number", "declare one of them"
+        )
     column = np.asarray(sizes, dtype=float)[:, None]
     own = config.for_recipe(asked.recipe)
     prepared = prepare(own, column, naming.d, method=asked.recipe, loss=asked.loss)
     cost = cost_report(prepared, caveat=schema.caveat, life=life)
     forecast = forecast_of(asked, prepared, assumed)
     held = [0] * len(sizes)
-    return public_sizes(own, column, naming.d) | cost | {"method": "inference", "held": held, "forecast": forecast}
+    return (
+        public_sizes(own, column, naming.d)
+        | cost
+        | {"method": "inference", "held": held, "forecast": forecast}
+    )

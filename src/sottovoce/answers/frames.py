@@ -1,4 +1,6 @@
-"""Public frames for sums over rows, and steps by gradients with noise in them (docs/privacy/answers.md, "Frames")."""
+"""Public frames for sums over rows, and steps by gradients with noise in them
+(docs/privacy/answers.md, "Frames").
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import numpy as np
 from ..util.typing import Array, BoolArray
 
 EDGES = 2.0 ** np.arange(-2.0, 7.25, 0.25)
-"""Public cells of a row's length in a frame of :func:`whitening`, where its root mean square is that of the columns."""
+"""Public cells of a row's length in a frame of :func:`whitening`, where its root mean square is
+that of the columns.
+"""
 LONG = 0.1
 """Largest share of the rows that may be longer than 1 in a frame, and are shortened."""
 _FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
@@ -109,7 +113,9 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
     back = sight.frame.back @ vectors
     found = whitening((back * raised[:, None, :]) @ back.transpose(0, 2, 1), 0.0, kept)
     turned, lost = found.frame.A @ back, np.where(hidden, 0.0, np.clip(1.0 - values, 0.0, 1.0))
-    unseen, lost = ((turned * part[:, None, :]) @ turned.transpose(0, 2, 1) for part in (left, lost))
+    unseen, lost = (
+        (turned * part[:, None, :]) @ turned.transpose(0, 2, 1) for part in (left, lost)
+    )
     return Sight(found.frame, unseen, lost)
 
 

@@ -1,9 +1,10 @@
 """Discrete-time hazards by Newton steps on noisy sums (docs/privacy/survival.md).
 
-First a *life table* is asked: how many people leave follow-up, with and without the event, by cells of time that are
-finer than the intervals.  It gives each interval's hazard, from which Newton steps for slopes and constants start, and
-the Kaplan-Meier curve, by which the constants are corrected at the end.  Each step asks for a gradient and a Hessian at
-the point where the last one led.  All but the answers is public, and nothing else is asked of the rows.
+First a *life table* is asked: how many people leave follow-up, with and without the event, by cells
+of time that are finer than the intervals.  It gives each interval's hazard, from which Newton steps
+for slopes and constants start, and the Kaplan-Meier curve, by which the constants are corrected at
+the end.  Each step asks for a gradient and a Hessian at the point where the last one led.  All but
+the answers is public, and nothing else is asked of the rows.
 """
 
 from __future__ import annotations
@@ -25,17 +26,25 @@ from ..util.typing import Array, BoolArray
 TABLE, GRADIENTS, HESSIANS = 0.15, 0.50, 0.35
 """Shares of the budget."""
 GROWTH = 1.6
-"""Of the shares of gradients and of Hessians, from step to step: later points are nearer to the maximum."""
+"""Of the shares of gradients and of Hessians, from step to step: later points are nearer to the
+maximum.
+"""
 LONGEST = 1.5
 """Largest root mean square change of log-odds in a step."""
 FLOOR = 2.0
-"""A Hessian's eigenvalue is taken to be no less than this many times the norm that its noise is expected to have."""
+"""A Hessian's eigenvalue is taken to be no less than this many times the norm that its noise is
+expected to have.
+"""
 REMAINS = 0.3
-"""Root mean square change of log-odds in the last step, beyond noise, from which on a fit is not converged."""
+"""Root mean square change of log-odds in the last step, beyond noise, from which on a fit is not
+converged.
+"""
 CURVED = 4.0
-"""How much of an answer's change in between counts as its error, at another point's distance: 1 is the change itself.
+"""How much of an answer's change in between counts as its error, at another point's distance: 1 is
+the change itself.
 
-Measured at 2,000 and 20,000 people and epsilon 10: with less, earlier gradients pull estimates to their start.
+Measured at 2,000 and 20,000 people and epsilon 10: with less, earlier gradients pull estimates to
+their start.
 """
 EXACT = 1e-6
 """Gain in log-likelihood that a step may promise where a fit without noise has converged."""
@@ -50,7 +59,8 @@ class Hazards(NamedTuple):
 
     slopes: Array  # (d,)
     constants: Array  # log-odds at the maximum of the grouped likelihood  (m,)
-    correction: Array  # to add to them: the Kaplan-Meier curve's log-odds less those of constant hazards  (m,)
+    # to add to them: the Kaplan-Meier curve's log-odds less those of constant hazards  (m,)
+    correction: Array
     hidden: int  # directions of the last Hessian that noise hides
     converged: bool
 
@@ -86,7 +96,8 @@ class LifeTable:
     def at_risk(self) -> Array:
         """Shares of people at risk at the start of each cell, (..., m, cells)."""
         exits = self.events + self.inside
-        later = np.flip(np.cumsum(np.flip(self.at_end, -1), axis=-1), -1)  # people who leave at an interval's end
+        # people who leave at an interval's end
+        later = np.flip(np.cumsum(np.flip(self.at_end, -1), axis=-1), -1)
         whole = np.flip(np.cumsum(np.flip(exits.sum(axis=-1), -1), axis=-1), -1)
         before = np.cumsum(exits, axis=-1) - exits
         return np.asarray((later + whole)[..., None] - before)
@@ -102,7 +113,8 @@ class LifeTable:
     def constant(self) -> Array:
         """Probabilities of the event in each interval if its hazard is constant inside, (..., m).
 
-        Noise pulls them towards the mean hazard, as if there were so many people more as it is large.
+        Noise pulls them towards the mean hazard, as if there were so many people more as it is
+        large.
         """
         events, without = self.exposed()
         pull = self.spread * math.sqrt(2.0 * self.cells)
@@ -116,12 +128,15 @@ class LifeTable:
     def kaplan_meier(self) -> Array:
         """Kaplan-Meier probabilities of the event in each interval, given survival, (..., m).
 
-        Without noise cells are so fine that they hold one time, at which events come before censoring.  Those with
-        noise are coarse, and people censored inside are at risk for half of theirs.
+        Without noise cells are so fine that they hold one time, at which events come before
+        censoring.  Those with noise are coarse, and people censored inside are at risk for half of
+        theirs.
         """
         at_risk = self.at_risk
         if self.spread > 0.0:
-            at_risk = np.maximum(at_risk - 0.5 * self.inside, 3.0 * self.spread * math.sqrt(self.cells))
+            at_risk = np.maximum(
+                at_risk - 0.5 * self.inside, 3.0 * self.spread * math.sqrt(self.cells)
+            )
         cell = np.divide(self.events, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0.0)
         survived = np.prod(1.0 - np.clip(cell, -0.5, 1.0), axis=-1)
         return np.asarray(np.clip(1.0 - survived, _LEAST, 1.0 - _LEAST))
@@ -146,7 +161,8 @@ class Step(NamedTuple):
 
     change: Array  # (R, p)
     decrement: Array  # g'H^-1 g  (R,)
-    beyond: Array  # root mean square change of log-odds that noise in the gradient does not explain  (R,)
+    # root mean square change of log-odds that noise in the gradient does not explain  (R,)
+    beyond: Array
     hidden: Array  # directions whose curvature noise hides  (R,)
     cut: BoolArray  # whether it would have been longer than `LONGEST`  (R,)
     noisy: bool
@@ -154,10 +170,11 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class HazardSteps(Recipe):
-    """Slopes and constants of discrete-time hazards; the outcome is :class:`Hazards`, of one replicate.
+    """Slopes and constants of discrete-time hazards; the outcome is :class:`Hazards`, of one
+    replicate.
 
-    Rows are those of :func:`sottovoce.estimators.hazard_rows.expand`: columns, a constant for each interval, and a
-    column that holds a cell of the life table.
+    Rows are those of :func:`sottovoce.estimators.hazard_rows.expand`: columns, a constant for each
+    interval, and a column that holds a cell of the life table.
 
     Parameters
     ----------
@@ -229,12 +246,17 @@ class HazardSteps(Recipe):
         noisy = found.spread > 0.0
         correction = table.correction()[0]
         if noisy:
-            correction = correction * self._sure(table, rows_each * found.value, rows_each * found.spread)
+            correction = correction * self._sure(
+                table, rows_each * found.value, rows_each * found.spread
+            )
         people = float(facts.rows or 0.0) / rows_each
         return Hazards(
-            slopes=w[0, :d], constants=w[0, d : d + m] * self.value, correction=correction,
-            hidden=int(step.hidden[0]), converged=bool(self._converged(step, w[:, free], d, people)[0]),
-        )  # fmt: skip
+            slopes=w[0, :d],
+            constants=w[0, d : d + m] * self.value,
+            correction=correction,
+            hidden=int(step.hidden[0]),
+            converged=bool(self._converged(step, w[:, free], d, people)[0]),
+        )
 
     def _table(self, shares: Array, spread: float) -> LifeTable:
         if spread > 0.0:  # everybody is in one cell
@@ -283,14 +305,21 @@ def newton_step(seen: Seen, value: float, d: int) -> Step:
     along = np.where(dead & (least == 0.0), 0.0, along)
     change = -np.einsum("rij,rj->ri", vectors, along / safe)
     decrement = np.sum(along**2 / safe, axis=1)
-    bends = np.maximum(np.einsum("rii->r", H[:, d:, d:]) / value**2, least)  # mean curvature, times weights
+    # mean curvature, times weights
+    bends = np.maximum(np.einsum("rii->r", H[:, d:, d:]) / value**2, least)
     mean = np.divide(decrement, bends, out=np.zeros_like(decrement), where=bends > 0.0)
-    by_noise = np.divide(of_g**2 * np.sum(1.0 / safe, axis=1), bends, out=np.zeros_like(bends), where=bends > 0.0)
+    by_noise = np.divide(
+        of_g**2 * np.sum(1.0 / safe, axis=1), bends, out=np.zeros_like(bends), where=bends > 0.0
+    )
     factor = np.minimum(1.0, LONGEST / np.sqrt(np.maximum(mean, 1e-300)))
     return Step(
-        change * factor[:, None], decrement, np.sqrt(np.maximum(mean - 2.0 * by_noise, 0.0)), hidden, factor < 1.0,
+        change * factor[:, None],
+        decrement,
+        np.sqrt(np.maximum(mean - 2.0 * by_noise, 0.0)),
+        hidden,
+        factor < 1.0,
         of_g > 0.0,
-    )  # fmt: skip
+    )
 
 
 def _without_pairs(H: Array, d: int) -> Array:
@@ -331,7 +360,9 @@ def pooled(seen: list[Seen], value: float, d: int) -> Seen:
         away = last.at - one.at
         along = np.einsum("rij,rj->ri", one.hessian, away)
         bends = np.einsum("rii->r", one.hessian[:, d:, d:]) / value**2
-        moved = np.maximum(np.einsum("ri,ri->r", away, along), 0.0) / np.maximum(bends, one.hessian_noise)
+        moved = np.maximum(np.einsum("ri,ri->r", away, along), 0.0) / np.maximum(
+            bends, one.hessian_noise
+        )
         entry = np.einsum("rij,rij->r", one.hessian, one.hessian) / p**2
         own_hessian = 1.0 / (one.hessian_noise**2 + moved * entry)
         own_gradient = 1.0 / (one.gradient_noise**2 + CURVED * moved * np.sum(along**2, axis=1) / p)

@@ -1,4 +1,6 @@
-"""From the counts of groups to one-sided intervals: which groups have one, and what it is computed of."""
+"""From the counts of groups to one-sided intervals: which groups have one, and what it is
+computed of.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from .separation import (
 from .terms import Naming
 
 UNLIKE = 3.0
-"""Variance of the chances of a group's rows over the square of their mean, at most, where these are small."""
+"""Variance of the chances of a group's rows over the square of their mean, at most, where these
+are small.
+"""
 _SIZE_DOUBT = 2.0  # noise deviations by which a group's rows are taken to be fewer than they seem
 _LEAST_WEIGHT = 1e-300
 _LEAST_SHARE = 1e-9  # of the rows in a group: noise may leave none
@@ -28,7 +32,9 @@ _MOSTLY_OTHERS = 0.9  # of a group's rows at most are taken to be in others, too
 _ROUNDING = 1e-9
 
 
-def hidden_groups(naming: Naming, found: Undetermined, seen: Evidence, estimate: Array, pivots: Array) -> HiddenGroups:
+def hidden_groups(
+    naming: Naming, found: Undetermined, seen: Evidence, estimate: Array, pivots: Array
+) -> HiddenGroups:
     """Collect groups of levels, references and sites without the rarer outcome, and counts.
 
     A group is left out if its rarer outcome at the start is not that by the model.  Of each group
@@ -62,12 +68,16 @@ def hidden_groups(naming: Naming, found: Undetermined, seen: Evidence, estimate:
     # Levels of one column have no rows in common, and neither have sites.
     overlap = (blocks[:, None] != blocks) & (of_pivots >= 0)
     margins = _without(of_pivots, naming, estimate, pivots)
-    spread_of_margins = max(float(margins @ normal_rows(seen.sharp_moments[None], every).covariance[0] @ margins), 0.0)
+    spread_of_margins = max(
+        float(margins @ normal_rows(seen.sharp_moments[None], every).covariance[0] @ margins), 0.0
+    )
     means, variances, rows = [np.zeros((0, naming.d))], list[float](), list[float]()
     for k, place in enumerate(places):
         squares = max(float(own[k] @ seen.sharp_moments @ own[k]), _LEAST_SHARE)
         column = None if groups.columns[place] < 0 else int(groups.columns[place])
-        mean_row = _mean_row(naming, column, float(blocks[k]), own[k] @ seen.sharp_moments / squares)
+        mean_row = _mean_row(
+            naming, column, float(blocks[k]), own[k] @ seen.sharp_moments / squares
+        )
         means.append(_outside(of_pivots[overlap[k]], naming, mean_row, pivots))
         alone = every - own[overlap[k]].sum(axis=0)
         of_all = _SIZE_DOUBT * seen.moments_spread * _deviation(own[k], every)
@@ -111,7 +121,9 @@ def _without(of_pivots: IntArray, naming: Naming, estimate: Array, pivots: Array
 
 
 def _outside(of_pivots: IntArray, naming: Naming, mean_row: Array, pivots: Array) -> Array:
-    """Weights of lines in the margin of a mean row, (lines,), if its rows count as the most frequent level there."""
+    """Weights of lines in the margin of a mean row, (lines,), if its rows count as the most
+    frequent level there.
+    """
     constants = np.flatnonzero(naming.constant > 0.0)
     weights = np.linalg.solve(pivots.T, mean_row)
     weights[of_pivots] = 0.0
@@ -123,19 +135,24 @@ def _outside(of_pivots: IntArray, naming: Naming, mean_row: Array, pivots: Array
 def _share_of_others(v: Array, others: Array, seen: Evidence, squares: float) -> float:
     """The largest share of a group's rows that may be in `others`, (m, d), too.
 
-    The mean of any such part of the rows, a share f of them, is off by ``sqrt(f / (1 - f))`` deviations at most from
-    the mean of those outside, whatever the rows are.
+    The mean of any such part of the rows, a share f of them, is off by ``sqrt(f / (1 - f))``
+    deviations at most from the mean of those outside, whatever the rows are.
     """
     shares = np.maximum(others @ seen.sharp_moments @ v / squares, 0.0)
-    doubt = _SIZE_DOUBT * seen.moments_spread * _deviation(v, others.sum(axis=0)) / squares if len(others) else 0.0
+    doubt = (
+        _SIZE_DOUBT * seen.moments_spread * _deviation(v, others.sum(axis=0)) / squares
+        if len(others)
+        else 0.0
+    )
     return min(float(shares.sum()) + doubt, _MOSTLY_OTHERS)
 
 
 def _counted(groups: Groups, every: Array, seen: Evidence) -> RarerOutcome:
     """Count the rarer outcome, rather too high, from the start and all points.
 
-    A point's count is that of rows of equal chance, and unlike ones have more of the rarer outcome, by the variance of
-    their chances: it is added as if it were `UNLIKE` squares of the mean, and a point counts the less the more that is.
+    A point's count is that of rows of equal chance, and unlike ones have more of the rarer outcome,
+    by the variance of their chances: it is added as if it were `UNLIKE` squares of the mean, and a
+    point counts the less the more that is.
     """
     counts = [at_the_start(groups, every, seen)[0]]
     added = [np.zeros(len(groups.directions))]
@@ -147,13 +164,17 @@ def _counted(groups: Groups, every: Array, seen: Evidence) -> RarerOutcome:
     noise = np.array([one.noise for one in counts])
     weight = 1.0 / np.maximum(noise**2 + np.square(added), _LEAST_WEIGHT)
     weight /= weight.sum(axis=0)
-    return RarerOutcome(np.sum(weight * rows, axis=0), pooled_noise(weight, counts), counts[0].common)
+    return RarerOutcome(
+        np.sum(weight * rows, axis=0), pooled_noise(weight, counts), counts[0].common
+    )
 
 
 def _mean_row(naming: Naming, column: int | None, block: float, product: Array) -> Array:
-    """Weights of lines in the margin of a group's mean row, with the entries that its rows have for certain.
+    """Weights of lines in the margin of a group's mean row, with the entries that its rows have for
+    certain.
 
-    `product` is the mean of its rows in encoded columns; `column` is None for a reference, and `block` 0 for a site.
+    `product` is the mean of its rows in encoded columns; `column` is None for a reference, and
+    `block` 0 for a site.
     """
     weights = np.linalg.solve(naming.into_units.T, product)
     constants = naming.constant > 0.0

@@ -1,10 +1,12 @@
-"""Coefficients with confidence intervals: Newton steps on noisy sums (docs/privacy/answers.md, "Inference").
+"""Coefficients with confidence intervals: Newton steps on noisy sums (docs/privacy/answers.md,
+"Inference").
 
-Second moments give a public *frame*, a matrix A in which rows have about equal second moments in all directions and
-nine in ten are shorter than 1.  Hessians are asked of rows ``A a``, so that their noise is small beside them in every
-direction; gradients are asked of the rows as they are, so the frame moves no estimate.  Steps go near the minimiser.
-At the last point w, with H from all Hessians and the second moments J of derivatives, both in the frame, g from all
-gradients, and noise s_g and s_H on an entry of g and of the flattened H::
+Second moments give a public *frame*, a matrix A in which rows have about equal second moments in
+all directions and nine in ten are shorter than 1.  Hessians are asked of rows ``A a``, so that
+their noise is small beside them in every direction; gradients are asked of the rows as they are, so
+the frame moves no estimate.  Steps go near the minimiser. At the last point w, with H from all
+Hessians and the second moments J of derivatives, both in the frame, g from all gradients, and noise
+s_g and s_H on an entry of g and of the flattened H::
 
     estimate = w + A'(d - b),    d = -H^-1 A g,
     covariance = H^-1 [J / n + s_g^2 A A' + (s_H^2 / 2)(|d|^2 I + d d')] H^-1 + b b',
@@ -62,42 +64,61 @@ from .terms import Naming
 
 # The error is exact given H, so intervals cover above it too (measured below .5).
 TAU = 0.3
-"""Share of a coefficient's variance that the noise of the Hessian may add beyond first order; above it, refused."""
+"""Share of a coefficient's variance that the noise of the Hessian may add beyond first order;
+above it, refused.
+"""
 LOWER = 1.0
 """Noise deviations by which tau takes an eigenvalue of the Hessian to be less than it seems."""
 SURE, UNSURE = 0.5, 1.0
 """The strain q of a table: printed below the first, flagged up to the second, refused above.
 
-In between it is refused, too, if a coefficient fails `TAU`: with some directions of the Hessian lost in noise, a
-strained step is not reliable in the others either (bench/accuracy/coverage.py, correlated columns).
+In between it is refused, too, if a coefficient fails `TAU`: with some directions of the Hessian
+lost in noise, a strained step is not reliable in the others either (bench/accuracy/coverage.py,
+correlated columns).
 """
 ROOM = 4.0
-"""Errors of the size of all effects, at least, to where it has no end: with fewer, the whole table is refused."""
+"""Errors of the size of all effects, at least, to where it has no end: with fewer, the whole
+table is refused.
+"""
 _FARTHEST = 2.0  # log-odds by which one answer moves a site's own constant
 # Without these deviations a tenth of the draws of `justice-like` were refused at epsilon 10.
 CHANCE = 2.0
-"""Standard deviations of what noise in the gradients adds to the last step's length: so much more is no strain."""
+"""Standard deviations of what noise in the gradients adds to the last step's length: so much
+more is no strain.
+"""
 FAR = 10.0
-"""Largest root mean square shift of scores by noise in the gradients alone; beyond it steps went astray: refused."""
+"""Largest root mean square shift of scores by noise in the gradients alone; beyond it steps went
+astray: refused.
+"""
 CUT = 2.0 * UNSURE
-"""Strain, at least, of a table whose last step but one was shortened: it says itself that one is not there yet."""
+"""Strain, at least, of a table whose last step but one was shortened: it says itself that one is
+not there yet.
+"""
 _RARE = 3.4  # curvatures are clipped at this many mean curvatures: at .1 with 3% positives
 RAREST = 0.01
-"""Levels, references too, with a smaller share of the rows are merged if noise would hide their coefficient."""
+"""Levels, references too, with a smaller share of the rows are merged if noise would hide their
+coefficient.
+"""
 HIDDEN = 2.0
 """So much may noise in the gradients be expected to move the log-odds of a rare level."""
 # Before this was added, the slope of a column with which forty hidden sites rise had intervals
 # that covered half of the time (docs/privacy/answers.md, "What merged rows may do").
 OFF = 1.0
-"""Standard deviation of the log-odds of a level or site that noise hides, about what it was merged with."""
+"""Standard deviation of the log-odds of a level or site that noise hides, about what it was
+merged with.
+"""
 OF_LEVELS = 0.3
-"""How far rows of a level are from the mean of all, in deviations of a row, where rows of a site are one from it."""
+"""How far rows of a level are from the mean of all, in deviations of a row, where rows of a site
+are one from it.
+"""
 _SEEN = 2.0  # noise deviations of a level's share, below which it may be that of no row
 _SURELY_SEEN = 3.0  # the same of a level with less than `_COMMON` of the rows
 _COMMON = 0.05
 _NO_ROWS = 1e-9  # so small a share of the rows, without noise, is that of none
 _FLOOR = 0.05  # of the noise's norm: a Hessian with an eigenvalue below it has no inverse
-_TYPICAL = 1.3  # a row's length at the edge beyond which one in ten is, over the root mean square, about
+_TYPICAL = (
+    1.3  # a row's length at the edge beyond which one in ten is, over the root mean square, about
+)
 
 
 @dataclass(frozen=True)
@@ -112,7 +133,9 @@ class Estimates:
     frame: Array  # A                                             (R, d, d)
     hessian: Array  # H in the frame                              (R, d, d)
     hessian_noise: Array  # s_H                                   (R,)
-    strain: Array  # q, how far the last step leads from where H holds; inf where noise leads far, or hides it  (R,)
+    # q, how far the last step leads from where H holds; inf where noise leads far, or hides it
+    # (R,)
+    strain: Array
     kept: BoolArray  # but for rare levels that were merged with their references  (R, d)
     rows: float
     scale: float  # shift over sigma of the whole plan; inf without noise
@@ -120,15 +143,27 @@ class Estimates:
     moved: Array | None = None  # the last step but one, to `at`    (R, d)
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found
     of_sites: tuple[Evidence, ...] = ()  # of each site alone, if it has a constant of its own
-    room: Array | None = None  # errors of the size of all effects from where it has no end         (R,)
-    of_merged: Array | None = None  # what of the covariance allows for merged rows                 (R, d, d)
-    own_room: Array | None = None  # the same but for what merged rows may do                           (R,)
-    sampling_room: Array | None = None  # the same by sampling errors alone                         (R,)
+    room: Array | None = (
+        None  # errors of the size of all effects from where it has no end         (R,)
+    )
+    of_merged: Array | None = (
+        None  # what of the covariance allows for merged rows                 (R, d, d)
+    )
+    own_room: Array | None = (
+        None  # the same but for what merged rows may do                           (R,)
+    )
+    sampling_room: Array | None = (
+        None  # the same by sampling errors alone                         (R,)
+    )
     at_bounds: Array | None = None  # shares of targets at the lower and the upper bound  (R, 2)
     at_bounds_noise: float = 0.0
-    directions: Directions | None = None  # with those that the rows lose: the frame and H are without them
+    directions: Directions | None = (
+        None  # with those that the rows lose: the frame and H are without them
+    )
     moments: Array | None = None  # second moments of the rows as they were released  (R, d, d)
-    signal: Array | None = None  # part of the last step's squared length, by H, that is not noise  (R,)
+    signal: Array | None = (
+        None  # part of the last step's squared length, by H, that is not noise  (R,)
+    )
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """Compute tau, the share of a variance that noise in H adds beyond first order.
@@ -144,7 +179,9 @@ class Estimates:
         -------
         array (R,) or (R, m)
         """
-        tau = fragility(self.frame, self.hessian, self.kept, less * self.hessian_noise, np.atleast_2d(c))
+        tau = fragility(
+            self.frame, self.hessian, self.kept, less * self.hessian_noise, np.atleast_2d(c)
+        )
         return tau[:, 0] if c.ndim == 1 else tau
 
     def undetermined(self, naming: Naming, replicate: int) -> Undetermined:
@@ -154,7 +191,9 @@ class Estimates:
         if not self.of_sites:
             return undetermined(naming, kept, seen)
         one = kept[: seen.moments.shape[0]]
-        return undetermined_by_site(naming, one, seen, [site.of(replicate) for site in self.of_sites])
+        return undetermined_by_site(
+            naming, one, seen, [site.of(replicate) for site in self.of_sites]
+        )
 
     def evidence_columns(self, naming: Naming) -> Array:
         """Return the map from the columns of the evidence to all columns, (d, d of the evidence).
@@ -172,7 +211,9 @@ def check_run(run: RunConfig) -> None:
     """Check that the run has no method or loss other than inference's own; InvalidInput."""
     if not run.auto:
         rule = "inference takes Newton steps of its own"
-        raise InvalidInput("method", run.method, rule, "leave method out; trust='sum' asks for sums over sites")
+        raise InvalidInput(
+            "method", run.method, rule, "leave method out; trust='sum' asks for sums over sites"
+        )
     if run.loss != "logistic" or run.gradient_cap != math.inf:
         rule = "coefficients are log-odds of the logistic loss without a cap"
         raise InvalidInput("loss", run.loss, rule, "leave loss and max_grad_norm out")
@@ -204,7 +245,8 @@ class _Ground(NamedTuple):
 
 @dataclass(frozen=True)
 class Newton(SeparateSites):
-    """Coefficients of the logistic loss by Newton steps on noisy sums; the outcome is :class:`Estimates`.
+    """Coefficients of the logistic loss by Newton steps on noisy sums; the outcome is
+    :class:`Estimates`.
 
     Parameters
     ----------
@@ -232,7 +274,9 @@ class Newton(SeparateSites):
     name: ClassVar[str] = "newton"
     summary: ClassVar[str] = "coefficients with intervals, by Newton steps"
     steps: ClassVar[tuple[tuple[float, bool], ...]] = ((4.0, True), (3.0, True), (2.0, True))
-    """Largest root mean square shift of scores in a step after the first, and whether a Hessian is asked before it."""
+    """Largest root mean square shift of scores in a step after the first, and whether a Hessian
+    is asked before it.
+    """
 
     farthest: ClassVar[float] = 8.0
     """The same of the first step."""
@@ -240,27 +284,51 @@ class Newton(SeparateSites):
     """Names of the Hessians and gradients between the first and the last."""
 
     sharper: ClassVar[tuple[float, ...]] = (0.05, 0.04, 0.03, 0.02)
-    """Shares of second moments that are asked again, each in a frame of those before: noise hides less there.
+    """Shares of second moments that are asked again, each in a frame of those before: noise hides
+    less there.
 
     The first gets most: what noise hides in it is hidden in all frames after it.
     """
-    shares: ClassVar[tuple[float, ...]] = (0.04, 0.02, 0.03, 0.10, 0.03, 0.10, 0.03, 0.10, 0.12, 0.04, 0.19)
+    shares: ClassVar[tuple[float, ...]] = (
+        0.04,
+        0.02,
+        0.03,
+        0.10,
+        0.03,
+        0.10,
+        0.03,
+        0.10,
+        0.12,
+        0.04,
+        0.19,
+    )
     """From the second moments on, without what `sharper` adds."""
 
     @property
     def items(self) -> tuple[Item, ...]:
         lengths = Item("lengths of rows", lambda at: Lengths(at, edges=EDGES), 0.01)
         frames = [
-            item for k, share in enumerate(self.sharper, 1)
+            item
+            for k, share in enumerate(self.sharper, 1)
             for item in (
                 lengths._replace(name=f"lengths of rows in frame {k}"),
                 Item(f"second moments in frame {k}", FramedMoments, share),
             )
-        ]  # fmt: skip
-        asked: list[tuple[str, Any]] = [("second moments", SecondMoments), ("first gradient", Gradient)]
+        ]
+        asked: list[tuple[str, Any]] = [
+            ("second moments", SecondMoments),
+            ("first gradient", Gradient),
+        ]
         for which in self.after:
-            asked += [(which.format("Hessian"), FramedCurvature), (which.format("gradient"), Gradient)]
-        asked += [("last Hessian", FramedCurvature), ("moments of slopes", FramedSlopes), ("last gradient", Gradient)]
+            asked += [
+                (which.format("Hessian"), FramedCurvature),
+                (which.format("gradient"), Gradient),
+            ]
+        asked += [
+            ("last Hessian", FramedCurvature),
+            ("moments of slopes", FramedSlopes),
+            ("last gradient", Gradient),
+        ]
         first, *rest = [Item(*one, share) for one, share in zip(asked, self.shares, strict=True)]
         return (
             Item("count of positives", lambda at: Positives(at, self.constant), 0.01),
@@ -285,7 +353,8 @@ class Newton(SeparateSites):
         # Asked of the rows as they are only once: in a frame, noise of the same size hides less.
         moments = yield SecondMoments(zero)
         S, curvature = square(moments.value, d), share * (1.0 - share)
-        cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())  # one for all replicates
+        # one for all replicates
+        cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())
         noise, s_g = (self._ahead(kind, facts, moments.among) for kind in (Curvature, Gradient))
         kept = self._kept(S, moments.spread, curvature, s_g)
         small = SmallSites.of(mask, kept, S)
@@ -293,12 +362,16 @@ class Newton(SeparateSites):
         S = within(small.moments(S), kept)
         # Norm of the noise in a Hessian over its eigenvalues: so large a share may be shortened.
         hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
-        frame, sizes, lost, unseen, of_sizes = yield from self._frame(S, moments.spread, kept, hidden, small)
+        frame, sizes, lost, unseen, of_sizes = yield from self._frame(
+            S, moments.spread, kept, hidden, small
+        )
         variances = variances_of(sizes, mask)
         framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
         if moments.spread == 0.0:  # then no row is shortened
             lost = np.zeros_like(lost)
-        shortened = Shortened(positive(sizes - frame.back @ lost @ frame.back), of_sizes, frame.back)
+        shortened = Shortened(
+            positive(sizes - frame.back @ lost @ frame.back), of_sizes, frame.back
+        )
         lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
         gradient = yield Gradient(w)
         first, points = gradient, list[Point]()
@@ -329,12 +402,22 @@ class Newton(SeparateSites):
         rows = Moments(positive(S) * both, S @ (mask / self.value), self.marks, self.blocks)
         J = within(square(slopes.value, d), kept)
         found_lost = ground.directions(pool)
-        ends = one_step(Asked(frame, pool, J, seen), rows, kept, n, self.listed.scale, found_lost, small)
+        ends = one_step(
+            Asked(frame, pool, J, seen), rows, kept, n, self.listed.scale, found_lost, small
+        )
         whole = square(moments.value, d)
         evidence = Evidence(
-            n, share, whole, moments.spread, first.value, first.spread,
-            positive(sizes), shortened, frame.back, tuple(points),
-        )  # fmt: skip
+            n,
+            share,
+            whole,
+            moments.spread,
+            first.value,
+            first.spread,
+            positive(sizes),
+            shortened,
+            frame.back,
+            tuple(points),
+        )
         # A shortened step says itself that the maximum is not near, whatever the last step says.
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
@@ -404,13 +487,15 @@ class Newton(SeparateSites):
     def _kept(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
         """Columns but for those of rare levels and small sites that noise hides, (R, d).
 
-        Those of which the moments S do not show a row, and rare ones of which `noise` in a gradient moves the log-odds
-        against the most frequent level by `HIDDEN`.  A rare level counts as the reference.  The reference is a level
-        like the others: if it is the rare one, the most frequent level has no column, and counts as the reference.
-        Sites with constants of their own are a block without a reference: see :class:`SmallSites`.
+        Those of which the moments S do not show a row, and rare ones of which `noise` in a gradient
+        moves the log-odds against the most frequent level by `HIDDEN`.  A rare level counts as the
+        reference.  The reference is a level like the others: if it is the rare one, the most
+        frequent level has no column, and counts as the reference. Sites with constants of their own
+        are a block without a reference: see :class:`SmallSites`.
 
-        A rare level's own moment must stand out from noise, whatever its moment with the constant says: frames are made
-        of it, and where noise made it too small, steps along the level go astray.
+        A rare level's own moment must stand out from noise, whatever its moment with the constant
+        says: frames are made of it, and where noise made it too small, steps along the level go
+        astray.
         """
         sizes = np.einsum("rii->ri", S)
         in_frames = (sizes >= RAREST * self.marks**2) | (sizes > _SEEN * spread)
@@ -434,10 +519,12 @@ class Newton(SeparateSites):
         return kept
 
     def _merged(self, S: Array, spread: float, kept: BoolArray) -> Array:
-        """Share of the rows, (R,), whose site is not kept, or `OF_LEVELS` of those whose level is not.
+        """Share of the rows, (R,), whose site is not kept, or `OF_LEVELS` of those whose level is
+        not.
 
-        It is the root of the squares of every block's, as what levels of one column add is unrelated to what those of
-        another do.  A share is at least a deviation of its own noise: what noise makes seem rare is merged rather.
+        It is the root of the squares of every block's, as what levels of one column add is
+        unrelated to what those of another do.  A share is at least a deviation of its own noise:
+        what noise makes seem rare is merged rather.
         """
         sites, found = np.flatnonzero(self.constant > 0.0), np.zeros(len(S))
         for r in range(len(S)):
@@ -447,7 +534,9 @@ class Newton(SeparateSites):
             for block in blocks_of(self.marks, self.blocks, self.constant, self.value, S[r]):
                 hidden = np.append(~kept[r, block.columns], False)
                 most = int(np.argmax(block.shares))
-                if hidden[most] and block.shares[most] >= block.reference:  # the reference was merged with it
+                if (
+                    hidden[most] and block.shares[most] >= block.reference
+                ):  # the reference was merged with it
                     hidden[[most, -1]] = False, True
                 share = np.append(block.shares, block.reference)[hidden].sum()
                 noise = spread * math.sqrt(np.sum(block.deviations[hidden] ** 2))
@@ -458,10 +547,12 @@ class Newton(SeparateSites):
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array, small: SmallSites
     ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array, Array]]:
-        """Asks for second moments in ever better frames, each as short as the lengths of rows in it allow.
+        """Asks for second moments in ever better frames, each as short as the lengths of rows in it
+        allow.
 
-        Returns the last of them, second moments of rows as they are, in the frame what long rows lack of those, which
-        part of the identity nobody saw, and the deviation of noise in an entry of second moments in the frame, (R,).
+        Returns the last of them, second moments of rows as they are, in the frame what long rows
+        lack of those, which part of the identity nobody saw, and the deviation of noise in an entry
+        of second moments in the frame, (R,).
         """
         zero, sight = np.zeros(S.shape[:2]), whitening(S, spread, kept)
         for k in range(len(self.sharper) + 1):
@@ -476,23 +567,38 @@ class Newton(SeparateSites):
         return frame, sight.moments, sight.lost / edge**2, sight.unseen, noise / edge[:, 0, 0] ** 2
 
     def _step(
-        self, frame: Frame, rows: NormalRows, w: Array, pool: Pool, gradient: Answer, most: float, lost: Directions,
+        self,
+        frame: Frame,
+        rows: NormalRows,
+        w: Array,
+        pool: Pool,
+        gradient: Answer,
+        most: float,
+        lost: Directions,
         small: SmallSites,
-    ) -> Array:  # fmt: skip
-        """Newton's step from w across lost directions, longer or shorter as curvature changes on the way."""
+    ) -> Array:
+        """Newton's step from w across lost directions, longer or shorter as curvature changes on
+        the way.
+        """
         step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
         return stretched(rows, w, small.followed(lost.without(step)), 1.01 * most)
 
     def _ahead(self, kind: type[Bounded], facts: Facts, among: Among) -> float:
         """Standard deviation of the noise on an entry of all answers of a kind together."""
         what = [item.what(np.zeros(1)) for item in self.items]
-        spreads = [self.listed.spread(j, facts, among) for j, one in enumerate(what) if isinstance(one, kind)]
+        spreads = [
+            self.listed.spread(j, facts, among)
+            for j, one in enumerate(what)
+            if isinstance(one, kind)
+        ]
         return 1.0 / math.sqrt(sum(s**-2.0 for s in spreads)) if all(spreads) else 0.0
 
 
 def newton_of(naming: Naming) -> Newton:
     """Construct the recipe for rows of an encoding."""
-    return Newton(constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks)
+    return Newton(
+        constant=naming.constant, value=naming.value, marks=naming.marks, blocks=naming.blocks
+    )
 
 
 def model_of(found: Estimates) -> Array:
@@ -503,7 +609,9 @@ def model_of(found: Estimates) -> Array:
     return np.where((found.strain <= UNSURE)[:, None], found.estimate, found.at)
 
 
-def joint_estimates(recipe: Newton, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
+def joint_estimates(
+    recipe: Newton, found: Estimates, heard: Sequence[Heard], facts: Facts
+) -> Estimates:
     """Combine the last steps of all sites from the common point, by inverse covariance.
 
     Parameters
@@ -528,7 +636,9 @@ def joint_estimates(recipe: Newton, found: Estimates, heard: Sequence[Heard], fa
     cap, d = bends.what.unit(facts.loss), columns.slopes + 1
     frame, across, n = lost.frame, lost.across, facts.every_n[:, 0]
     one = recipe.with_one_constant(columns)
-    rows = Moments(seen.sharp_moments, seen.sharp_moments @ (one.constant / one.value), one.marks, one.blocks)
+    rows = Moments(
+        seen.sharp_moments, seen.sharp_moments @ (one.constant / one.value), one.marks, one.blocks
+    )
     law = normal_rows(seen.sharp_moments, one.constant / one.value)
     of_all = Pool(found.hessian, found.hessian_noise)
     squares, squares_noise = mean_of_sites(slopes)
@@ -543,20 +653,29 @@ def joint_estimates(recipe: Newton, found: Estimates, heard: Sequence[Heard], fa
         pool = invertible(pool, of_all, found.kept)
         value, spread = slopes.of(i)
         J = pooled(common_slopes, within(square(value, d), found.kept), spread).H
-        own = [Seen(at[:, i], *gradient.of(i)) for at, gradient in zip(points, gradients, strict=True)]
-        ends = one_step(Asked(frame, pool, J, own), rows, found.kept, float(n[i]), found.scale, lost)
+        own = [
+            Seen(at[:, i], *gradient.of(i)) for at, gradient in zip(points, gradients, strict=True)
+        ]
+        ends = one_step(
+            Asked(frame, pool, J, own), rows, found.kept, float(n[i]), found.scale, lost
+        )
         ends = with_falling_curvature(ends, law)
         inverse, _ = inverse_of(ends.hessian, found.kept, np.zeros(len(pool.H)))
         inverse = across @ inverse @ across
         # Weights by the model: those by a site's own J follow the very rows that they weigh, and
         # intervals of such a meta-analysis cover 73 to 90% at a few hundred rows a site.
         expected = frame.A @ (inverse / n[i]) @ frame.A + ends.noise
-        # Shifts, as a point may be anywhere along a lost direction, of which covariances have no part.
+        # Shifts, as a point may be anywhere along a lost direction, of which covariances have no
+        # part.
         steps.append(SiteStep(ends.estimate - own[-1].at, expected, ends.noise, ends.sampling))
     at = columns.point(found.at, gradients[-1].own)
     ends = joint(found, columns, steps, at, facts)
     ends = replace(ends, estimate=ends.estimate + at)
-    return replace(ends, of_sites=_of_sites(recipe, found, heard, columns, n)) if columns.apart else ends
+    return (
+        replace(ends, of_sites=_of_sites(recipe, found, heard, columns, n))
+        if columns.apart
+        else ends
+    )
 
 
 def _of_sites(
@@ -570,14 +689,19 @@ def _of_sites(
     chances = np.asarray(-Logistic().derivative(-margins))
     return tuple(
         seen._replace(
-            rows=float(n[i]), chance=chances[:, i], gradient=first.values[:, i],
-            gradient_spread=float(first.spreads[i]), points=tuple(_points_of(i, found, heard, columns)),
+            rows=float(n[i]),
+            chance=chances[:, i],
+            gradient=first.values[:, i],
+            gradient_spread=float(first.spreads[i]),
+            points=tuple(_points_of(i, found, heard, columns)),
         )
         for i in range(columns.sites)
-    )  # fmt: skip
+    )
 
 
-def _points_of(i: int, found: Estimates, heard: Sequence[Heard], columns: Columns) -> Iterator[Point]:
+def _points_of(
+    i: int, found: Estimates, heard: Sequence[Heard], columns: Columns
+) -> Iterator[Point]:
     """Yield the points at which site i was asked for a Hessian and a gradient.
 
     They are in the columns of one constant.
@@ -598,7 +722,9 @@ def _points_of(i: int, found: Estimates, heard: Sequence[Heard], columns: Column
         hessian = None
 
 
-def joint(found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Array, facts: Facts) -> Estimates:
+def joint(
+    found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Array, facts: Facts
+) -> Estimates:
     """Combine the sites' steps, with the biases and merged rows' errors of the common steps.
 
     Parameters
@@ -626,16 +752,29 @@ def joint(found: Estimates, columns: Columns, steps: Sequence[SiteStep], at: Arr
     lost = found.directions
     if lost is not None:
         rows_of_frame = Frame(columns.of_all(lost.frame.A), lost.frame.back)
-        lost = lost._replace(frame=rows_of_frame, variances=columns.of_all(lost.variances[:, :, None])[:, :, 0])
+        lost = lost._replace(
+            frame=rows_of_frame, variances=columns.of_all(lost.variances[:, :, None])[:, :, 0]
+        )
     moments = found.moments
     if moments is not None and columns.apart:
         to_all = shared_constant(len(columns.constant), facts.every_n[:, 0] / rows)
         moments = to_all @ moments @ to_all.T
     return replace(
-        found, estimate=made.estimate, at=at, covariance=made.noise + made.sampling + bias, noise=made.noise,
-        sampling=made.sampling, frame=whole.frame, hessian=whole.hessian, kept=whole.kept, moved=moved, rows=rows,
-        directions=lost, moments=moments, of_merged=of_merged,
-    )  # fmt: skip
+        found,
+        estimate=made.estimate,
+        at=at,
+        covariance=made.noise + made.sampling + bias,
+        noise=made.noise,
+        sampling=made.sampling,
+        frame=whole.frame,
+        hessian=whole.hessian,
+        kept=whole.kept,
+        moved=moved,
+        rows=rows,
+        directions=lost,
+        moments=moments,
+        of_merged=of_merged,
+    )
 
 
 def shared_constant(d: int, shares: Array) -> Array:
@@ -692,15 +831,18 @@ def invertible(own: Pool, common: Pool, kept: BoolArray) -> Pool:
     """
     least = np.maximum(1e-12, _FLOOR * own.noise * math.sqrt(2.0 * own.H.shape[-1]))
     _, fine = inverse_of(own.H, kept, least)
-    return Pool(np.where(fine[:, None, None], own.H, common.H), np.where(fine, own.noise, common.noise))
+    return Pool(
+        np.where(fine[:, None, None], own.H, common.H), np.where(fine, own.noise, common.noise)
+    )
 
 
 class SmallSites(NamedTuple):
     """Sites whose constant noise hides: they get the mean of the other sites' constants.
 
-    A level that is not kept counts as the reference, of which the coefficient is 0.  A site's constant has none, so
-    coefficients are ``P v``, where v has zeros for these sites and P the others' shares of the rows in their lines:
-    sums are asked of rows ``P'x``, and gradients become ``P'g``.
+    A level that is not kept counts as the reference, of which the coefficient is 0.  A site's
+    constant has none, so coefficients are ``P v``, where v has zeros for these sites and P the
+    others' shares of the rows in their lines: sums are asked of rows ``P'x``, and gradients become
+    ``P'g``.
     """
 
     P: Array  # (R, d, d)
@@ -746,7 +888,9 @@ class SmallSites(NamedTuple):
 
     @property
     def noise(self) -> Array:
-        """Covariance of the noise in a gathered gradient, for deviation 1 in an entry of the gradient, (R, d, d)."""
+        """Covariance of the noise in a gathered gradient, for deviation 1 in an entry of the
+        gradient, (R, d, d).
+        """
         return self.P.transpose(0, 2, 1) @ self.P
 
 
@@ -859,7 +1003,8 @@ def within(H: Array, kept: BoolArray) -> Array:
     """
     rest = np.einsum("rii,ri->r", H, kept) / np.maximum(kept.sum(axis=1), 1)
     return np.asarray(
-        H * kept[:, :, None] * kept[:, None, :] + rest[:, None, None] * np.eye(H.shape[-1]) * ~kept[:, None]
+        H * kept[:, :, None] * kept[:, None, :]
+        + rest[:, None, None] * np.eye(H.shape[-1]) * ~kept[:, None]
     )
 
 
@@ -885,10 +1030,12 @@ def no_further(step: Array, S: Array, most: float) -> tuple[Array, BoolArray]:
 
 
 def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
-    """A frame in which rows have equal second moments in all directions if they count by their curvature, as in M.
+    """A frame in which rows have equal second moments in all directions if they count by their
+    curvature, as in M.
 
-    A direction in which a Hessian is small, because only rows near the border bend the loss, is stretched: noise hides
-    less of it.  Rows that become long by that are far from the border, and have next to no curvature to lose.
+    A direction in which a Hessian is small, because only rows near the border bend the loss, is
+    stretched: noise hides less of it.  Rows that become long by that are far from the border, and
+    have next to no curvature to lose.
     """
     sizes = np.einsum("rij,rjk,rki->ri", frame.A, S, frame.A)
     scale = np.sqrt(np.sum(sizes * kept, axis=1) / np.maximum(kept.sum(axis=1), 1))[:, None, None]
@@ -945,7 +1092,9 @@ def one_step(
     if lost is not None:
         across, H, left = lost.across, lost.restricted(H), left - lost.lost.sum(axis=1)
     w, g, s_g, u, turned = together(frame, across @ H @ across, seen, rows, lost)
-    inverse, fine = inverse_of(H, kept, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * H.shape[-1])))
+    inverse, fine = inverse_of(
+        H, kept, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * H.shape[-1]))
+    )
     inverse = across @ inverse @ across
     d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
     # covariance = H^-1 [J / n + s_g^2 A A' + (s_H^2 / 2)(|d|^2 I + d d')] H^-1, its noise first.
@@ -953,7 +1102,8 @@ def one_step(
     noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
     sampling = inverse @ (positive(J) / n) @ inverse
     covariance = sampling + noise
-    by_noise = inverse @ of_g  # of which d'Hd has the trace in the mean, and twice that of the square as variance
+    # of which d'Hd has the trace in the mean, and twice that of the square as variance
+    by_noise = inverse @ of_g
     mean = np.einsum("rii->r", by_noise)
     moved = np.einsum("ri,rij,rj->r", d, H, d) - mean
     # One direction may have nearly all of the noise in d'Hd, such as a count hardly ever above 0.
@@ -974,9 +1124,21 @@ def one_step(
     covariance = covariance + b[:, :, None] * b[:, None, :] + other[:, :, None] * other[:, None, :]
     estimate = w + np.einsum("rij,rj->ri", A, d - b)
     return Estimates(
-        estimate, w, A @ covariance @ A, A @ noise @ A, A @ sampling @ A, A @ across, H, s_H, strain, kept, n, scale,
-        directions=lost, signal=signal,
-    )  # fmt: skip
+        estimate,
+        w,
+        A @ covariance @ A,
+        A @ noise @ A,
+        A @ sampling @ A,
+        A @ across,
+        H,
+        s_H,
+        strain,
+        kept,
+        n,
+        scale,
+        directions=lost,
+        signal=signal,
+    )
 
 
 def with_falling_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
@@ -984,7 +1146,8 @@ def with_falling_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
     part = ends.signal
     assert part is not None
     noise, sampling = (
-        as_curvature_falls(rows, ends.at, ends.estimate, covariance, part) for covariance in (ends.noise, ends.sampling)
+        as_curvature_falls(rows, ends.at, ends.estimate, covariance, part)
+        for covariance in (ends.noise, ends.sampling)
     )
     of_bias = ends.covariance - ends.noise - ends.sampling
     return replace(ends, covariance=noise + sampling + of_bias, noise=noise, sampling=sampling)
@@ -1040,11 +1203,15 @@ def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates
     size = size_of(rows, effects, ends.covariance, slopes)
     lacking = size.widening[:, None] * effects * slopes
     covariance = ends.covariance + lacking[:, :, None] * lacking[:, None, :]
-    # More rows or a larger epsilon tell merged rows apart, so what these may do is no part of what would do.
+    # More rows or a larger epsilon tell merged rows apart, so what these may do is no part of what
+    # would do.
     own_room, sampling_room = (
-        size_of(rows, effects, part, slopes).room for part in (ends.sampling + ends.noise, ends.sampling)
+        size_of(rows, effects, part, slopes).room
+        for part in (ends.sampling + ends.noise, ends.sampling)
     )
-    return replace(ends, covariance=covariance, room=size.room, own_room=own_room, sampling_room=sampling_room)
+    return replace(
+        ends, covariance=covariance, room=size.room, own_room=own_room, sampling_room=sampling_room
+    )
 
 
 def together(
@@ -1081,7 +1248,12 @@ def together(
     """
     w, d = seen[-1].at, seen[-1].at.shape[1]
     H = frame.back @ H @ frame.back
-    total, g, moved, turned = np.zeros((len(w), 1)), np.zeros_like(w), np.zeros_like(w), np.zeros_like(w)
+    total, g, moved, turned = (
+        np.zeros((len(w), 1)),
+        np.zeros_like(w),
+        np.zeros_like(w),
+        np.zeros_like(w),
+    )
     for one in seen:
         u = w - one.at
         own, unknown = (u, 0.0) if lost is None else (lost.level(u), lost.unknown(u))
@@ -1097,7 +1269,9 @@ def together(
     return w, g / total, s_g, moved / total, turned / total
 
 
-def inverse_of(H: Array, kept: BoolArray, least: Array, lowered: Array | float = 0.0) -> tuple[Array, BoolArray]:
+def inverse_of(
+    H: Array, kept: BoolArray, least: Array, lowered: Array | float = 0.0
+) -> tuple[Array, BoolArray]:
     """Invert H with its eigenvalues lowered, where they are large enough.
 
     Parameters
@@ -1151,11 +1325,14 @@ def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Arra
         Infinite where the lowered H has no inverse.
     """
     P, _ = inverse_of(H, kept, np.zeros(len(H)), LOWER * s_H)
-    turned = (c / np.maximum(np.abs(c).max(axis=1, keepdims=True), 1e-300)) @ A  # tau is one of directions
+    # tau is one of directions
+    turned = (c / np.maximum(np.abs(c).max(axis=1, keepdims=True), 1e-300)) @ A
     along = turned @ P
     trace = np.einsum("rii->r", P)[:, None]
     first = np.sum(turned * along, axis=2)
-    beyond = 0.5 * (trace * np.sum(along**2, axis=2) + np.einsum("rmi,rij,rmj->rm", along, P, along))
+    beyond = 0.5 * (
+        trace * np.sum(along**2, axis=2) + np.einsum("rmi,rij,rmj->rm", along, P, along)
+    )
     added = beyond * (s_H**2)[:, None]
     return np.asarray(np.divide(added, first, out=np.full_like(first, np.inf), where=first > 0.0))
 

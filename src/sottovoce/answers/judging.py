@@ -1,6 +1,8 @@
-"""Differentially private evaluation of a public model on held-out rows: one :class:`Judge` for each kind of label.
+"""Differentially private evaluation of a public model on held-out rows: one :class:`Judge` for each
+kind of label.
 
-A model's margins enter as rows, which no key of a run holds, so only its digest tells its evaluation from another's.
+A model's margins enter as rows, which no key of a run holds, so only its digest tells its
+evaluation from another's.
 """
 
 from __future__ import annotations
@@ -42,10 +44,11 @@ class Scored:
     Parameters
     ----------
     margins : array (n,) or (K, n)
-        Those of a model with huge weights, which may come from anybody, are brought within `FARTHEST`, and 0 where a
-        row's sum has no value: to refuse them would tell of the row.
+        Those of a model with huge weights, which may come from anybody, are brought within
+        `FARTHEST`, and 0 where a row's sum has no value: to refuse them would tell of the row.
     model : bytes
-        :func:`sottovoce.util.plain.digest_of` the model: all on which its margins depend but the rows.
+        :func:`sottovoce.util.plain.digest_of` the model: all on which its margins depend but the
+        rows.
     y : array (n,)
         Labels as the task encodes them.
     X : array (n, d), optional
@@ -112,9 +115,16 @@ class Judge(ABC, Generic[T, E]):
         self.held.config(run, self.recipe(b"", columns + 2))
 
     def ask(
-        self, scored: Scored, run: RunConfig, sites: int = 1, *, ledger: DurableLedger | None = None,
-        run_name: str | None = None, digest: bytes | None = None, caveat: str | None = None,
-    ) -> E:  # fmt: skip
+        self,
+        scored: Scored,
+        run: RunConfig,
+        sites: int = 1,
+        *,
+        ledger: DurableLedger | None = None,
+        run_name: str | None = None,
+        digest: bytes | None = None,
+        caveat: str | None = None,
+    ) -> E:
         """Divide the held-out rows among the sites by their positions, and run the evaluation.
 
         Parameters
@@ -152,9 +162,15 @@ class Judge(ABC, Generic[T, E]):
         rows = self.rows(scored, np.array_split(np.arange(len(scored.y)), sites))
         method = self.recipe(scored.model, rows.d)
         result = simulate(
-            self.held.config(run, method), rows, method=method, loss=self.loss, ledger=ledger, run_name=run_name,
-            digest=digest, caveat=caveat,
-        )  # fmt: skip
+            self.held.config(run, method),
+            rows,
+            method=method,
+            loss=self.loss,
+            ledger=ledger,
+            run_name=run_name,
+            digest=digest,
+            caveat=caveat,
+        )
         return self.found(scored, method, result)
 
 
@@ -163,7 +179,9 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
 
     def recipe(self, model: bytes, d: int) -> Recipe:
         groups = evaluation.groups_of(self.levels, d)
-        return Histogram(judged=model, weights=np.eye(d - 1)[-1], threshold=self.held.threshold, groups=groups)
+        return Histogram(
+            judged=model, weights=np.eye(d - 1)[-1], threshold=self.held.threshold, groups=groups
+        )
 
     def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
         margins = scored.margins[:, None]
@@ -175,7 +193,10 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
         cut = self.held.threshold
         exact = evaluation.exact(scored.margins, scored.y, cut)
         return Evaluation(
-            qualities(result.outcome, cut, self.levels)[0], result.statement, exact, method.listed.to_plain()
+            qualities(result.outcome, cut, self.levels)[0],
+            result.statement,
+            exact,
+            method.listed.to_plain(),
         )
 
 
@@ -192,7 +213,9 @@ class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
     def found(self, scored: Scored, method: Recipe, result: Result) -> ClassEvaluation:
         """Return accuracy, and recall and precision by class."""
         exact = classes.exact(self.task, scored.margins, scored.y)
-        return classes.measure(self.task.names, result.outcome, result.statement, exact, method.listed.to_plain())
+        return classes.measure(
+            self.task.names, result.outcome, result.statement, exact, method.listed.to_plain()
+        )
 
 
 class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
@@ -209,7 +232,9 @@ class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
     def found(self, scored: Scored, method: Recipe, result: Result) -> NumberEvaluation:
         """Return the errors of predictions, in the target's unit."""
         exact = numeric_metrics.exact(self.task, scored.margins, scored.y)
-        return NumberEvaluation(numeric_metrics.measure(result.outcome, self.task), result.statement, exact)
+        return NumberEvaluation(
+            numeric_metrics.measure(result.outcome, self.task), result.statement, exact
+        )
 
 
 def judge_of(task: Task, held: Held, schema: Schema | None) -> Judge[Any, Any]:

@@ -1,8 +1,8 @@
 """Weighted sums of a table's lines that are known though some lines are refused.
 
-A line may be refused, and a sum with it still be known: where noise hides a reference, levels can be compared with each
-other (:mod:`sottovoce.answers.references`), and where rows lose a direction, every sum that does not turn into it is
-the same (:mod:`sottovoce.answers.directions`).
+A line may be refused, and a sum with it still be known: where noise hides a reference, levels can
+be compared with each other (:mod:`sottovoce.answers.references`), and where rows lose a direction,
+every sum that does not turn into it is the same (:mod:`sottovoce.answers.directions`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class KnownSums(NamedTuple):
     hidden : HiddenGroups, optional
         Groups that have one end.
     directions : array (k, lines), optional
-        Lost ones: the estimate is that of one of the models that fit alike, and says nothing of sums that turn into
-        them.
+        Lost ones: the estimate is that of one of the models that fit alike, and says nothing of
+        sums that turn into them.
     noiseless : bool
         Whether the lost directions are known without noise.
     """
@@ -105,7 +105,9 @@ class KnownSums(NamedTuple):
     def scaled(self, factor: float, shift: Array) -> KnownSums:
         """Return the same for lines times `factor`, plus `shift` (lines,)."""
         moved = shift if self.pivots is None else self.pivots @ shift
-        return self._replace(estimate=factor * self.estimate + moved, covariance=factor**2 * self.covariance)
+        return self._replace(
+            estimate=factor * self.estimate + moved, covariance=factor**2 * self.covariance
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """Plain data, with None for NaN."""

@@ -1,19 +1,21 @@
-"""Least squares with confidence intervals (docs/privacy/answers.md, "Least squares with intervals").
+"""Least squares with confidence intervals (docs/privacy/answers.md, "Least squares with
+intervals").
 
-Second moments give a public *frame*, a matrix A in which directions that rows hardly vary in are stretched
-(:mod:`sottovoce.answers.row_frames`).  All that follows is asked of rows ``u = A a``, so that noise is small beside the
-rows in every direction.  A row that is longer than 1 in the frame has a smaller weight there, the same one in the
-moments M, in gradients g and in the moments J of residuals: they are those of one weighted least squares.
+Second moments give a public *frame*, a matrix A in which directions that rows hardly vary in are
+stretched (:mod:`sottovoce.answers.row_frames`).  All that follows is asked of rows ``u = A a``, so
+that noise is small beside the rows in every direction.  A row that is longer than 1 in the frame
+has a smaller weight there, the same one in the moments M, in gradients g and in the moments J of
+residuals: they are those of one weighted least squares.
 
-Two gradients lead near its minimum, each with residuals clipped where a histogram at its point shows none.  In the
-frame a gradient at t says that ``M t - g`` is the mean product c of rows and targets.  With all of them averaged, by
-their precisions::
+Two gradients lead near its minimum, each with residuals clipped where a histogram at its point
+shows none.  In the frame a gradient at t says that ``M t - g`` is the mean product c of rows and
+targets.  With all of them averaged, by their precisions::
 
     estimate = M^-1 c,    d = estimate - (the same average of the points t),
     covariance = M^-1 [J / n + s_c^2 I + (s_M^2 / 2)(|d|^2 I + d d')] M^-1.
 
-This is exact, as the loss is quadratic, so the shrinkage of the points leaves no bias.  J, unlike sigma^2 M^-1, holds
-if residuals have different spreads.
+This is exact, as the loss is quadratic, so the shrinkage of the points leaves no bias.  J, unlike
+sigma^2 M^-1, holds if residuals have different spreads.
 """
 
 from __future__ import annotations
@@ -28,7 +30,16 @@ import numpy as np
 from ..algorithms.items import Answer, Item, Script
 from ..problem.facts import Facts
 from ..problem.task import BoundedNumber
-from ..queries import AtBounds, Bounded, FramedMoments, FramedResiduals, FramedSteps, Lengths, Residuals, SecondMoments
+from ..queries import (
+    AtBounds,
+    Bounded,
+    FramedMoments,
+    FramedResiduals,
+    FramedSteps,
+    Lengths,
+    Residuals,
+    SecondMoments,
+)
 from ..queries.moments import square
 from ..util import normal
 from ..util.typing import Array, BoolArray
@@ -54,23 +65,41 @@ from .inference import (
 from .normal_equations import Mean, Products, posterior
 from .references import comparisons_of, directions_of
 from .row_frames import FINE, ROUGH, Ahead, best_power, length_of_levels, reach
-from .separate_sites import Columns, Heard, SeparateSites, SiteStep, drawn_together, of_kind, precision
+from .separate_sites import (
+    Columns,
+    Heard,
+    SeparateSites,
+    SiteStep,
+    drawn_together,
+    of_kind,
+    precision,
+)
 from .slope_moments import OF_RESIDUALS, drawn_to_multiple
 from .terms import CONSTANT, Naming
 
 EDGES = 2.0 ** np.arange(-10.0, 1.5, 0.5)
-"""Public cells of residuals, in half widths of the target's bounds; beyond the last one no residual is kept."""
+"""Public cells of residuals, in half widths of the target's bounds; beyond the last one no
+residual is kept.
+"""
 _FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it has no inverse
 _EXCESS = 0.25  # of h: how far residuals that noise hides may be beyond it, in the mean over them
-_ROUGHLY, _MOMENTS = 0.05, 0.20  # shares of the first second moments, and of those in the last frame
+# shares of the first second moments, and of those in the last frame
+_ROUGHLY, _MOMENTS = (
+    0.05,
+    0.20,
+)
 _GRADIENTS = 0.47  # share of the second and the last gradient
-_LEANS = 0.5  # of one row: how far rows in a tail lean on average, when it is chosen where residuals are clipped
-_OF_CONSTANT = 2.0  # weight of the constant, which all predictions share, where residuals are clipped
+# of one row: how far rows in a tail lean on average, when it is chosen where residuals are clipped
+_LEANS = 0.5
+_OF_CONSTANT = (
+    2.0  # weight of the constant, which all predictions share, where residuals are clipped
+)
 _KEPT = 4.0  # residuals are kept to that many times their spread, about
 _NO_BEND = 1e-12  # curvature along a site's constant, in a frame: noise leaves nothing of it
 _NO_ROWS = 1e-9  # so small a share of the rows, without noise, is that of none
 _FARTHEST = 2.0  # how far a site's constant may be from a point, in scores: targets are within 1
-_MERGED = 3.0  # noise deviations of a second moment, below which a rare level is merged with its reference
+# noise deviations of a second moment, below which a rare level is merged with its reference
+_MERGED = 3.0
 
 
 class Clipping(NamedTuple):
@@ -84,8 +113,8 @@ class Clipping(NamedTuple):
 class Stepped(SeparateSites):
     """Least squares with intervals, of targets in [-1, 1]; the outcome is :class:`Estimates`.
 
-    Replicates share what follows from a histogram of residuals or from rare levels: which columns are kept, and where
-    residuals are clipped.
+    Replicates share what follows from a histogram of residuals or from rare levels: which columns
+    are kept, and where residuals are clipped.
 
     Parameters
     ----------
@@ -154,7 +183,9 @@ class Stepped(SeparateSites):
             at = np.einsum("rij,rj->ri", frame.A, point)
             cells = yield Residuals(at, self.constant, EDGES)
             gradient = self._place("last gradient" if last else "second gradient")
-            clipping = self._clipping(cells, products, self.listed.spread(gradient, facts, cells.among))
+            clipping = self._clipping(
+                cells, products, self.listed.spread(gradient, facts, cells.among)
+            )
             h = clipping.h
             if last:
                 squares = yield FramedResiduals(at, h, frame=frame.A)
@@ -171,7 +202,10 @@ class Stepped(SeparateSites):
         best = np.einsum("rij,rj->ri", inverse, mean.c)
         of_c = mean.of_gradients[:, None, None] * np.eye(facts.d)
         noise = inverse @ (of_c + noise_of(best - mean.center, s_M)) @ inverse
-        told = Pool(within(h**2 * square(squares.value, facts.d), every), np.full(replicates, h**2 * squares.spread))
+        told = Pool(
+            within(h**2 * square(squares.value, facts.d), every),
+            np.full(replicates, h**2 * squares.spread),
+        )
         # White's J holds for unequal spreads; it is drawn to a multiple of M by its share of noise.
         drawn, _ = drawn_to_multiple(*told, M, OF_RESIDUALS)
         sampling = inverse @ (positive(drawn) / found.rows) @ inverse
@@ -217,7 +251,11 @@ class Stepped(SeparateSites):
     def with_one_constant(self, columns: Columns) -> Stepped:
         one = columns.slopes + 1
         own = {f.name: getattr(self, f.name) for f in fields(self)}
-        changed = {"constant": columns.one_constant, "marks": self.marks[:one], "blocks": self.blocks[:one]}
+        changed = {
+            "constant": columns.one_constant,
+            "marks": self.marks[:one],
+            "blocks": self.blocks[:one],
+        }
         return OfSites(**(own | changed))
 
     def own_constants(self, heard: Sequence[Heard], then: Array, facts: Facts) -> Array:
@@ -272,26 +310,35 @@ class Stepped(SeparateSites):
         S = within(sharper(sight, M, noise, every).moments, np.tile(kept, (len(zero), 1)))
 
         length = np.maximum(length, length_of_levels(S, self.marks * kept))
-        for _, groups in directions_of(self.marks * kept, self.blocks * kept, self.constant, self.value):
+        for _, groups in directions_of(
+            self.marks * kept, self.blocks * kept, self.constant, self.value
+        ):
             length = np.maximum(length, np.einsum("i,rij,j->r", groups[-1], S, groups[-1]) ** -0.5)
         for constant in np.flatnonzero(kept & (self.constant > 0.0)):
-            length = np.maximum(length, self.value * S[:, constant, constant] ** -0.5)  # of a site's share of the rows
+            # of a site's share of the rows
+            length = np.maximum(length, self.value * S[:, constant, constant] ** -0.5)
         unit = moments.spread * math.sqrt(_ROUGHLY)  # noise of moments with all of the budget
-        ahead = Ahead(unit / math.sqrt(_MOMENTS), _KEPT * math.sqrt(2.0) * unit / math.sqrt(_GRADIENTS))
+        ahead = Ahead(
+            unit / math.sqrt(_MOMENTS), _KEPT * math.sqrt(2.0) * unit / math.sqrt(_GRADIENTS)
+        )
         levels = (self.marks, self.blocks, self.constant, self.value)
         compared = comparisons_of(*levels, S.mean(axis=0), kept)
         # Noise is large at p = 0 where columns are related, and at p = 1 where levels are rare.
         frame = best_power(S, length, kept, moments.rows, ahead, compared)
         cells = yield Lengths(zero, frame=frame.A, edges=FINE)
         edge = reach(cells.value, cells.spread, FINE)[:, None, None]
-        return Frame(frame.A / edge, frame.back * edge), kept, sight.frame.back @ M @ sight.frame.back
+        return (
+            Frame(frame.A / edge, frame.back * edge),
+            kept,
+            sight.frame.back @ M @ sight.frame.back,
+        )
 
     def _kept(self, back: Array, M: Array, noise: Array) -> BoolArray:
         """Columns but for those of rare levels that noise hides: they count as the reference.
 
-        The reference is a level like the others: if it is the rare one, the most frequent level counts as the
-        reference.  M are second moments in the frame whose inverse is `back`, with errors of deviation `noise` an
-        entry.
+        The reference is a level like the others: if it is the rare one, the most frequent level
+        counts as the reference.  M are second moments in the frame whose inverse is `back`, with
+        errors of deviation `noise` an entry.
         """
         kept = np.ones(len(self.marks), dtype=bool)
         for columns, groups in directions_of(self.marks, self.blocks, self.constant, self.value):
@@ -310,8 +357,9 @@ class Stepped(SeparateSites):
 class OfSites(Stepped):
     """The common steps of sites that release their own answers.
 
-    Their histograms together have less noise than that of one site and see farther, but each site's gradient has all of
-    its own noise, in proportion to h.  So residuals are clipped where that costs least.
+    Their histograms together have less noise than that of one site and see farther, but each site's
+    gradient has all of its own noise, in proportion to h.  So residuals are clipped where that
+    costs least.
     """
 
     def _clipping(self, cells: Answer, products: _FramedProducts, of_gradient: float) -> Clipping:
@@ -322,7 +370,9 @@ class OfSites(Stepped):
         return Clipping(h, clipped_tails.clipped_at(shares, cells.spread, EDGES, h))
 
 
-def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts, value: float) -> Estimates:
+def joint_slopes(
+    columns: Columns, found: Estimates, heard: Sequence[Heard], facts: Facts, value: float
+) -> Estimates:
     """Combine the estimates of all sites, each a step from the common point, by inverse covariance.
 
     Parameters
@@ -350,14 +400,20 @@ def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], fac
     mean_squares = within(mean_squares, found.kept)
     common = Pool(*drawn_to_multiple(mean_squares, squares_noise, found.hessian, OF_RESIDUALS))
     overlap = np.einsum("rij,rij->r", found.hessian, h**2 * common.H)
-    # Noise may leave nothing of the second moments: the table is refused then, and its numbers stay numbers.
+    # Noise may leave nothing of the second moments: the table is refused then, and its numbers stay
+    # numbers.
     size = np.maximum(np.einsum("rij,rij->r", found.hessian, found.hessian), 1e-300)
     spread = np.maximum(overlap, 0.0) / size
-    points = [np.einsum("rij,rnj->rni", back, columns.points(gradient.what.at, gradient.own)) for gradient in gradients]
+    points = [
+        np.einsum("rij,rnj->rni", back, columns.points(gradient.what.at, gradient.own))
+        for gradient in gradients
+    ]
     n, steps = facts.every_n[:, 0], list[SiteStep]()
     for i in range(columns.sites):
         told, noise = moments.of(i)
-        own = invertible(pooled(of_all, within(square(told, d), found.kept), noise), of_all, found.kept)
+        own = invertible(
+            pooled(of_all, within(square(told, d), found.kept), noise), of_all, found.kept
+        )
         told, noise = squares.of(i)
         J = h**2 * pooled(common, within(square(told, d), found.kept), noise).H
         inverse, _ = inverse_of(lost.restricted(own.H), found.kept, np.zeros(len(own.H)))
@@ -373,12 +429,16 @@ def joint_slopes(columns: Columns, found: Estimates, heard: Sequence[Heard], fac
         if columns.apart:
             # Residuals of a small site may all be clipped to one side.  Without this a third of the
             # intervals of such a constant covered, with 40 of 2,000 rows at epsilon 3.
-            short = _shortfall_of_constant(own, back, gradients, points, mean.shares, i, spread / n[i], value)
+            short = _shortfall_of_constant(
+                own, back, gradients, points, mean.shares, i, spread / n[i], value
+            )
             estimate[:, -1] += short.mean
             of_noise[:, -1, -1] += short.variance
             expected[:, -1, -1] += short.variance
         steps.append(SiteStep(estimate, expected, of_noise, A @ sampling @ A))
-    return joint(found, columns, steps, columns.point(gradients[-1].what.at, gradients[-1].own), facts)
+    return joint(
+        found, columns, steps, columns.point(gradients[-1].what.at, gradients[-1].own), facts
+    )
 
 
 def _shortfall_of_constant(
@@ -420,7 +480,8 @@ def _shortfall_of_constant(
             ClippedStep(
                 seen=-h * np.einsum("ri,ri->r", along, answer) * per_bend,
                 error=np.sqrt(of_noise**2 + residuals / value**2),
-                start=np.einsum("ri,rij,rj->r", along, own.H, points[-1][:, i] - every[:, i]) * per_bend,
+                start=np.einsum("ri,rij,rj->r", along, own.H, points[-1][:, i] - every[:, i])
+                * per_bend,
                 h=h / value,
                 share=share,
             )
@@ -431,7 +492,8 @@ def _shortfall_of_constant(
 def _per_bend(along: Array, H: Array) -> Array:
     """Return one over the curvature along a direction, (R,); 0 where noise leaves none.
 
-    No step is taken there, and the table is refused: an error as large as one likes would only be no number.
+    No step is taken there, and the table is refused: an error as large as one likes would only be
+    no number.
     """
     bend = np.einsum("ri,rij,rj->r", along, H, along)
     return np.asarray(np.divide(1.0, bend, out=np.zeros_like(bend), where=bend > _NO_BEND))
@@ -448,7 +510,8 @@ def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array
 
 
 class _FramedProducts(Products):
-    """Mean products c of rows and targets in a frame, with what is taken as known of the coefficients beforehand.
+    """Mean products c of rows and targets in a frame, with what is taken as known of the
+    coefficients beforehand.
 
     Parameters
     ----------
@@ -458,13 +521,16 @@ class _FramedProducts(Products):
         Columns that have coefficients, and those of them that are not shrunken.
     """
 
-    def __init__(self, M: Array, s_M: float, frame: Frame, kept: BoolArray, constants: BoolArray) -> None:
+    def __init__(
+        self, M: Array, s_M: float, frame: Frame, kept: BoolArray, constants: BoolArray
+    ) -> None:
         super().__init__(M, s_M)
         self.frame, self.kept = frame, kept
         floor = np.maximum(1e-12, _FLOOR * s_M * math.sqrt(2.0 * M.shape[-1]))
         values, vectors = np.linalg.eigh(M)
         self.raised = with_eigenvalues(vectors, np.maximum(values, floor))
-        # Orthonormal directions of the points: first those that move constants alone, then all others.
+        # Orthonormal directions of the points: first those that move constants alone, then all
+        # others.
         whole = frame.back[:, :, np.flatnonzero(constants)]
         self.first = whole.shape[2]
         self.turn = np.linalg.qr(whole, mode="complete").Q
@@ -510,13 +576,19 @@ class _FramedProducts(Products):
         found = np.zeros_like(self.points[0])
         for _ in range(3):
             mean = self.together(self.distances(found))
-            variance = mean.of_gradients + self.s_M**2 / 2.0 * np.sum((found - mean.center) ** 2, axis=1)
+            variance = mean.of_gradients + self.s_M**2 / 2.0 * np.sum(
+                (found - mean.center) ** 2, axis=1
+            )
             c = np.einsum("rij,rj->ri", turned, mean.c)
-            found = np.einsum("rij,rj->ri", self.turn, posterior(M, c, variance, free=self.first).mean)
+            found = np.einsum(
+                "rij,rj->ri", self.turn, posterior(M, c, variance, free=self.first).mean
+            )
         return found
 
 
-def _inverse_across(lost: Directions, M: Array, kept: BoolArray, noise: Array) -> tuple[Array, BoolArray]:
+def _inverse_across(
+    lost: Directions, M: Array, kept: BoolArray, noise: Array
+) -> tuple[Array, BoolArray]:
     """Invert M across lost directions, and say for which replicates it has an inverse."""
     least = np.maximum(1e-12, _FLOOR * noise * math.sqrt(2.0 * M.shape[-1]))
     inverse, fine = inverse_of(lost.restricted(M), kept, least)
@@ -525,7 +597,9 @@ def _inverse_across(lost: Directions, M: Array, kept: BoolArray, noise: Array) -
 
 def slopes_of(naming: Naming) -> Stepped:
     """Construct the recipe for rows of an encoding."""
-    return Stepped(constant=naming.constant, marks=naming.marks, blocks=naming.blocks, value=naming.value)
+    return Stepped(
+        constant=naming.constant, marks=naming.marks, blocks=naming.blocks, value=naming.value
+    )
 
 
 def hidden(cells: Array, noise: float, h: float) -> float:
@@ -548,7 +622,9 @@ def hidden(cells: Array, noise: float, h: float) -> float:
     return _EXCESS * (max(0.0, float(beyond.sum())) + noise * math.sqrt(len(beyond)))
 
 
-def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None) -> Coefficients:
+def table_of(
+    found: Estimates, naming: Naming, task: BoundedNumber, delta: float | None = None
+) -> Coefficients:
     """Construct the table of coefficients in the units of the columns and of the target.
 
     Parameters
@@ -571,7 +647,12 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
     half = 0.5 * (task.high - task.low)
 
     def scaled(line: Coefficient) -> Coefficient:
-        if line.estimate is None or line.low is None or line.high is None or line.standard_error is None:
+        if (
+            line.estimate is None
+            or line.low is None
+            or line.high is None
+            or line.standard_error is None
+        ):
             return line
         start = task.low + half if line.term.name == CONSTANT else 0.0
         mid, error = start + half * line.estimate, half * line.standard_error
@@ -585,7 +666,8 @@ def table_of(found: Estimates, naming: Naming, task: BoundedNumber, delta: float
         at_bounds = targets_at_bounds(found.at_bounds[0], found.at_bounds_noise, found.rows)
     starts = np.array([task.low + half if line.term.name == CONSTANT else 0.0 for line in lines])
     undivided, determined = (
-        None if known is None else known.scaled(half, starts) for known in (encoded.undivided, encoded.determined)
+        None if known is None else known.scaled(half, starts)
+        for known in (encoded.undivided, encoded.determined)
     )
     return replace(
         encoded,

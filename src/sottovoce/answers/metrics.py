@@ -1,8 +1,10 @@
-"""AUC, Brier score, rates and calibration with 95% intervals, from a noisy histogram of scores by label.
+"""AUC, Brier score, rates and calibration with 95% intervals, from a noisy histogram of scores by
+label.
 
-The area under the curve is that of the noisy counts themselves: noise of both labels is independent, so it has no bias,
-whatever the shape of the calibration is.  Curves are drawn of counts that are projected on the simplex of the known
-number of rows.  For the intervals see docs/privacy/answers.md, "Evaluation".
+The area under the curve is that of the noisy counts themselves: noise of both labels is
+independent, so it has no bias, whatever the shape of the calibration is.  Curves are drawn of
+counts that are projected on the simplex of the known number of rows.  For the intervals see
+docs/privacy/answers.md, "Evaluation".
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ LEAST = 25.0
 CLEAR = 5.0
 """Least number of rows of a cell, in noise deviations, for it to be shown in the calibration."""
 TAIL, SHORTEST, LONGEST = 2.0, 0.1, 4.0
-"""Mean distance from the last edge, in logits, of rows in the open cells: if counts do not tell it, and its bounds."""
+"""Mean distance from the last edge, in logits, of rows in the open cells: if counts do not tell
+it, and its bounds.
+"""
 Z = -normal.quantile(0.025)
 
 
@@ -42,7 +46,9 @@ class Estimate:
     refused: str | None = None
 
     @classmethod
-    def around(cls, value: float, variance: float, lowest: float = 0.0, highest: float = 1.0) -> Estimate:
+    def around(
+        cls, value: float, variance: float, lowest: float = 0.0, highest: float = 1.0
+    ) -> Estimate:
         """Construct a 95% normal interval, clipped to the bounds of the number.
 
         Parameters
@@ -109,16 +115,23 @@ class Quality:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "rows": self.rows, "noise": self.noise, "positives": self.positives.to_dict(), "auc": self.auc.to_dict(),
-            "brier": self.brier.to_dict(), "calibration_slope": self.slope,
+            "rows": self.rows,
+            "noise": self.noise,
+            "positives": self.positives.to_dict(),
+            "auc": self.auc.to_dict(),
+            "brier": self.brier.to_dict(),
+            "calibration_slope": self.slope,
             "calibration_slope_interval": self.recalibration.slope.to_dict(),
             "calibration_intercept": self.recalibration.intercept.to_dict(),
             "calibration_in_the_large": self.recalibration.in_the_large.to_dict(),
-            "observed_expected": self.recalibration.observed_expected.to_dict(), "threshold": self.threshold,
-            "confusion": self.confusion, "rates": {name: rate.to_dict() for name, rate in self.rates.items()},
+            "observed_expected": self.recalibration.observed_expected.to_dict(),
+            "threshold": self.threshold,
+            "confusion": self.confusion,
+            "rates": {name: rate.to_dict() for name, rate in self.rates.items()},
             "roc": [list(point) for point in self.roc],
-            "precision_recall": [list(point) for point in self.precision_recall], "calibration": self.calibration,
-        }  # fmt: skip
+            "precision_recall": [list(point) for point in self.precision_recall],
+            "calibration": self.calibration,
+        }
 
 
 def project(counts: Array, total: float) -> Array:
@@ -130,9 +143,13 @@ def project(counts: Array, total: float) -> Array:
 
 
 _MISFIT = 0.15
-"""Prior misfit of a logistic calibration curve in a cell, as a share of its rows, if counts tell no larger one."""
+"""Prior misfit of a logistic calibration curve in a cell, as a share of its rows, if counts tell
+no larger one.
+"""
 _STEEPEST = 3.0
-"""Largest slope of the log-odds within a cell, in slopes of the calibration curve (see :func:`_ties`)."""
+"""Largest slope of the log-odds within a cell, in slopes of the calibration curve (see
+:func:`_ties`).
+"""
 
 
 class _Slope(NamedTuple):
@@ -143,10 +160,11 @@ class _Slope(NamedTuple):
 
 
 def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, _Slope]:
-    """Counts without negative entries that sum to n, and the slope of a logistic calibration curve through them.
+    """Counts without negative entries that sum to n, and the slope of a logistic calibration curve
+    through them.
 
-    Each count is drawn to that of a logistic curve through the noisy counts, by the share of its variance that is
-    noise.
+    Each count is drawn to that of a logistic curve through the noisy counts, by the share of its
+    variance that is noise.
     """
     total = project(raw.sum(axis=0), n)
     x = middle - float(np.median(middle))
@@ -164,7 +182,11 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
             break
     p = special.expit(b @ A)
     expected = total * np.stack([1.0 - p, p])
-    seen = float(np.sum((raw - expected) ** 2)) - raw.size * noise - float(np.sum(total * p * (1.0 - p))) * 2.0
+    seen = (
+        float(np.sum((raw - expected) ** 2))
+        - raw.size * noise
+        - float(np.sum(total * p * (1.0 - p))) * 2.0
+    )
     # Empirical Bayes: the prior variance of the misfit is what the residuals show beyond noise.
     known = max(_MISFIT**2, seen / (2.0 * float(np.sum(total**2)))) * total**2
     share = known / (known + noise) if noise > 0 else np.ones_like(known)
@@ -206,8 +228,8 @@ def _squares(edges: Array, tails: Array) -> tuple[Array, Array]:
 def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> Estimate:
     """Mean squared error of probabilities, if the model is calibrated within cells.
 
-    If all scores of a cell are at one place, its error is a parabola in that place: the interval reaches from the least
-    of it, or the number's if that is less, to the larger of its two ends.
+    If all scores of a cell are at one place, its error is a parabola in that place: the interval
+    reaches from the least of it, or the number's if that is less, to the larger of its two ends.
     """
     lost, kept = _squares(edges, tails_of(raw, noise))
     # With all scores of a cell at p, squared errors add up to m p^2 - 2 n_1 p + n_1: least at the
@@ -217,12 +239,18 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     places = (np.clip(rate, ends[:-1], ends[1:]), ends[:-1], ends[1:])
     worths = [np.stack([kept, lost]), *(np.stack([p**2, (1.0 - p) ** 2]) for p in places)]
     each = np.stack([np.sum(counts * worth, axis=0) for worth in worths])
-    few, many = (np.take_along_axis(np.stack(worths, axis=2), pick[None, :, None], axis=2)[..., 0]
-                 for pick in (each.argmin(axis=0), each.argmax(axis=0)))  # fmt: skip
-    value, low, high = (Estimate.around(
-        mean := float(np.sum(raw * worth)) / n,
-        (float(np.sum(counts * worth**2)) / n - mean**2) / n + noise * float(np.sum(worth**2)) / n**2,
-    ) for worth in (worths[0], few, many))  # fmt: skip
+    few, many = (
+        np.take_along_axis(np.stack(worths, axis=2), pick[None, :, None], axis=2)[..., 0]
+        for pick in (each.argmin(axis=0), each.argmax(axis=0))
+    )
+    value, low, high = (
+        Estimate.around(
+            mean := float(np.sum(raw * worth)) / n,
+            (float(np.sum(counts * worth**2)) / n - mean**2) / n
+            + noise * float(np.sum(worth**2)) / n**2,
+        )
+        for worth in (worths[0], few, many)
+    )
     return replace(value, low=low.low, high=high.high)
 
 
@@ -269,20 +297,30 @@ def quality_of(
     share = float(raw[1].sum()) / n
     above = _above(edges, threshold)
     up = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
-    roc = [(0.0, 0.0), *((float(up[0, k] / N), float(up[1, k] / P)) for k in reversed(range(len(middle))))]
+    roc = [
+        (0.0, 0.0),
+        *((float(up[0, k] / N), float(up[1, k] / P)) for k in reversed(range(len(middle)))),
+    ]
     pairs = [
         (float(up[1, k] / P), float(up[1, k] / max(up[:, k].sum(), 1e-9)))
         for k in reversed(range(len(middle)))
         if up[:, k].sum() > CLEAR * sigma
     ]
     return Quality(
-        rows=n, noise=sigma, positives=Estimate.around(share, (share * (1 - share) + len(middle) * noise / n) / n),
+        rows=n,
+        noise=sigma,
+        positives=Estimate.around(share, (share * (1 - share) + len(middle) * noise / n) / n),
         auc=_auc(raw, counts, sigma, slope, tails, order),
         brier=_brier(raw, counts, edges, noise, n),
-        recalibration=recalibration, threshold=threshold, confusion=_confusion(raw, above[0]),
-        rates=_rates(counts, raw, above, noise, rows), roc=roc, precision_recall=pairs,
-        calibration=_calibration(raw, counts, edges, noise), counts=counts,
-    )  # fmt: skip
+        recalibration=recalibration,
+        threshold=threshold,
+        confusion=_confusion(raw, above[0]),
+        rates=_rates(counts, raw, above, noise, rows),
+        roc=roc,
+        precision_recall=pairs,
+        calibration=_calibration(raw, counts, edges, noise),
+        counts=counts,
+    )
 
 
 def _ties(slope: float, tails: Array) -> Array:
@@ -299,55 +337,79 @@ def _ties(slope: float, tails: Array) -> Array:
 
 
 CROWDED = 0.25
-"""Share of pairs within the same cell from which on scores crowd in few cells: then all slopes are allowed for, too."""
+"""Share of pairs within the same cell from which on scores crowd in few cells: then all slopes
+are allowed for, too.
+"""
 _BESIDE = (0.5, 1.5)
-"""What rows may add to the area beside what is told of their order: of it, if they have few scores."""
+"""What rows may add to the area beside what is told of their order: of it, if they have few
+scores.
+"""
 
 
-def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, order: Order) -> Estimate:
-    """Area under the ROC curve: that of all rows of a cell tied, and what their order within cells adds.
+def _auc(
+    raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, order: Order
+) -> Estimate:
+    """Area under the ROC curve: that of all rows of a cell tied, and what their order within cells
+    adds.
 
-    What was asked of the order is exact if scores are even in their cells, whatever the calibration is.  If they tie or
-    crowd, the same order adds half as much or up to two and a half times.  So much less or more is in the interval, of
-    the larger of what is told and what a logistic calibration curve would add.  If scores crowd in few cells, the
-    interval holds all slopes from 0 to `_STEEPEST` times that curve's.  A model that orders wrongly has a slope below
-    0.
+    What was asked of the order is exact if scores are even in their cells, whatever the calibration
+    is.  If they tie or crowd, the same order adds half as much or up to two and a half times.  So
+    much less or more is in the interval, of the larger of what is told and what a logistic
+    calibration curve would add.  If scores crowd in few cells, the interval holds all slopes from 0
+    to `_STEEPEST` times that curve's.  A model that orders wrongly has a slope below 0.
     """
     # Noise of the two labels is independent, so the area of the noisy counts has no bias.
     P, N = (float(raw[k].sum()) for k in (1, 0))
     rarer = min(float(own.sum()) for own in counts)
     if min(P, N) <= 0.0 or rarer < LEAST * sigma:
-        rule = f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon that much larger"
+        rule = (
+            f"needs about {math.ceil(LEAST * sigma):,} rows of either class, or an epsilon "
+            "that much larger"
+        )
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
     f0, f1 = raw[0] / N, raw[1] / P
-    won = np.tril(np.ones((CELLS, CELLS)), -1) + 0.5 * np.eye(CELLS)  # of a positive's cell and a negative's
+    # of a positive's cell and a negative's
+    won = np.tril(np.ones((CELLS, CELLS)), -1) + 0.5 * np.eye(CELLS)
 
     def area(slope: float, more: float = 0.0) -> tuple[float, float]:
         tie = _ties(slope, tails) - 0.5
         below, above = won @ f0 + tie * f0, won.T @ f1 + tie * f1
         mid = float(f1 @ below)
-        lift = ((below - mid) ** 2 + f0**2 / 12.0) / P**2  # with what places within cells add, if they are even
+        # with what places within cells add, if they are even
+        lift = ((below - mid) ** 2 + f0**2 / 12.0) / P**2
         drop = ((above - mid) ** 2 + f1**2 / 12.0) / N**2
         both = (sigma**2 / (P * N)) ** 2 * float(np.sum((won - mid) ** 2))  # of noise times noise
-        variance = float((counts[1] + sigma**2) @ lift + (counts[0] + sigma**2) @ drop) + both + order.noise**2
+        variance = (
+            float((counts[1] + sigma**2) @ lift + (counts[0] + sigma**2) @ drop)
+            + both
+            + order.noise**2
+        )
         return min(max(mid + more, 0.0), 1.0), math.sqrt(variance)
 
     def end(found: tuple[float, float], z: float) -> float:
         mid, error = found
         inside = min(max(mid, 1e-6), 1.0 - 1e-6)
         bent = float(special.expit(special.logit(inside) + z * error / (inside * (1.0 - inside))))
-        straight = min(max(mid + z * error, 0.0), 1.0)  # the wider one near 0 and 1 if there is much noise
+        # the wider one near 0 and 1 if there is much noise
+        straight = min(max(mid + z * error, 0.0), 1.0)
         return max(bent, straight) if z > 0.0 else min(bent, straight)
 
     low, high = (slope.value + z * slope.error for z in (-Z, Z))
     least, most = _STEEPEST * low, _STEEPEST * high
-    least, most = (min(least, 0.0), max(most, 0.6)) if slope.value > 0.0 else (min(least, -0.6), max(most, 0.0))
+    least, most = (
+        (min(least, 0.0), max(most, 0.6))
+        if slope.value > 0.0
+        else (min(least, -0.6), max(most, 0.0))
+    )
     beside = max(abs(order.value), area(max(abs(low), abs(high)))[0] - area(0.0)[0])
     less, more = _BESIDE[1:] * 2
     if low > 0.0 or high < 0.0:
         less, more = _BESIDE if low > 0.0 else _BESIDE[::-1]
     found = area(0.0, order.value)
-    ends = end(area(0.0, order.value - less * beside), -Z), end(area(0.0, order.value + more * beside), Z)
+    ends = (
+        end(area(0.0, order.value - less * beside), -Z),
+        end(area(0.0, order.value + more * beside), Z),
+    )
     # More than a quarter of all pairs are within cells, so slopes from 0 on are allowed for.
     if float(f0 @ f1) > CROWDED:
         ends = min(ends[0], end(area(least), -Z)), max(ends[1], end(area(most), Z))
@@ -356,16 +418,19 @@ def _auc(raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, o
 
 def _confusion(raw: Array, above: int) -> dict[str, float]:
     found = {
-        "true_positive": raw[1, above:], "false_positive": raw[0, above:],
-        "false_negative": raw[1, :above], "true_negative": raw[0, :above],
-    }  # fmt: skip
+        "true_positive": raw[1, above:],
+        "false_positive": raw[0, above:],
+        "false_negative": raw[1, :above],
+        "true_negative": raw[0, :above],
+    }
     return {name: max(0.0, float(cells.sum())) for name, cells in found.items()}
 
 
 def _above(edges: Array, threshold: float) -> tuple[int, ...]:
     """Return the first cell whose rows count as positive, and the alternative if any.
 
-    A threshold beyond all edges lies in an open cell, whose rows may count as either: the likelier is first.
+    A threshold beyond all edges lies in an open cell, whose rows may count as either: the likelier
+    is first.
     """
     cut = float(special.logit(threshold))
     if cut > edges[-1] + WIDTH / 4:
@@ -373,7 +438,9 @@ def _above(edges: Array, threshold: float) -> tuple[int, ...]:
     return (0, 1) if cut < edges[0] - WIDTH / 4 else (int(np.argmin(np.abs(edges - cut))) + 1,)
 
 
-def _rates(counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows: float | None) -> dict[str, Estimate]:
+def _rates(
+    counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows: float | None
+) -> dict[str, Estimate]:
     whole, ones = np.ones_like(raw), np.zeros_like(raw)
     ones[1] = 1.0
     found: dict[str, list[Estimate]] = {}
@@ -381,16 +448,28 @@ def _rates(counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows
         chosen = np.zeros_like(raw)
         chosen[:, first:] = 1.0
         right = ones * chosen + (1.0 - ones) * (1.0 - chosen)
-        of = {"accuracy": whole, "sensitivity": ones, "specificity": 1.0 - ones, "precision": chosen}
+        of = {
+            "accuracy": whole,
+            "sensitivity": ones,
+            "specificity": 1.0 - ones,
+            "precision": chosen,
+        }
         for name, among in of.items():
             public = rows if name == "accuracy" else None
-            found.setdefault(name, []).append(ratio(raw, counts, right * among, among, noise, public))
-    if len(above) > 1:  # neither grows with the threshold: rows of the open cell may all be called rightly, or none
+            found.setdefault(name, []).append(
+                ratio(raw, counts, right * among, among, noise, public)
+            )
+    if (
+        len(above) > 1
+    ):  # neither grows with the threshold: rows of the open cell may all be called rightly, or none
         cell = np.zeros_like(raw)
         cell[:, min(above)] = 1.0
         sure = chosen * (1.0 - cell)
         right = (ones * sure + (1.0 - ones) * (1.0 - sure)) * (1.0 - cell)
-        for called, part in ((right + cell, sure + cell * ones), (right, sure + cell * (1.0 - ones))):
+        for called, part in (
+            (right + cell, sure + cell * ones),
+            (right, sure + cell * (1.0 - ones)),
+        ):
             found["accuracy"].append(ratio(raw, counts, called, whole, noise, rows))
             found["precision"].append(ratio(raw, counts, ones * part, part, noise))
     return {name: _either(several) for name, several in found.items()}
@@ -401,10 +480,14 @@ def _either(several: list[Estimate]) -> Estimate:
     for one in several:
         if one.low is None or one.high is None:
             return one
-    return replace(several[0], low=min(x.low or 0.0 for x in several), high=max(x.high or 0.0 for x in several))
+    return replace(
+        several[0], low=min(x.low or 0.0 for x in several), high=max(x.high or 0.0 for x in several)
+    )
 
 
-def ratio(raw: Array, counts: Array, hit: Array, among: Array, noise: float, rows: float | None = None) -> Estimate:
+def ratio(
+    raw: Array, counts: Array, hit: Array, among: Array, noise: float, rows: float | None = None
+) -> Estimate:
     """Estimate the share of rows in the cells `hit` among those in `among`, by the delta method.
 
     Parameters
@@ -430,16 +513,20 @@ def ratio(raw: Array, counts: Array, hit: Array, among: Array, noise: float, row
         return Estimate(None, refused="too few rows for this noise")
     value = float((raw * hit).sum()) / size
     lean = (hit - value * among) / size
-    blurred = lean if rows is None else hit / size  # a public number has no noise that could cancel some of the hits'
+    # a public number has no noise that could cancel some of the hits'
+    blurred = lean if rows is None else hit / size
     return Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(blurred**2)))
 
 
-def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[dict[str, float | None]]:
+def _calibration(
+    raw: Array, counts: Array, edges: Array, noise: float
+) -> list[dict[str, float | None]]:
     """Return observed shares of positives by cell, with the model's mean probability.
 
     Scores are taken as even within the cell.
 
-    Of the open cells nothing says where their rows are: they have no such mean, only a probability that it is beyond.
+    Of the open cells nothing says where their rows are: they have no such mean, only a probability
+    that it is beyond.
     """
     middle = special.expit(placements(edges, tails_of(raw, noise))).mean(axis=1)
     ends = [None, *special.expit(edges).tolist(), None]
@@ -455,8 +542,13 @@ def _calibration(raw: Array, counts: Array, edges: Array, noise: float) -> list[
         predicted = None if low is None or high is None else float(middle[k])
         shown.append(
             {
-                "predicted": predicted, "above": low, "below": high, "observed": found.value, "low": found.low,
-                "high": found.high, "rows": size,
+                "predicted": predicted,
+                "above": low,
+                "below": high,
+                "observed": found.value,
+                "low": found.low,
+                "high": found.high,
+                "rows": size,
             }
-        )  # fmt: skip
+        )
     return shown

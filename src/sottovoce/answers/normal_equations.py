@@ -1,8 +1,9 @@
 """Least squares from noisy sums: the one place that solves its normal equations.
 
-With second moments M of rows and mean products c of rows and targets, the coefficients x solve ``M x = c``.  A gradient
-g at a point t says that ``M t - g`` is c.  Both M and g carry noise of known deviation, which is all that is used
-here: nothing in this module reads rows, and all that it computes is post-processing.
+With second moments M of rows and mean products c of rows and targets, the coefficients x solve ``M
+x = c``.  A gradient g at a point t says that ``M t - g`` is c.  Both M and g carry noise of known
+deviation, which is all that is used here: nothing in this module reads rows, and all that it
+computes is post-processing.
 
 All arrays have replicates in front, (R, ...).
 """
@@ -17,7 +18,9 @@ import numpy as np
 from ..util.typing import Array
 
 _SPREADS = np.logspace(-3.0, 3.0, 61)
-"""Prior variances of a coefficient, over one by the trace of the moments, which is about that of a target."""
+"""Prior variances of a coefficient, over one by the trace of the moments, which is about that of
+a target.
+"""
 _EXACT = 1e-24
 
 
@@ -49,7 +52,11 @@ class Products:
 
     def __init__(self, M: Array, s_M: float | Array) -> None:
         self.M, self.s_M = M, s_M
-        self.points, self._found, self._spreads = list[Array](), list[Array](), list[float | Array]()
+        self.points, self._found, self._spreads = (
+            list[Array](),
+            list[Array](),
+            list[float | Array](),
+        )
 
     def add(self, point: Array, gradient: Array, spread: float | Array) -> None:
         """Add the products that a gradient at a point tells: ``M point - gradient``.
@@ -88,8 +95,12 @@ class Products:
         share = 1.0 / np.stack(variances)
         precision = share.sum(axis=0)
         share /= precision
-        c, center = (np.einsum("kr,krd->rd", share, np.stack(x)) for x in (self._found, self.points))
-        squares = np.stack([np.broadcast_to(spread, precision.shape) for spread in self._spreads]) ** 2
+        c, center = (
+            np.einsum("kr,krd->rd", share, np.stack(x)) for x in (self._found, self.points)
+        )
+        squares = (
+            np.stack([np.broadcast_to(spread, precision.shape) for spread in self._spreads]) ** 2
+        )
         return Mean(c, center, np.einsum("kr,kr->r", share**2, squares), 1.0 / precision, share)
 
 

@@ -1,14 +1,16 @@
 """How far to go along a Newton step, as if rows were normal (docs/privacy/answers.md, "Steps").
 
-A Newton step takes curvature for the same all along.  Where effects are strong it is not: with margins z of standard
-deviation s the mean of p(1 - p) falls about as 1 / s, so that a step from small coefficients is several times too
-short, and a few steps do not arrive.  How curvature changes along a step is known, about, from what was released.  With
-u the shift of a row's margin by the step, of normal rows, Stein's lemma tells the slope of the mean loss along it,
+A Newton step takes curvature for the same all along.  Where effects are strong it is not: with
+margins z of standard deviation s the mean of p(1 - p) falls about as 1 / s, so that a step from
+small coefficients is several times too short, and a few steps do not arrive.  How curvature changes
+along a step is known, about, from what was released.  With u the shift of a row's margin by the
+step, of normal rows, Stein's lemma tells the slope of the mean loss along it,
 
     E[p(z + t u) u] = E u E p(z + t u) + Cov(z + t u, u) E p'(z + t u),
 
-and the step is multiplied by the t at which this slope has risen by what Newton's step counts on, ``E[p'(z) u^2]``.
-Where the gradient is nothing so is the step, whatever the rows are: nothing is taken for granted but how far to go.
+and the step is multiplied by the t at which this slope has risen by what Newton's step counts on,
+``E[p'(z) u^2]``. Where the gradient is nothing so is the step, whatever the rows are: nothing is
+taken for granted but how far to go.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from ..util.typing import Array, BoolArray
 from .frames import positive
 
 _GRID = np.linspace(-6.5, 6.5, 131)
-"""Deviations of a normal margin: the trapezoid rule on it is exact to 1e-8 for margins of deviation 10."""
+"""Deviations of a normal margin: the trapezoid rule on it is exact to 1e-8 for margins of
+deviation 10.
+"""
 _WEIGHTS = np.exp(-0.5 * _GRID**2)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _SINGULAR = 1e-11  # of the largest eigenvalue: a direction below it has no error, as rows lose it
@@ -47,8 +51,8 @@ class NormalRows(NamedTuple):
     def by_curvature(self, w: Array) -> Array:
         """Second moments of rows weighted by ``p'(x'w)``, (R, d, d): the Hessian over its mean.
 
-        With w = 0, or a constant alone, they are the second moments of all rows.  Where effects are strong few rows
-        have curvature, those near the border, and along w these are all alike.
+        With w = 0, or a constant alone, they are the second moments of all rows.  Where effects are
+        strong few rows have curvature, those near the border, and along w these are all alike.
         """
         return self._by_curvature(w)[0]
 
@@ -69,12 +73,16 @@ class NormalRows(NamedTuple):
         center = share @ _GRID
         spread = share @ _GRID**2 - center**2
         mean = self.mean + center[:, None] * slope
-        around = self.covariance + (spread - 1.0)[:, None, None] * slope[:, :, None] * slope[:, None, :]
+        around = (
+            self.covariance + (spread - 1.0)[:, None, None] * slope[:, :, None] * slope[:, None, :]
+        )
         moments = self.weight[:, :, None] * (around + mean[:, :, None] * mean[:, None, :])
         return np.asarray(moments), np.asarray(curvature)
 
 
-def as_curvature_falls(rows: NormalRows, w: Array, end: Array, covariance: Array, part: Array) -> Array:
+def as_curvature_falls(
+    rows: NormalRows, w: Array, end: Array, covariance: Array, part: Array
+) -> Array:
     """Compute the errors of a corrected step from those of a Newton step, as curvature falls.
 
     A step d is corrected by half of ``H^-1 K d``, with K the change of the Hessian along it, which
@@ -143,18 +151,25 @@ def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
     """
     along_w, along_step = (np.einsum("rij,rj->ri", rows.covariance, x) for x in (w, step))
     center, shift = np.sum(rows.mean * w, axis=1), np.sum(rows.mean * step, axis=1)
-    zz, zu, uu = np.sum(w * along_w, axis=1), np.sum(step * along_w, axis=1), np.sum(step * along_step, axis=1)
+    zz, zu, uu = (
+        np.sum(w * along_w, axis=1),
+        np.sum(step * along_w, axis=1),
+        np.sum(step * along_step, axis=1),
+    )
     zz, uu = np.maximum(zz, 0.0), np.maximum(uu, 0.0)
     zu = np.clip(zu, -np.sqrt(zz * uu), np.sqrt(zz * uu))
 
     def slope(t: Array) -> Array:
         chance = _chances(center + t * shift, zz + 2.0 * t * zu + t**2 * uu)
-        return np.asarray(shift * (chance @ _WEIGHTS) + (zu + t * uu) * ((chance * (1.0 - chance)) @ _WEIGHTS))
+        return np.asarray(
+            shift * (chance @ _WEIGHTS) + (zu + t * uu) * ((chance * (1.0 - chance)) @ _WEIGHTS)
+        )
 
     chance = _chances(center, zz)
     bends = _WEIGHTS * chance * (1.0 - chance)
     zero, one, two = (np.sum(bends * _GRID**power, axis=1) for power in (0, 1, 2))
-    with_z = zu / np.sqrt(np.maximum(zz, 1e-12))  # u less its mean is this times the margin's deviation, and a rest
+    # u less its mean is this times the margin's deviation, and a rest
+    with_z = zu / np.sqrt(np.maximum(zz, 1e-12))
     # What Newton's step counts on: the slope at its start, risen by E[p'(z) u^2].
     asked = slope(np.zeros(len(w))) + zero * (shift**2 + np.maximum(uu - with_z**2, 0.0))
     asked = asked + 2.0 * shift * with_z * one + with_z**2 * two
@@ -171,7 +186,8 @@ class Size(NamedTuple):
     """Uncertainty of the factor t by which all slopes together might be multiplied."""
 
     error: Array  # standard deviation of t  (R,)
-    room: Array  # errors from t to where no row is left on the wrong side: below a few, t may have no end  (R,)
+    # errors from t to where no row is left on the wrong side: below a few, t may have no end  (R,)
+    room: Array
     widening: Array  # what an interval of t lacks because curvature falls as t grows  (R,)
 
 
@@ -218,7 +234,8 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
     finite = np.asarray(np.isfinite(covariance).all(axis=(1, 2)))
     covariance = np.where(finite[:, None, None], covariance, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Each of the two is by the logarithm of its own size, and by t it is less by the square of that.
+        # Each of the two is by the logarithm of its own size, and by t it is less by the square of
+        # that.
         falls = 2.0 - (np.log(above) - np.log(below)) / (2.0 * math.log(_NEARBY))
         inverse = np.linalg.pinv(
             covariance * (slopes[:, :, None] & slopes[:, None, :]), rcond=_SINGULAR, hermitian=True

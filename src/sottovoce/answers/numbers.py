@@ -1,4 +1,6 @@
-"""Least squares of a bounded number on a table: what ``sottovoce train`` runs if the schema's label has bounds."""
+"""Least squares of a bounded number on a table: what ``sottovoce train`` runs if the schema's
+label has bounds.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,14 @@ from .training import TableFit, prepared_table
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Fitted(TableFit):
-    """A least squares fit; for `weighed` see :class:`sottovoce.answers.coefficients.Coefficients`."""
+    """A least squares fit; for `weighed` see
+    :class:`sottovoce.answers.coefficients.Coefficients`.
+    """
 
     task: BoundedNumber
     coefficients: list[dict[str, Any]]  # in the units of the columns and of the target
-    baseline: dict[str, float]  # errors of the training rows' mean on the test rows, for the data's holder
+    # errors of the training rows' mean on the test rows, for the data's holder
+    baseline: dict[str, float]
     weighed: str = ""
     table: Coefficients | None = None  # with intervals
 
@@ -38,8 +43,10 @@ class Fitted(TableFit):
 
     def found(self) -> dict[str, Any]:
         return {
-            "coefficients": self.coefficients, "needs": None, "weighed": self.weighed,
-        } | ({} if self.table is None else self.table.plain())  # fmt: skip
+            "coefficients": self.coefficients,
+            "needs": None,
+            "weighed": self.weighed,
+        } | ({} if self.table is None else self.table.plain())
 
     def found_exactly(self) -> dict[str, Any]:
         rms = "root_mean_squared_error"
@@ -47,9 +54,15 @@ class Fitted(TableFit):
 
 
 def fit_numbers(
-    config: TrainConfig, *, intervals: bool = False, held: Held | None = None, site_constants: bool | None = None,
-    ledger: DurableLedger | None = None, run_name: str | None = None, checkpoint: str | Path | None = None,
-) -> Fitted:  # fmt: skip
+    config: TrainConfig,
+    *,
+    intervals: bool = False,
+    held: Held | None = None,
+    site_constants: bool | None = None,
+    ledger: DurableLedger | None = None,
+    run_name: str | None = None,
+    checkpoint: str | Path | None = None,
+) -> Fitted:
     """Fit least squares of a bounded number on a table, and score the model.
 
     With `intervals` the recipe is that of :mod:`sottovoce.answers.least_squares`; without, that of
@@ -93,8 +106,12 @@ def fit_numbers(
     """
     started = time.perf_counter()
     check(config.run, config)
-    refusal = InvalidInput("label", None, "least squares predicts a number", "declare lo and hi of the label")
-    dealt = prepared_table(config, BoundedNumber, refusal, held, site_constants, ledger, weights=not intervals)
+    refusal = InvalidInput(
+        "label", None, "least squares predicts a number", "declare lo and hi of the label"
+    )
+    dealt = prepared_table(
+        config, BoundedNumber, refusal, held, site_constants, ledger, weights=not intervals
+    )
     dataset, task = dealt.dataset, dealt.dataset.task
     assert isinstance(task, BoundedNumber)
     fit = Numbers(dealt.layout, task=task, intervals=intervals)
@@ -106,20 +123,31 @@ def fit_numbers(
     margins, evaluation = dealt.margins(answered), dealt.evaluate(held, answered)
     middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
     return Fitted(
-        **dealt.told(result, started, answered, intervals=intervals), exact=exact(task, margins, dataset.y_test),
+        **dealt.told(result, started, answered, intervals=intervals),
+        exact=exact(task, margins, dataset.y_test),
         evaluation=evaluation,
-        task=task, coefficients=found.plain["coefficients"], baseline=exact(task, middle, dataset.y_test),
-        weighed=dealt.layout.naming.weighed, table=found.table,
-    ).recorded()  # fmt: skip
+        task=task,
+        coefficients=found.plain["coefficients"],
+        baseline=exact(task, middle, dataset.y_test),
+        weighed=dealt.layout.naming.weighed,
+        table=found.table,
+    ).recorded()
 
 
 def check(run: RunConfig, config: TrainConfig | None = None) -> None:
     """Refuse options that least squares does not have; InvalidInput."""
     if not run.auto:
         rule = "least squares takes steps of its own"
-        raise InvalidInput("method", run.method, rule, "leave method out, or give a loss such as huber-residual:0.25")
+        raise InvalidInput(
+            "method",
+            run.method,
+            rule,
+            "leave method out, or give a loss such as huber-residual:0.25",
+        )
     if run.loss != "logistic" or run.gradient_cap != math.inf:
-        raise InvalidInput("loss", run.loss, "least squares has a loss of its own", "leave loss and caps out")
+        raise InvalidInput(
+            "loss", run.loss, "least squares has a loss of its own", "leave loss and caps out"
+        )
     if run.replicates != 1:
         rule = "least squares is repeated by other seeds"
         raise InvalidInput("replicates", run.replicates, rule, "leave replicates out")

@@ -1,6 +1,8 @@
-"""Differentially private evaluation of a bounded number on held-out rows: R2 and errors from one release.
+"""Differentially private evaluation of a bounded number on held-out rows: R2 and errors from one
+release.
 
-Intervals hold sampling and noise by the delta method (docs/privacy/answers.md, "Errors of numbers").
+Intervals hold sampling and noise by the delta method (docs/privacy/answers.md, "Errors of
+numbers").
 """
 
 from __future__ import annotations
@@ -49,7 +51,11 @@ class Errors:
     def estimates(self) -> dict[str, Estimate]:
         """Estimates by name, in the order of printing."""
         names = ("r2", "mean_absolute_error", "root_mean_squared_error", "mean_target")
-        return dict(zip(names, (self.r2, self.mean_absolute, self.root_mean_squared, self.mean), strict=True))
+        return dict(
+            zip(
+                names, (self.r2, self.mean_absolute, self.root_mean_squared, self.mean), strict=True
+            )
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -126,13 +132,19 @@ class _Moments:
         second = np.array([[e4, e2t, e2t2], [e2t, t2, t3], [e2t2, t3, t4]])  # of (e^2, t, t^2)
         full = np.zeros((4, 4))
         full[1:, 1:] = second - np.outer(m[2:5], m[2:5])
-        full[0, 0] = e2 - absolute**2  # its covariances are not asked: no metric is a function of |e| and another mean
+        # its covariances are not asked: no metric is a function of |e| and another mean
+        full[0, 0] = e2 - absolute**2
         return cls(m[1:5], full, s[1:5], float(s[0]), n * share)
 
     def variance(self, gradient: Sequence[float]) -> float:
-        """Variance of a function of the means with this gradient: sampling, and noise in the means and the share."""
+        """Variance of a function of the means with this gradient: sampling, and noise in the
+        means and the share.
+        """
         g = np.asarray(gradient, dtype=float)
-        noise = float(np.sum((g * self.noise) ** 2)) + (float(g @ self.means) * self.noise_of_share) ** 2
+        noise = (
+            float(np.sum((g * self.noise) ** 2))
+            + (float(g @ self.means) * self.noise_of_share) ** 2
+        )
         return max(float(g @ self.covariance @ g), 0.0) / self.rows + noise
 
 
@@ -142,16 +154,26 @@ def measure(found: Answer, task: BoundedNumber) -> Errors:
     absolute, e2, t, t2 = (float(x) for x in moments.means)
     width, V = task.high - task.low, t2 - t * t
     half = 0.5 * width
-    mean = Estimate.around(task.low + half * (1.0 + t), half**2 * moments.variance([0, 0, 1, 0]), task.low, task.high)
-    middle = Estimate.around(width * absolute, width**2 * moments.variance([1, 0, 0, 0]), 0.0, width)
+    mean = Estimate.around(
+        task.low + half * (1.0 + t), half**2 * moments.variance([0, 0, 1, 0]), task.low, task.high
+    )
+    middle = Estimate.around(
+        width * absolute, width**2 * moments.variance([1, 0, 0, 0]), 0.0, width
+    )
     squared = Estimate.around(e2, moments.variance([0, 1, 0, 0]))
-    value, low, high = (None if x is None else width * math.sqrt(x) for x in (squared.value, squared.low, squared.high))
+    value, low, high = (
+        None if x is None else width * math.sqrt(x)
+        for x in (squared.value, squared.low, squared.high)
+    )
     root, spread = Estimate(value, low, high), math.sqrt(moments.variance([0, 0, -2.0 * t, 1.0]))
     if _CLEAR * spread < V:
         gradient = [0.0, -4.0 / V, -8.0 * e2 * t / V**2, 4.0 * e2 / V**2]
         r2 = Estimate.around(1.0 - 4.0 * e2 / V, moments.variance(gradient), -math.inf, 1.0)
     else:
-        rule = "noise and sampling hide the variance of the target: raise epsilon, or hold out more rows"
+        rule = (
+            "noise and sampling hide the variance of the target: raise epsilon, or hold out "
+            "more rows"
+        )
         r2 = Estimate(None, refused=rule)
     noise = width * float(moments.noise[0])
     return Errors(found.rows, noise, r2, middle, root, mean, task.unit)
@@ -179,9 +201,11 @@ def exact(task: BoundedNumber, margins: Array, y: Array) -> dict[str, float]:
         return {"rows": 0.0}
     every, spread = task.errors(margins, y), float(np.var(y))
     found = {
-        "rows": float(len(y)), "mean_absolute_error": float(every["mean_absolute"]),
-        "root_mean_squared_error": float(every["root_mean_squared"]), "mean_target": task.summary(y),
-    }  # fmt: skip
+        "rows": float(len(y)),
+        "mean_absolute_error": float(every["mean_absolute"]),
+        "root_mean_squared_error": float(every["root_mean_squared"]),
+        "mean_target": task.summary(y),
+    }
     if spread > 0:
         found["r2"] = 1.0 - float(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2)) / spread
     return found

@@ -1,10 +1,11 @@
 """A one-sided interval for the log-odds of a group of rows whose rarer outcome was not seen.
 
-A group's rows have mean margin ``mu`` and n of them are there.  With rarer outcomes in number R, whose mean is
-``lambda = sum of chances``, and a released count ``R + noise``, the largest lambda that is compatible with the count is
-found by the exact law of a Poisson number plus normal noise: a sum of independent events is no more often as small as k
-than a Poisson number of the same mean, for every k up to the mean less one (Hoeffding 1956).  The mean chance of rows
-that are mostly below one half is at least the chance at their mean margin (Jensen), so
+A group's rows have mean margin ``mu`` and n of them are there.  With rarer outcomes in number R,
+whose mean is ``lambda = sum of chances``, and a released count ``R + noise``, the largest lambda
+that is compatible with the count is found by the exact law of a Poisson number plus normal noise: a
+sum of independent events is no more often as small as k than a Poisson number of the same mean, for
+every k up to the mean less one (Hoeffding 1956).  The mean chance of rows that are mostly below one
+half is at least the chance at their mean margin (Jensen), so
 
     ``n expit(mu) <= lambda``,    mu <= logit(lambda / n),
 
@@ -129,5 +130,7 @@ def _at_most(count: float, noise: float, mean: float) -> float:
 
 @lru_cache(maxsize=64)
 def _noise_below(count: float, noise: float) -> Array:
-    """The probability that noise is at most `count` less each of the numbers that are summed over."""
+    """The probability that noise is at most `count` less each of the numbers that are summed
+    over.
+    """
     return np.array([normal.cdf((count - number) / noise) for number in _NUMBERS.tolist()])

@@ -1,4 +1,5 @@
-"""Which site's constant a row is read with: its own, where it names a site that the model knows, or their average.
+"""Which site's constant a row is read with: its own, where it names a site that the model knows, or
+their average.
 
 A row's site decides its own margin and no other row's.
 """
@@ -17,7 +18,8 @@ AVERAGE = -1
 """In place of a site's number: the average of the sites' constants."""
 
 WITHOUT_SITE = (
-    "Held-out rows have no site, as they were not dealt: each was judged with the average of the sites' constants."
+    "Held-out rows have no site, as they were not dealt: each was judged with the "
+    "average of the sites' constants."
 )
 """Of a deal that is made of the training rows alone; from the configuration, so it is public."""
 
@@ -27,7 +29,8 @@ def places(names: Sequence[str], column: Any) -> IntArray:
 
     Texts are one by :func:`sottovoce.data.values.identity`, as in training.
     """
-    plain = isinstance(column, list | tuple)  # of which NumPy would read one value by another's kind
+    # of which NumPy would read one value by another's kind
+    plain = isinstance(column, list | tuple)
     known = Declared({name: k for k, name in enumerate(names)})
     return known.numbers(objects(column) if plain else np.asarray(column), AVERAGE)
 
@@ -41,7 +44,9 @@ def place(names: Sequence[str], site: str | int) -> int:
         If the model knows no such site, or all sites share a constant.
     """
     if not names:
-        rule = "is for models with a constant for every site, and this one has the same for all rows"
+        rule = (
+            "is for models with a constant for every site, and this one has the same for all rows"
+        )
         raise InvalidInput("site", site, rule, "leave --site out")
     found = Declared({name: k for k, name in enumerate(names)}).get(str(site), AVERAGE)
     if found != AVERAGE:
@@ -51,7 +56,9 @@ def place(names: Sequence[str], site: str | int) -> int:
         return number
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     rule = f"is no site of this model, which knows {shown}"
-    raise InvalidInput("site", site, rule, f"use one of their names, or a number from 0 to {len(names) - 1}")
+    raise InvalidInput(
+        "site", site, rule, f"use one of their names, or a number from 0 to {len(names) - 1}"
+    )
 
 
 def number_in(site: str | int) -> int | None:
@@ -66,4 +73,7 @@ def unknown(where: IntArray) -> str | None:
     many = int(np.sum(where == AVERAGE))
     if not many:
         return None
-    return f"{many:,} of {len(where):,} rows name no site that the model knows: they have the average of its constants"
+    return (
+        f"{many:,} of {len(where):,} rows name no site that the model knows: they have the average "
+        "of its constants"
+    )

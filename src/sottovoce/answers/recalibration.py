@@ -1,9 +1,11 @@
-"""Calibration slope, intercepts and O/E from a histogram of scores by label and two corrections of it.
+"""Calibration slope, intercepts and O/E from a histogram of scores by label and two corrections of
+it.
 
-With z the log-odds of the judged model, ``logit P(y = 1) = a + b z`` is fitted by Newton's method to the score
-equations of a logistic regression: their sum over rows is that over the noisy histogram, with scores where a public law
-puts them within the cells, plus the released :class:`sottovoce.queries.Corrections` of just that.  One block of rows at
-a time: all rows, or those of a group (docs/privacy/answers.md, "Evaluation").
+With z the log-odds of the judged model, ``logit P(y = 1) = a + b z`` is fitted by Newton's method
+to the score equations of a logistic regression: their sum over rows is that over the noisy
+histogram, with scores where a public law puts them within the cells, plus the released
+:class:`sottovoce.queries.Corrections` of just that.  One block of rows at a time: all rows, or
+those of a group (docs/privacy/answers.md, "Evaluation").
 """
 
 from __future__ import annotations
@@ -37,8 +39,19 @@ special = Later("scipy.special")
 EDGES: Array = np.asarray(WIDTH * (np.arange(1, CELLS) - CELLS / 2.0), dtype=np.float64)
 """Edges of the cells, less their middle."""
 FARTHEST = 1024.0
-REACHES = ((4.0, 0.1), (4.0, 0.3), (4.0, 1.0), (6.0, 1.0), (9.0, 1.0), (16.0, 1.0), (64.0, 1.0), (FARTHEST, 1.0))
-"""Distances from the middle of the cells, in logits, beyond which rows count less, and worths of rows in open cells."""
+REACHES = (
+    (4.0, 0.1),
+    (4.0, 0.3),
+    (4.0, 1.0),
+    (6.0, 1.0),
+    (9.0, 1.0),
+    (16.0, 1.0),
+    (64.0, 1.0),
+    (FARTHEST, 1.0),
+)
+"""Distances from the middle of the cells, in logits, beyond which rows count less, and worths of
+rows in open cells.
+"""
 MORE_NOISE = 1.05
 """Standard errors may grow by this factor for one further down that list."""
 WIDEST = 1.0
@@ -48,28 +61,40 @@ WIDEST = 1.0
 FARTHEST_END = 3.0
 """How far above a slope, and above 1 in slopes, its interval may reach: a longer one says nothing.
 
-The error of a slope grows with the slope, and where noise is large it grows fast.  A bound for the error alone would
-refuse the slopes that noise made large, and a narrow bound at the upper end those that it did not make small: what is
-left would lie below the truth.
+The error of a slope grows with the slope, and where noise is large it grows fast.  A bound for the
+error alone would refuse the slopes that noise made large, and a narrow bound at the upper end those
+that it did not make small: what is left would lie below the truth.
 """
 LONGEST = 1.0
-"""Root mean square shift of log-odds from the last point of corrections, beyond which these tell too little."""
+"""Root mean square shift of log-odds from the last point of corrections, beyond which these tell
+too little.
+"""
 SAYS_NOTHING = "too few rows for this noise: the interval would say nothing"
 LACKING = 0.1
-"""Share of an information that its correction is likely to be; of more, the counts themselves must say so."""
+"""Share of an information that its correction is likely to be; of more, the counts themselves
+must say so.
+"""
 # Believing corrections of two deviations made errors of 100% in the information.
 CERTAIN = 3.0
-"""Noise deviations of a correction of information, by which it has to be larger than what is likely, to be believed."""
+"""Noise deviations of a correction of information, by which it has to be larger than what is
+likely, to be believed.
+"""
 IGNORED = 0.1
-"""Share of a sampling variance by which the histogram may differ from a regression that holds, by its cells alone."""
+"""Share of a sampling variance by which the histogram may differ from a regression that holds,
+by its cells alone.
+"""
 APART = 0.25
-"""Root mean square of log-odds by which the curvature of the histogram may lead away from a step of Newton's method."""
+"""Root mean square of log-odds by which the curvature of the histogram may lead away from a step
+of Newton's method.
+"""
 SETTLING = 8
 """First turns of a fit of the histogram, in which the worths of cells follow the curve."""
 _LONGEST_STEP, _STEEPEST = 1.5, 50.0
 _CELL: IntArray = np.arange(CELLS)
 _LESS: Array = np.array([1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 4.0])
-"""How much more noise, in its largest values, a correction of each statistic may have than those of the score."""
+"""How much more noise, in its largest values, a correction of each statistic may have than those
+of the score.
+"""
 _LABEL: Array = np.array([0.0, 1.0])[:, None, None]
 _TINY = 1e-12
 
@@ -136,7 +161,9 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
 
 
 def _share_kept(found: Array, noise: Array, scale: Array) -> Array:
-    """The share of corrections with this noise that is kept, if they are likely to be `LACKING` of the scale."""
+    """The share of corrections with this noise that is kept, if they are likely to be `LACKING`
+    of the scale.
+    """
     unit = np.maximum(scale, _TINY)
     variance = (noise / unit) ** 2
     likely = np.maximum((found / unit) ** 2 - CERTAIN**2 * variance, LACKING**2)
@@ -167,7 +194,10 @@ def blocks_of(counts: Array, sigma: float, rows: float) -> list[Block]:
 def stacked(curves: Sequence[Sequence[Curves]]) -> Curves:
     """Stack the curves of R replicates with B blocks each, to arrays (R, B, ...)."""
     return Curves(
-        **{f.name: np.array([[getattr(one, f.name) for one in row] for row in curves]) for f in fields(Curves)}
+        **{
+            f.name: np.array([[getattr(one, f.name) for one in row] for row in curves])
+            for f in fields(Curves)
+        }
     )
 
 
@@ -192,13 +222,19 @@ def values_of(curve: Curves) -> Array:
 
 
 def _line_values(curve: Curves, u: Array) -> Array:
-    """Score and information of a row of each label and cell, the mean over the places u: (..., 2, CELLS, 5)."""
+    """Score and information of a row of each label and cell, the mean over the places u: (...,
+    2, CELLS, 5).
+    """
     return np.asarray(_line_everywhere(curve, u).mean(axis=-2))
 
 
 def _line_everywhere(curve: Curves, u: Array) -> Array:
-    """Score and information of a row of each label at the places u of each cell, (..., 2, CELLS, places, 5)."""
-    return line_statistics(curve, u, _LABEL, curve.worth[..., None, :, None], curve.reach[..., None, None, None])
+    """Score and information of a row of each label at the places u of each cell, (..., 2, CELLS,
+    places, 5).
+    """
+    return line_statistics(
+        curve, u, _LABEL, curve.worth[..., None, :, None], curve.reach[..., None, None, None]
+    )
 
 
 def units_of(curve: Curves, values: Array) -> Array:
@@ -219,11 +255,17 @@ def units_of(curve: Curves, values: Array) -> Array:
 
 
 def _probes(reach: Array) -> tuple[Array, IntArray]:
-    """Scores (..., n) at which a row's corrections are looked at for a reach (...), and their cells (n,)."""
+    """Scores (..., n) at which a row's corrections are looked at for a reach (...), and their
+    cells (n,).
+    """
     inner = (EDGES[:-1, None] + WIDTH * np.linspace(0.0, 1.0, 17)).ravel()
     far = np.maximum(4.0 * reach, 60.0)[..., None]
     near, middle = np.linspace(0.0, 4.0, 33), np.linspace(0.0, 1.0, 48)[1:]
-    spaced = np.broadcast_to(near, (*reach.shape, len(near))), 4.0 * (far / 4.0) ** middle, far * [1e3, 1e9]
+    spaced = (
+        np.broadcast_to(near, (*reach.shape, len(near))),
+        4.0 * (far / 4.0) ** middle,
+        far * [1e3, 1e9],
+    )
     beyond = np.concatenate(spaced, axis=-1)
     between = np.broadcast_to(inner, (*reach.shape, len(inner)))
     u = np.concatenate([EDGES[0] - beyond, between, EDGES[-1] + beyond], axis=-1)
@@ -246,9 +288,11 @@ def _within(curve: Curves) -> _Within:
 
 
 def _line_sums(block: Block, curve: Curves, rows: _Within) -> Array:
-    """Score and information summed over the rows of a block, (5,): the sums of :func:`_line_values`.
+    """Score and information summed over the rows of a block, (5,): the sums of
+    :func:`_line_values`.
 
-    Newton's method asks for them at many lines, and for the same places: so cells are summed before labels are parted.
+    Newton's method asks for them at many lines, and for the same places: so cells are summed before
+    labels are parted.
     """
     log_odds = np.clip(curve.level + curve.slope * rows.u, -700.0, 700.0)
     p, other = special.expit(log_odds), special.expit(-log_odds)
@@ -287,10 +331,15 @@ def start(block: Block, center: float, spread: float) -> Curves:
     share = min(max(ones / block.rows, 1.0 / (block.rows + 1.0)), block.rows / (block.rows + 1.0))
     whole = np.ones(CELLS)
     curve = Curves(
-        level=np.array(float(special.logit(share))), slope=np.array(0.5), base=np.array(center), shift=np.array(0.0),
-        reach=np.array(FARTHEST), worth=whole, order=_order(block),
+        level=np.array(float(special.logit(share))),
+        slope=np.array(0.5),
+        base=np.array(center),
+        shift=np.array(0.0),
+        reach=np.array(FARTHEST),
+        worth=whole,
+        order=_order(block),
         tails=tails_of(block.counts, block.sigma**2),
-    )  # fmt: skip
+    )
     within = _within(curve)
     for turn in range(40):
         if turn < SETTLING:
@@ -311,9 +360,9 @@ def again(block: Block, answer: Corrected) -> Curves:
 def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
     """Return the point where the corrected score vanishes, by the histogram's own changes.
 
-    The matrix is such that it changes by its own information at the point of the corrections.  Where that leads far
-    from one step of Newton's method, and without such a point, it is that step.  Returns also how far the two are
-    apart, in level and slope.
+    The matrix is such that it changes by its own information at the point of the corrections.
+    Where that leads far from one step of Newton's method, and without such a point, it is that
+    step.  Returns also how far the two are apart, in level and slope.
     """
     own = _sums(block, values_of(answer.curve))
     sums = _sums(block, answer.values) + answer.found
@@ -344,7 +393,8 @@ def _step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, float]:
     if not _is_positive(H):
         return curve, math.inf
     step = np.linalg.solve(H, sums[SCORE])
-    shift = math.sqrt(float(step @ H @ step) / H[0, 0])  # root mean square of log-odds, of rows by their information
+    # root mean square of log-odds, of rows by their information
+    shift = math.sqrt(float(step @ H @ step) / H[0, 0])
     step = step / max(1.0, shift / _LONGEST_STEP)
     level = min(max(float(curve.level + step[0]), -4.0 * _STEEPEST), 4.0 * _STEEPEST)
     slope = min(max(float(curve.slope + step[1]), -_STEEPEST), _STEEPEST)
@@ -360,13 +410,15 @@ def _is_positive(H: Array) -> Any:
 def _worth(block: Block, curve: Curves) -> Array:
     """Return the weight of a row in each cell: 1 without noise, small where noise dominates.
 
-    The number of rows of a cell is the noisy one, less what its noise has in common with that of the score: else cells
-    would count most where noise makes them say something.
+    The number of rows of a cell is the noisy one, less what its noise has in common with that of
+    the score: else cells would count most where noise makes them say something.
     """
     noise = block.sigma**2
     if noise == 0.0:
         return np.ones(CELLS)
-    p = special.expit(np.clip(curve.level + curve.slope * placements(EDGES, curve.tails), -700.0, 700.0)).mean(axis=1)
+    p = special.expit(
+        np.clip(curve.level + curve.slope * placements(EDGES, curve.tails), -700.0, 700.0)
+    ).mean(axis=1)
     blur = p**2 + (1.0 - p) ** 2
     likely = np.maximum(block.counts[1] * p + block.counts[0] * (1.0 - p), 0.0) / blur
     score = block.counts[1] * (1.0 - p) - block.counts[0] * p
@@ -378,8 +430,8 @@ def _worth(block: Block, curve: Curves) -> Array:
 def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> float:
     """Return the shift of log-odds that makes expected positives equal the observed ones.
 
-    Positives that are missing change with the shift as those of the histogram do, times a number: such that they change
-    by their own information at the shift of the corrections.
+    Positives that are missing change with the shift as those of the histogram do, times a number:
+    such that they change by their own information at the shift of the corrections.
     """
     total = np.maximum(block.total, 0.0)
     shift, missing = float(curve.shift), 0.0
@@ -400,7 +452,9 @@ def _shift(block: Block, curve: Curves, answer: Corrected | None = None) -> floa
 
 
 def _expected(total: Array, curve: Curves, shift: float) -> tuple[float, float]:
-    """Positives that the shifted model expects of rows by cell, and how that grows with the shift."""
+    """Positives that the shifted model expects of rows by cell, and how that grows with the
+    shift.
+    """
     p = special.expit(placements(EDGES, curve.tails) + float(curve.base) + shift)
     return float(total @ p.mean(axis=1)), float(total @ np.mean(p * (1.0 - p), axis=1))
 
@@ -431,17 +485,19 @@ def _reaching(block: Block, curve: Curves, spread: float) -> Curves:
 
 
 def _covariance(block: Block, answer: Corrected) -> Array:
-    """Covariance of level and slope: of sampling, by the sandwich, and of noise; infinite if nothing is told.
+    """Covariance of level and slope: of sampling, by the sandwich, and of noise; infinite if
+    nothing is told.
 
-    Sampling has the variance of a regression that holds, unless the histogram tells that labels have another.  Of
-    several reaches at once, (..., 2, 2), if the curve has such.
+    Sampling has the variance of a regression that holds, unless the histogram tells that labels
+    have another.  Of several reaches at once, (..., 2, 2), if the curve has such.
     """
     curve, values = answer.curve, answer.values
     H = matrix((_sums(block, values) + answer.found)[..., INFORMATION])
     told = np.asarray(_is_positive(H))[..., None, None]
     H = np.where(told, H, np.eye(2))
     P = np.linalg.inv(H)
-    by_square = values[..., INFORMATION] * curve.worth[..., None, :, None]  # information with the squares of worths
+    # information with the squares of worths
+    by_square = values[..., INFORMATION] * curve.worth[..., None, :, None]
     model = H + matrix(_sums(block, by_square)) - matrix(_sums(block, values)[..., INFORMATION])
     excess = _excess(curve)
     turn = np.linalg.cholesky(P)
@@ -468,7 +524,8 @@ def _excess(curve: Curves) -> Array:
 
     They are 0 on average if the line holds.
 
-    Of rows that are where labels put them if the line holds: a positive in the upper part of its cell, rather.
+    Of rows that are where labels put them if the line holds: a positive in the upper part of its
+    cell, rather.
     """
     u = placements(EDGES, curve.tails)
     told = _line_everywhere(curve, u)
@@ -503,7 +560,11 @@ def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estim
     end, apart = _solved(block, answer)
     step = np.array([end.level - curve.level, end.slope - curve.slope])
     if float(step @ H @ step) > LONGEST**2 * H[0, 0]:
-        far = Estimate(None, refused="the regression on the model's log-odds did not settle: most rows are in one cell")
+        far = Estimate(
+            None,
+            refused="the regression on the model's log-odds did not settle: most rows are in one "
+            "cell",
+        )
         return far, far
     disagreement = np.outer(apart, apart)
     covariance = covariance + disagreement
@@ -517,14 +578,21 @@ def _line(block: Block, answer: Corrected, sums: Array) -> tuple[Estimate, Estim
 
 
 def _between_ends(
-    block: Block, answer: Corrected, end: Curves, direction: Array, covariance: Array, disagreement: Array
+    block: Block,
+    answer: Corrected,
+    end: Curves,
+    direction: Array,
+    covariance: Array,
+    disagreement: Array,
 ) -> Estimate:
-    """The number that is `direction` times level and slope, with ends as far off as the error is large there.
+    """The number that is `direction` times level and slope, with ends as far off as the error is
+    large there.
 
-    At either end the error is the larger of that at the estimate and of that at the likeliest line there: a steeper
-    line leaves the labels less to tell, so an estimate that noise made small has too small an error.  Without noise
-    both are the same but for terms that vanish with the number of rows, and those of a regression program are given.
-    Refused if rows tell nothing of a line at one of the ends.
+    At either end the error is the larger of that at the estimate and of that at the likeliest line
+    there: a steeper line leaves the labels less to tell, so an estimate that noise made small has
+    too small an error.  Without noise both are the same but for terms that vanish with the number
+    of rows, and those of a regression program are given. Refused if rows tell nothing of a line at
+    one of the ends.
 
     Parameters
     ----------
@@ -545,7 +613,9 @@ def _between_ends(
     errors = []
     for side in (-1.0, 1.0):
         there = replace(end, level=end.level + side * along[0], slope=end.slope + side * along[1])
-        spread = _covariance(block, answer._replace(curve=there, values=values_of(there))) + disagreement
+        spread = (
+            _covariance(block, answer._replace(curve=there, values=values_of(there))) + disagreement
+        )
         if not np.all(np.isfinite(spread)):
             return Estimate(None, refused=SAYS_NOTHING)
         errors.append(math.sqrt(max(variance, float(direction @ spread @ direction))))
@@ -570,7 +640,9 @@ def _in_the_large(block: Block, answer: Corrected, sums: Array) -> Estimate:
 
 
 def _ratio(block: Block, answers: Sequence[Corrected]) -> Estimate:
-    """Positives over those that the model expects, with an interval that is even in their logarithm."""
+    """Positives over those that the model expects, with an interval that is even in their
+    logarithm.
+    """
     values = answers[-1].values[..., OBSERVED_LESS_EXPECTED]
     correction, spread = together(answers, OBSERVED_LESS_EXPECTED)
     observed = float(block.counts[1].sum())

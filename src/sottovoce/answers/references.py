@@ -1,10 +1,11 @@
-"""Levels against the most frequent one of their block, from which every comparison that is determined follows.
+"""Levels against the most frequent one of their block, from which every comparison that is
+determined follows.
 
-A table compares levels with the reference that a user names.  If that has few rows, or one outcome only, noise of its
-own is in every line of the block, and in the constant.  What the data say does not depend on it: these *pivots* compare
-each level, the named reference too, with the block's most frequent level (by released moments), and the constant is
-that of a row with this level and mean numbers.  They are a linear map of the table's lines, so nothing is asked for
-them.
+A table compares levels with the reference that a user names.  If that has few rows, or one outcome
+only, noise of its own is in every line of the block, and in the constant.  What the data say does
+not depend on it: these *pivots* compare each level, the named reference too, with the block's most
+frequent level (by released moments), and the constant is that of a row with this level and mean
+numbers.  They are a linear map of the table's lines, so nothing is asked for them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Block(NamedTuple):
         As released second moments tell them; of the reference the rest.
     reference : float
     deviations : array (levels + 1,)
-        Of the noise in the shares and, last, in that of the reference, for noise of deviation 1 in an entry.
+        Of the noise in the shares and, last, in that of the reference, for noise of deviation 1 in
+        an entry.
     """
 
     columns: IntArray
@@ -41,7 +43,9 @@ class Block(NamedTuple):
     deviations: Array
 
 
-def blocks_of(marks: Array, blocks: Array, constant: Array, value: float, moments: Array) -> list[Block]:
+def blocks_of(
+    marks: Array, blocks: Array, constant: Array, value: float, moments: Array
+) -> list[Block]:
     """Estimate the levels' shares of the rows in each block, from released second moments.
 
     A level's share follows from its column's own moment, and from the column's moment with the
@@ -82,7 +86,9 @@ def blocks_of(marks: Array, blocks: Array, constant: Array, value: float, moment
     return found
 
 
-def directions_of(marks: Array, blocks: Array, constant: Array, value: float) -> list[tuple[IntArray, Array]]:
+def directions_of(
+    marks: Array, blocks: Array, constant: Array, value: float
+) -> list[tuple[IntArray, Array]]:
     """Return the columns of each block, and the indicators of its levels as linear forms.
 
     Parameters
@@ -208,7 +214,8 @@ class HiddenGroups(NamedTuple):
     means : array (groups, lines)
         Weights of lines in the margin of the group's mean row.
     mean_variance : array (groups,)
-        Variance of that margin by noise in the mean row, the part of the group's own direction left out.
+        Variance of that margin by noise in the mean row, the part of the group's own direction left
+        out.
     side : array (groups,)
         1 where the rarer outcome is the positive one, -1 where it is not.
     rarer, noise, rows : array (groups,)
@@ -229,12 +236,15 @@ class HiddenGroups(NamedTuple):
         Each holds with probability ``1 - alpha``.
         """
         found = zip(self.rarer.tolist(), self.noise.tolist(), self.rows.tolist(), strict=True)
-        return np.array([largest_log_odds(rarer, noise, rows, alpha) for rarer, noise, rows in found])
+        return np.array(
+            [largest_log_odds(rarer, noise, rows, alpha) for rarer, noise, rows in found]
+        )
 
     def shares_of(self, weights: Array) -> tuple[Array, BoolArray]:
         """The groups' shares of sums of lines, (n, groups), and the sums that are not theirs.
 
-        Groups may depend on each other, as a level and its reference do: then only some sums are theirs.
+        Groups may depend on each other, as a level and its reference do: then only some sums are
+        theirs.
         """
         effects, asked = self.directions @ self.means.T, self.directions @ weights.T
         shared = (np.linalg.pinv(effects, rcond=_NEXT_TO_NONE) @ asked).T
@@ -276,4 +286,6 @@ class HiddenGroups(NamedTuple):
 
 def no_groups(lines: int) -> HiddenGroups:
     """Return no groups, for a table with this number of lines."""
-    return HiddenGroups(np.zeros((0, lines)), np.zeros((0, lines)), *(np.zeros(0) for _ in range(5)))
+    return HiddenGroups(
+        np.zeros((0, lines)), np.zeros((0, lines)), *(np.zeros(0) for _ in range(5))
+    )

@@ -1,10 +1,11 @@
-"""Least squares from bounded sums: second moments, then Huber steps (docs/privacy/answers.md, "Least squares").
+"""Least squares from bounded sums: second moments, then Huber steps (docs/privacy/answers.md,
+"Least squares").
 
-The first step, from zero with ``h = 1``, is that of least squares, as targets are within 1; a histogram of residuals
-then tells how small h may be, and later gradients have noise in proportion to it.  With second moments S a gradient g
-at w says that ``S w - g`` is the products c of rows and targets.  The coefficients are their posterior mean given all
-such c (empirical Bayes): few rows and much noise shrink them to zero.  For intervals see
-:mod:`sottovoce.answers.least_squares`.
+The first step, from zero with ``h = 1``, is that of least squares, as targets are within 1; a
+histogram of residuals then tells how small h may be, and later gradients have noise in proportion
+to it.  With second moments S a gradient g at w says that ``S w - g`` is the products c of rows and
+targets.  The coefficients are their posterior mean given all such c (empirical Bayes): few rows and
+much noise shrink them to zero.  For intervals see :mod:`sottovoce.answers.least_squares`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ SQUARED = "squared"
 EDGES = 2.0 ** np.arange(-8.0, 0.0, 0.5)
 """Public cells of residuals, in half widths of the target's bounds."""
 _BEYOND, _MOST = 6.0, 0.2
-"""Share of residuals to clip: this many noise deviations of a gradient's entry, at most the second number.
+"""Share of residuals to clip: this many noise deviations of a gradient's entry, at most the second
+number.
 
 Clipping biases the coefficients and spares noise, so it ends where there is little noise.
 """
@@ -37,7 +39,8 @@ _LATER = (0.16, 0.18, 0.22)
 
 @dataclass(frozen=True)
 class LeastSquares(Recipe):
-    """Coefficients of encoded columns for targets in [-1, 1]; the outcome is an array (R, d), of one replicate.
+    """Coefficients of encoded columns for targets in [-1, 1]; the outcome is an array (R, d), of
+    one replicate.
 
     Parameters
     ----------
@@ -122,12 +125,16 @@ def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array
     diagonal = np.einsum("rii->ri", S)
     alike = np.where(columns, (diagonal @ columns / max(1, columns.sum()))[:, None], diagonal)
     target, k = alike[:, :, None] * np.eye(len(free)), int(free.sum())
-    share = noise**2 * k * (k + 1) / 2.0 / np.maximum(np.sum((S - target) ** 2, axis=(1, 2)), 1e-300)
+    share = (
+        noise**2 * k * (k + 1) / 2.0 / np.maximum(np.sum((S - target) ** 2, axis=(1, 2)), 1e-300)
+    )
     share = np.minimum(share, 1.0)[:, None, None]
     return np.asarray((1.0 - share) * S + share * target)
 
 
-def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constants: BoolArray) -> Posterior:
+def mean_given(
+    S: Array, c: Array, variance: Array, columns: BoolArray, constants: BoolArray
+) -> Posterior:
     """Estimate coefficients by their posterior mean given noisy products c.
 
     Columns are centred by the constants, which are not shrunken. No row has two constants, so their
@@ -165,7 +172,8 @@ def mean_given(S: Array, c: Array, variance: Array, columns: BoolArray, constant
 def _width(cells: Array, inside: float) -> float:
     """Return the least edge within which a share `inside` of the residuals lies, or 1.
 
-    Shares are counted from below and from above, as they add up to one; fewer cells have less noise.
+    Shares are counted from below and from above, as they add up to one; fewer cells have less
+    noise.
     """
     k, below = np.arange(len(EDGES)), np.cumsum(cells)[:-1]
     above = 1.0 - np.cumsum(cells[::-1])[::-1][1:]

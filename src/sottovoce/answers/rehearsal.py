@@ -1,8 +1,10 @@
-"""Recipes asked of made-up rows, with the noise that a given number of rows would have: no row of anybody is read.
+"""Recipes asked of made-up rows, with the noise that a given number of rows would have: no row of
+anybody is read.
 
-Answers are means over rows, so a few thousand made-up rows stand for any number: what depends on it is the noise, and
-the sampling that a recipe takes from the number of rows that it is told.  As the recipe itself runs, whatever it does
-with its answers, and the rule by which a table is printed, is what is rehearsed.
+Answers are means over rows, so a few thousand made-up rows stand for any number: what depends on it
+is the noise, and the sampling that a recipe takes from the number of rows that it is told.  As the
+recipe itself runs, whatever it does with its answers, and the rule by which a table is printed, is
+what is rehearsed.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from .terms import Naming, typical_entry
 special = Later("scipy.special")
 
 NINE_IN_TEN = 1.645
-"""Standard deviations of a normal number on either side of its middle within which nine in ten lie."""
+"""Standard deviations of a normal number on either side of its middle within which nine in ten
+lie.
+"""
 MISSING = 0.1
 """Share of missing values of a number with an indicator."""
 
@@ -44,21 +48,23 @@ class Habits:
     together : float
         Correlation of each number with the next number, beside that.
     width, varied : float
-        Median width of nine in ten values of a number over the declared typical range, and the standard deviation of
-        its logarithm between columns.
+        Median width of nine in ten values of a number over the declared typical range, and the
+        standard deviation of its logarithm between columns.
     bare, bare_varied : float
-        The same over the bounds, of numbers that are not marks of 0 and 1 and declare no typical range: they are at
-        the lower end.
+        The same over the bounds, of numbers that are not marks of 0 and 1 and declare no typical
+        range: they are at the lower end.
     skewed, skewed_varied : float
-        A number is the exponential of a normal number with this deviation, shifted and scaled to the declared range:
-        0 is symmetric, below 0 its long tail is at the lower end.  Mean, and standard deviation between columns.
+        A number is the exponential of a normal number with this deviation, shifted and scaled to
+        the declared range: 0 is symmetric, below 0 its long tail is at the lower end.  Mean, and
+        standard deviation between columns.
     uneven : float
-        Shares of levels are in proportion to ``exp(uneven * z)`` with normal numbers z, one a level.
+        Shares of levels are in proportion to ``exp(uneven * z)`` with normal numbers z, one a
+        level.
     marks : bool
         Whether numbers from 0 to 1 have only these two values, with shares as those of levels.
     effect, effect_varied : float
-        Median standard deviation of rows' scores, in log-odds, and the standard deviation of its logarithm between
-        tables.
+        Median standard deviation of rows' scores, in log-odds, and the standard deviation of its
+        logarithm between tables.
     shares : mapping
         Shares that are known of levels, by column and level.
     """
@@ -79,7 +85,9 @@ class Habits:
 
 
 EVEN = Habits()
-"""Ranges are filled as declared, levels are equally frequent, columns are unrelated, and labels are by chance."""
+"""Ranges are filled as declared, levels are equally frequent, columns are unrelated, and labels
+are by chance.
+"""
 DECLARED = Habits(effect=1.0)
 """The same with labels that columns tell a little about."""
 REAL = Habits(
@@ -93,7 +101,9 @@ REAL = Habits(
     effect=1.1,
     effect_varied=0.7,
 )
-"""As columns of real tables have them, of those that bench/accuracy/habits.py names, which measures them."""
+"""As columns of real tables have them, of those that bench/accuracy/habits.py names, which
+measures them.
+"""
 
 
 def made_up(naming: Naming, m: int, rng: np.random.Generator, habits: Habits) -> Array:
@@ -126,7 +136,9 @@ def made_up(naming: Naming, m: int, rng: np.random.Generator, habits: Habits) ->
 def _of_numbers(columns: int, m: int, rng: np.random.Generator, habits: Habits) -> Array:
     """Normal columns, of which most rows are shorter than the declared norm."""
     widths = np.array([_width(rng, habits) for _ in range(columns)])
-    return typical_entry(columns) * widths * _correlated(m, np.ones(columns, dtype=bool), rng, habits)
+    return (
+        typical_entry(columns) * widths * _correlated(m, np.ones(columns, dtype=bool), rng, habits)
+    )
 
 
 def _of_schema(schema: Schema, m: int, rng: np.random.Generator, habits: Habits) -> Array:
@@ -135,7 +147,11 @@ def _of_schema(schema: Schema, m: int, rng: np.random.Generator, habits: Habits)
     latent = _correlated(m, numbers, rng, habits)
     parts = [np.empty((m, 0))]
     for block, z in zip(schema.blocks, latent.T, strict=True):
-        made = _numbers(block, z, rng, habits) if isinstance(block, Number) else _levels(block, z, rng, habits)
+        made = (
+            _numbers(block, z, rng, habits)
+            if isinstance(block, Number)
+            else _levels(block, z, rng, habits)
+        )
         parts.append(block.weight * made)
     return np.hstack(parts) / (schema.divisor * schema.slack)
 
@@ -163,7 +179,9 @@ def _width(rng: np.random.Generator, habits: Habits, bare: bool = False) -> floa
 
 
 def _skewed(z: Array, skewed: float) -> Array:
-    """Exponentials of normal numbers with this deviation, with nine in ten between -1 and 1; normal ones at 0."""
+    """Exponentials of normal numbers with this deviation, with nine in ten between -1 and 1;
+    normal ones at 0.
+    """
     if abs(skewed) < 1e-3:
         return z / NINE_IN_TEN
     low, high = np.exp(-skewed * NINE_IN_TEN), np.exp(skewed * NINE_IN_TEN)
@@ -185,7 +203,9 @@ def _spread_out(block: Number, z: Array, rng: np.random.Generator, habits: Habit
 
 
 def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
-    """Entries of a number: nine in ten fill the typical range, or the bounds, or so much of it as is the habit."""
+    """Entries of a number: nine in ten fill the typical range, or the bounds, or so much of it
+    as is the habit.
+    """
     if habits.marks and _is_mark(block):
         of_no = _shares(2, rng, habits)[0]
         x = np.where(z > special.ndtri(of_no), block.ends[1], block.ends[0])
@@ -205,7 +225,9 @@ def _shares(count: int, rng: np.random.Generator, habits: Habits) -> Array:
 
 
 def _with_known(shares: Array, levels: Sequence[str], known: Mapping[str, float]) -> Array:
-    """The known shares of some levels, which are the first ones; the other levels have the rest, in proportion."""
+    """The known shares of some levels, which are the first ones; the other levels have the rest,
+    in proportion.
+    """
     told = np.array([known.get(level, np.nan) for level in levels])
     told = np.concatenate([told, np.full(len(shares) - len(told), np.nan)])
     unknown = np.isnan(told)
@@ -229,7 +251,9 @@ def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> A
     shares = np.empty(count)
     shares[order] = drawn
     if isinstance(block, Category):
-        shares = _with_known(shares, [name for name, _ in block.values], habits.shares.get(block.name, {}))
+        shares = _with_known(
+            shares, [name for name, _ in block.values], habits.shares.get(block.name, {})
+        )
     edges = special.ndtri(np.cumsum(shares[order])[:-1])
     place = order[np.searchsorted(edges, z)]
     hot = np.eye(count)[place]
@@ -269,7 +293,9 @@ def chances(score: Array, positives: float) -> Array:
     low, high = -40.0, 40.0
     for _ in range(50):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if special.expit(score + middle).mean() < positives else (low, middle)
+        low, high = (
+            (middle, high) if special.expit(score + middle).mean() < positives else (low, middle)
+        )
     return np.asarray(special.expit(score + low))
 
 
@@ -298,10 +324,14 @@ def facts_of(loss: Loss, d: int, n: float, relation: str) -> Facts:
     -------
     Facts
     """
-    return Facts(loss=loss, n=np.array([[n]]), d=d, C=1.0, rho=1.0, n_nodes=1, relation=relation, pure=False)
+    return Facts(
+        loss=loss, n=np.array([[n]]), d=d, C=1.0, rho=1.0, n_nodes=1, relation=relation, pure=False
+    )
 
 
-def rehearse(recipe: Recipe, rows: Rows, facts: Facts, replicates: int, rng: np.random.Generator) -> Any:
+def rehearse(
+    recipe: Recipe, rows: Rows, facts: Facts, replicates: int, rng: np.random.Generator
+) -> Any:
     """Run a recipe on synthetic rows with the noise that it would have with the rows of the facts.
 
     Parameters

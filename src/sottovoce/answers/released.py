@@ -1,4 +1,6 @@
-"""What every evaluation of held-out rows has: what was released, what was not, and how it shows itself."""
+"""What every evaluation of held-out rows has: what was released, what was not, and how it shows
+itself.
+"""
 
 from __future__ import annotations
 

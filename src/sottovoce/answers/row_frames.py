@@ -1,9 +1,11 @@
-"""Frames for sums of rows and of their gradients: how far directions are stretched, and how long rows may be there.
+"""Frames for sums of rows and of their gradients: how far directions are stretched, and how long
+rows may be there.
 
-With ``A = S^(-p/2) / e`` rows ``u = A a`` are shorter than 1 if e is the largest of their lengths before.  Noise of
-deviation s in a gradient of the u then moves the coefficients by a noise of covariance ``s^2 e^2 S^(p - 2)``: p = 0 are
-rows as they are, with e = 1, and p = 1 the frame in which second moments are the identity.  Normal columns that are
-related to each other have little noise at p = 1, and rare levels, whose rows are long there, below it.
+With ``A = S^(-p/2) / e`` rows ``u = A a`` are shorter than 1 if e is the largest of their lengths
+before.  Noise of deviation s in a gradient of the u then moves the coefficients by a noise of
+covariance ``s^2 e^2 S^(p - 2)``: p = 0 are rows as they are, with e = 1, and p = 1 the frame in
+which second moments are the identity.  Normal columns that are related to each other have little
+noise at p = 1, and rare levels, whose rows are long there, below it.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ ROUGH = 2.0 ** np.arange(-0.5, 4.25, 0.5)
 FINE = 2.0 ** np.arange(-2.0, 1.75, 0.25)
 """Public cells of a row's length, over the largest that was expected.
 
-Few cells lie beyond: noise in a far one now and then says that there are rows, and a frame of far too short rows hides
-all of them.
+Few cells lie beyond: noise in a far one now and then says that there are rows, and a frame of far
+too short rows hides all of them.
 """
 POWERS = np.linspace(0.0, 1.0, 9)
 """The p that are tried."""
@@ -57,10 +59,14 @@ class Ahead(NamedTuple):
     """Noise of the answers that will be asked in a frame."""
 
     of_moments: float  # deviation of the noise on an entry of second moments
-    of_gradients: float  # of the noise on an entry of all gradients together, over that of residuals
+    of_gradients: (
+        float  # of the noise on an entry of all gradients together, over that of residuals
+    )
 
 
-def best_power(S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahead, comparisons: Array) -> Frame:
+def best_power(
+    S: Array, length: Array, kept: BoolArray, rows: float, ahead: Ahead, comparisons: Array
+) -> Frame:
     """Choose the frame ``S^(-p/2)`` in which coefficients have the least mean log standard error.
 
     A coefficient that would be refused for the noise in the moments

@@ -1,4 +1,6 @@
-"""Saved models: of a run by rounds, or one JSON file with names, coefficients, intervals, schema and statement."""
+"""Saved models: of a run by rounds, or one JSON file with names, coefficients, intervals, schema
+and statement.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,19 @@ KEPT = ("evaluation", "versions", "command", "threshold")
 def record_of(result: Result) -> dict[str, Any]:
     """Return the public record of a run by rounds, as plain data."""
     plain = {
-        "method": result.config.method, "privacy": result.privacy, "n_train": result.facts.n[:, 0].tolist(),
-        "data": result.extra.get("data"), "config": result.config.to_dict(),
-    }  # fmt: skip
+        "method": result.config.method,
+        "privacy": result.privacy,
+        "n_train": result.facts.n[:, 0].tolist(),
+        "data": result.extra.get("data"),
+        "config": result.config.to_dict(),
+    }
     schema = result.extra.get("schema")
     label = None if schema is None else outcome(Schema.from_dict(schema))
-    return plain | {"label": label} | {name: result.extra[name] for name in KEPT if name in result.extra}
+    return (
+        plain
+        | {"label": label}
+        | {name: result.extra[name] for name in KEPT if name in result.extra}
+    )
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,8 @@ class NamedModel:
     model : array (d,)
         In encoded columns.
     shares : array (sites,)
-        Sites' shares of all rows: a row of no known site has the mean of the sites' constants, so weighted.
+        Sites' shares of all rows: a row of no known site has the mean of the sites' constants, so
+        weighted.
     """
 
     naming: Naming
@@ -63,7 +73,9 @@ class NamedModel:
 
     @property
     def constants(self) -> Array:
-        """Margins of the sites' constants in their order, and last that of a row of no known site, (sites + 1,)."""
+        """Margins of the sites' constants in their order, and last that of a row of no known
+        site, (sites + 1,).
+        """
         own = self.model[self.naming.constant > 0] * self.naming.value
         with np.errstate(over="ignore", invalid="ignore"):
             return np.append(own, float(own @ self.shares))
@@ -112,7 +124,8 @@ class SavedModel:
     model : array (d,)
         In encoded columns; of several classes, one vector after the other.
     shares : array (sites,)
-        Sites' shares of all rows: a row of no known site has the mean of the sites' constants, so weighted.
+        Sites' shares of all rows: a row of no known site has the mean of the sites' constants, so
+        weighted.
     record : dict
         The run's report as plain data.
     schema : Schema, optional
@@ -122,7 +135,8 @@ class SavedModel:
     capped : bool
         Whether gradients were capped, so that probabilities are not calibrated.
     move : Move, optional
-        The map by which the run moved rows: some were shortened after it, and their margins are shorter too.
+        The map by which the run moved rows: some were shortened after it, and their margins are
+        shorter too.
     site : str, optional
         The column that says which site's constant a row has; None if no column does.
     only : int, optional
@@ -155,7 +169,11 @@ class SavedModel:
         """The loss's name."""
         if self.loss is not None:
             return self.loss
-        return "logistic" if self.schema is None or isinstance(self.schema.task, TwoClasses) else "squared"
+        return (
+            "logistic"
+            if self.schema is None or isinstance(self.schema.task, TwoClasses)
+            else "squared"
+        )
 
     @property
     def threshold(self) -> float | None:
@@ -170,7 +188,9 @@ class SavedModel:
         """Digest of all that margins depend on but the rows: the evaluated model's identity."""
         if self.naming is None:
             moved = () if self.move is None else (self.move.digest,)
-            return digest_of(self.model, None if self.schema is None else self.schema.to_dict(), *moved)
+            return digest_of(
+                self.model, None if self.schema is None else self.schema.to_dict(), *moved
+            )
         read_as = {} if self.only is None else {"only": self.only}
         told = {key: value for key, value in self.to_dict().items() if key != "record"}
         return digest_of(told | read_as)
@@ -189,7 +209,8 @@ class SavedModel:
         return self.schema
 
     def places(self, table: Any, column: Any = None) -> IntArray | None:
-        """The place of each row's site, `AVERAGE` for another or none; None if all rows have one constant.
+        """The place of each row's site, `AVERAGE` for another or none; None if all rows have one
+        constant.
 
         Parameters
         ----------
@@ -275,10 +296,16 @@ class SavedModel:
         assert self.naming is not None
         columns = [term.name for term in self.naming.terms if term.name != "(constant)"]
         return {
-            "kind": _KIND, "version": FORMAT, "schema": None if self.schema is None else self.schema.to_dict(),
-            "columns": columns, "data_norm": self.naming.data_norm, "sites": list(self.naming.sites),
-            "shares": self.shares.tolist(), "model": self.model.tolist(), "record": jsonable(self.record),
-        } | ({"site": self.site} if self.naming.sites else {})  # fmt: skip
+            "kind": _KIND,
+            "version": FORMAT,
+            "schema": None if self.schema is None else self.schema.to_dict(),
+            "columns": columns,
+            "data_norm": self.naming.data_norm,
+            "sites": list(self.naming.sites),
+            "shares": self.shares.tolist(),
+            "model": self.model.tolist(),
+            "record": jsonable(self.record),
+        } | ({"site": self.site} if self.naming.sites else {})
 
     def to_json(self) -> str:
         """The file's text."""
@@ -322,14 +349,17 @@ class SavedModel:
             if (weights := schema.n_features * schema.task.outputs) != d:
                 rule = f"has {d} weights and a schema of {weights}"
                 raise InvalidInput("run", None, rule, "use a file written by `train --save`")
-        mean = result.consensus[replicate]  # refuses a run of answers, which has no site's model either
+        # refuses a run of answers, which has no site's model either
+        mean = result.consensus[replicate]
         model = mean if site is None else result.models[replicate, site]
         config, move = result.config, None if result.move is None else result.move.at(replicate)
         capped = config.gradient_cap < math.inf
         return cls(None, model, np.ones(1), record_of(result), schema, config.loss, capped, move)
 
     @classmethod
-    def load(cls, path: str | Path, replicate: int = 0, site: str | int | None = None) -> SavedModel:
+    def load(
+        cls, path: str | Path, replicate: int = 0, site: str | int | None = None
+    ) -> SavedModel:
         """Read a model that ``train --save`` wrote, or the file that a site or hub keeps of a run.
 
         The file is not trusted: it may come from anybody.
@@ -382,7 +412,8 @@ class SavedModel:
 
 
 def _from_plain(plain: dict[str, Any]) -> SavedModel:
-    """The model of plain data: of :meth:`SavedModel.to_dict`, or of what a site or a hub keeps of its run.
+    """The model of plain data: of :meth:`SavedModel.to_dict`, or of what a site or a hub keeps of
+    its run.
 
     It raises one of :data:`UNREADABLE` for all else.
     """

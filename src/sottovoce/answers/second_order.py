@@ -1,9 +1,10 @@
-"""Second-order bias of a Newton step, from released moments alone (docs/privacy/answers.md, "Inference").
+"""Second-order bias of a Newton step, from released moments alone (docs/privacy/answers.md,
+"Inference").
 
-A step d from w misses the minimiser by ``H^-1 t / 2`` with ``t = E[l'''(z) u^2 x]``, z = w'x and u = d'x.  Rows are
-taken as if normal with the released second moments, and where a column has levels, as if normal within each level of
-the one column whose levels u tells apart most.  The reference is a level like the others: it has the rows that no mark
-of the column has.
+A step d from w misses the minimiser by ``H^-1 t / 2`` with ``t = E[l'''(z) u^2 x]``, z = w'x and u
+= d'x.  Rows are taken as if normal with the released second moments, and where a column has levels,
+as if normal within each level of the one column whose levels u tells apart most.  The reference is
+a level like the others: it has the rows that no mark of the column has.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _LEAST = 1e-3
 """Least share of the rows that a level is taken to have."""
 
 
-def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Array, blocks: Array) -> Array:
+def missed(
+    w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Array, blocks: Array
+) -> Array:
     """Compute t, by which a Newton step misses the minimiser: ``H^-1 t / 2``.
 
     Parameters
@@ -62,7 +65,9 @@ def missed(w: Array, d: Array, S: Array, center: Array, moved: Array, marks: Arr
 
 
 def _levels(S: Array, center: Array, own: IntArray, marks: Array) -> tuple[Array, Array]:
-    """Shares of a block's levels, the reference last, (R, levels), and the mean row of each, (R, levels, d)."""
+    """Shares of a block's levels, the reference last, (R, levels), and the mean row of each, (R,
+    levels, d).
+    """
     shares = np.clip(np.einsum("rjj->rj", S[:, own][:, :, own]) / marks[own] ** 2, _LEAST, 1.0)
     rest = np.maximum(1.0 - shares.sum(axis=1, keepdims=True), _LEAST)
     rows = S[:, own] / (shares * marks[own])[:, :, None]
@@ -83,13 +88,19 @@ def _normal(w: Array, d: Array, center: Array, covariance: Array) -> tuple[Array
     squares = u**2 + rest[:, None]
     slope = with_z / zz[:, None]  # of x in z
     both = with_u - slope * zu[:, None]  # covariance of x and u, given z
-    parts = ((third * squares).sum(axis=1), (third * squares * z).sum(axis=1), 2.0 * (third * u).sum(axis=1))
+    parts = (
+        (third * squares).sum(axis=1),
+        (third * squares * z).sum(axis=1),
+        2.0 * (third * u).sum(axis=1),
+    )
     found = sum(part[:, None] * x for part, x in zip(parts, (center, slope, both), strict=True))
     return np.asarray(found), np.asarray((curvature * squares).sum(axis=1))
 
 
 def _derivatives(mean: Array, variance: Array) -> tuple[Array, Array]:
-    """Second and third derivatives of the logistic loss at the points of the quadrature, times its weights."""
+    """Second and third derivatives of the logistic loss at the points of the quadrature, times
+    its weights.
+    """
     p = -Logistic().derivative(-(mean[:, None] + np.sqrt(variance)[:, None] * _POINTS))
     curvature = _WEIGHTS * p * (1.0 - p)
     return curvature, curvature * (1.0 - 2.0 * p)

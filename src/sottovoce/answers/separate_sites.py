@@ -1,14 +1,16 @@
-"""One table of all sites where every site releases its own answers (docs/privacy/answers.md, "Separate sites").
+"""One table of all sites where every site releases its own answers (docs/privacy/answers.md,
+"Separate sites").
 
-Under local trust each site's answer is known, and has all of the noise for the site's rows.  How the answers are put
-together is post-processing, and costs nothing:
+Under local trust each site's answer is known, and has all of the noise for the site's rows.  How
+the answers are put together is post-processing, and costs nothing:
 
-- Steps are taken as if one site held all rows.  Answers are averaged by the precision of their noise, not by rows, so
-  that small sites do not drown the others.
-- Where every site has a constant of its own, an answer is read as that of rows with one constant: a site's rows are
-  zero in the constants of others, and what it says of those is noise alone.
-- At the end each site takes a last step from the common point, by its own gradients, and by its own Hessian as far as
-  that differs from that of all sites by more than noise.  These estimates are pooled by inverse covariance.
+- Steps are taken as if one site held all rows.  Answers are averaged by the precision of their
+  noise, not by rows, so that small sites do not drown the others.
+- Where every site has a constant of its own, an answer is read as that of rows with one constant: a
+  site's rows are zero in the constants of others, and what it says of those is noise alone.
+- At the end each site takes a last step from the common point, by its own gradients, and by its own
+  Hessian as far as that differs from that of all sites by more than noise.  These estimates are
+  pooled by inverse covariance.
 """
 
 from __future__ import annotations
@@ -30,14 +32,15 @@ from ..queries.moments import flat, square
 from ..util.typing import Array, BoolArray
 
 _SINGULAR = 1e-12  # of the largest eigenvalue: directions below it have no precision
-_PADDED = 1e8  # times a Hessian's largest eigenvalue: a column of zeros in a frame adds nothing to its inverse
+# times a Hessian's largest eigenvalue: a column of zeros in a frame adds nothing to its inverse
+_PADDED = 1e8
 
 
 class Columns(NamedTuple):
     """Columns of the rows of N sites: k slopes, and one constant, or one for each site.
 
-    Sites ask about points of ``d`` columns; all that is put together has ``k + 1`` columns, the last one for the
-    site's own constant.
+    Sites ask about points of ``d`` columns; all that is put together has ``k + 1`` columns, the
+    last one for the site's own constant.
     """
 
     constant: Array  # 1 in constants, (d,)
@@ -68,7 +71,9 @@ class Columns(NamedTuple):
 
     def of_all(self, one: Array) -> Array:
         """Extend the rows of a matrix for one constant to every constant, (..., d, m)."""
-        return np.concatenate([one[..., : self.slopes, :]] + [one[..., -1:, :]] * self._constants, axis=-2)
+        return np.concatenate(
+            [one[..., : self.slopes, :]] + [one[..., -1:, :]] * self._constants, axis=-2
+        )
 
     def of_covariance(self, one: Array) -> Array:
         """Extend a covariance for one constant to every constant, (..., d, d)."""
@@ -94,7 +99,8 @@ class Columns(NamedTuple):
             changes["constant"] = self.constant
         frame = getattr(what, "frame", None)
         if frame is not None:
-            wide = self.of_all(np.swapaxes(frame, -1, -2))  # one column of the frame for every constant
+            # one column of the frame for every constant
+            wide = self.of_all(np.swapaxes(frame, -1, -2))
             changes["frame"] = self._padded(np.swapaxes(wide, -1, -2))
         return replace(what, **changes)
 
@@ -113,13 +119,18 @@ class Columns(NamedTuple):
         # The columns of all constants have one image in a frame: k + 1 dimensions are used.
         if framed:
             return flat(matrices[..., : self.slopes + 1, : self.slopes + 1])
-        parts = [matrices[..., i, :, :][..., self.of_site(i), :][..., self.of_site(i)] for i in range(self.sites)]
+        parts = [
+            matrices[..., i, :, :][..., self.of_site(i), :][..., self.of_site(i)]
+            for i in range(self.sites)
+        ]
         return flat(np.stack(parts, axis=-3))
 
     def _padded(self, rows: Array) -> Array:
         """A matrix with rows of zeros below, as many rows as columns."""
         missing = rows.shape[-1] - rows.shape[-2]
-        return np.concatenate([rows, np.zeros((*rows.shape[:-2], missing, rows.shape[-1]))], axis=-2)
+        return np.concatenate(
+            [rows, np.zeros((*rows.shape[:-2], missing, rows.shape[-1]))], axis=-2
+        )
 
     @property
     def _constants(self) -> int:
@@ -143,9 +154,15 @@ class SiteStep(NamedTuple):
     """A site's estimate by a step from the common point, in its own columns."""
 
     estimate: Array  # (R, k + 1)
-    expected: Array  # its covariance if the model is right, by which it is weighed  (R, k + 1, k + 1)
-    noise: Array  # covariance by noise                                              (R, k + 1, k + 1)
-    sampling: Array  # covariance by sampling                                        (R, k + 1, k + 1)
+    expected: (
+        Array  # its covariance if the model is right, by which it is weighed  (R, k + 1, k + 1)
+    )
+    noise: (
+        Array  # covariance by noise                                              (R, k + 1, k + 1)
+    )
+    sampling: (
+        Array  # covariance by sampling                                        (R, k + 1, k + 1)
+    )
 
 
 class Combined(NamedTuple):
@@ -168,7 +185,9 @@ def combined(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
     inverse = precision(np.asarray(total))
     # K_i = G E_i V_i^-1: the covariance below is that of these weights, whatever they are.
     gains = [inverse @ E @ W for E, W in zip(places, weights, strict=True)]
-    estimate = sum(np.einsum("rij,rj->ri", K, step.estimate) for K, step in zip(gains, steps, strict=True))
+    estimate = sum(
+        np.einsum("rij,rj->ri", K, step.estimate) for K, step in zip(gains, steps, strict=True)
+    )
     noise, sampling = (
         sum(K @ part @ K.transpose(0, 2, 1) for K, part in zip(gains, parts, strict=True))
         for parts in ([step.noise for step in steps], [step.sampling for step in steps])
@@ -226,7 +245,11 @@ class SeparateSites(Recipe):
         return Kept(tuple(facts.n_nodes * width for width in of_one_constant), columns.own_part)
 
     def begin(self, facts: Facts, replicates: int) -> Script:
-        return self._jointly(facts, replicates) if self.separate(facts) else self.script(facts, replicates)
+        return (
+            self._jointly(facts, replicates)
+            if self.separate(facts)
+            else self.script(facts, replicates)
+        )
 
     @abstractmethod
     def with_one_constant(self, columns: Columns) -> Self:
@@ -268,7 +291,9 @@ class SeparateSites(Recipe):
         """
 
     def _jointly(self, facts: Facts, replicates: int) -> Script:
-        """The script of one site that has all rows, on the sites' answers; each is asked at its own constant."""
+        """The script of one site that has all rows, on the sites' answers; each is asked at its
+        own constant.
+        """
         columns, rows = self.columns(facts), facts.every_n[:, 0]
         own, heard = np.zeros((replicates, columns.sites)), list[Heard]()
         script = self.with_one_constant(columns).script(_as_one(facts, columns), replicates)
@@ -286,15 +311,25 @@ class SeparateSites(Recipe):
 
 
 def _as_one(facts: Facts, columns: Columns) -> Facts:
-    """Facts of one site whose noise is that of all answers together: noise falls as one over a site's rows."""
+    """Facts of one site whose noise is that of all answers together: noise falls as one over a
+    site's rows.
+    """
     rows = math.sqrt(float(np.sum(facts.every_n**2)))
     return replace(
-        facts, n=np.array([[rows]]), rows=rows, d=columns.slopes + 1, n_nodes=1, sizes=None, max_degree=None
-    )  # fmt: skip
+        facts,
+        n=np.array([[rows]]),
+        rows=rows,
+        d=columns.slopes + 1,
+        n_nodes=1,
+        sizes=None,
+        max_degree=None,
+    )
 
 
 def _together(sites: SiteAnswers, rows: Array) -> Answer:
-    """The mean of the sites' answers with the least noise, and how many rows would have its sampling error."""
+    """The mean of the sites' answers with the least noise, and how many rows would have its
+    sampling error.
+    """
     weights = by_noise(sites.spreads, rows)
     value = np.einsum("i,rie->re", weights, sites.values)
     spread = math.sqrt(float(np.sum((weights * sites.spreads) ** 2)))

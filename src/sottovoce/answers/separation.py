@@ -1,17 +1,19 @@
 """Which coefficients the data do not determine: groups of rows that may all have the same outcome.
 
-Where all rows of a level have the same outcome the likelihood has no maximum: the level's log-odds run to infinity
-("quasi-separation", Albert and Anderson 1984).  A *group* is the rows of a level, of the reference of a block, or of a
-constant, and the rows of a number by how far it is from one of its declared bounds.  It is a public direction v for
-which ``u = v'x`` is never negative: 1 in the group and 0 elsewhere, or the distance from the bound.  If all rows with
-u > 0 have the same outcome, adding v to the coefficients makes every row's likelihood larger, without end.  With
+Where all rows of a level have the same outcome the likelihood has no maximum: the level's log-odds
+run to infinity ("quasi-separation", Albert and Anderson 1984).  A *group* is the rows of a level,
+of the reference of a block, or of a constant, and the rows of a number by how far it is from one of
+its declared bounds.  It is a public direction v for which ``u = v'x`` is never negative: 1 in the
+group and 0 elsewhere, or the distance from the bound.  If all rows with u > 0 have the same
+outcome, adding v to the coefficients makes every row's likelihood larger, without end.  With
 weights u, released means over rows tell
 
-    v'S c = the group's size (c'x is 1 for every row),    v'g = mean of u (chance of a positive - positive),
-    v'H v = mean of u^2 chance (1 - chance),
+    v'S c = the group's size (c'x is 1 for every row),    v'g = mean of u (chance of a positive -
+    positive), v'H v = mean of u^2 chance (1 - chance),
 
-and so how many of its rows are positive and how many negative, but for noise of a known size: at the start, where all
-rows have the same chance, and at every later point, where v'H v tells the chance.  Nothing is asked for it.
+and so how many of its rows are positive and how many negative, but for noise of a known size: at
+the start, where all rows have the same chance, and at every later point, where v'H v tells the
+chance.  Nothing is asked for it.
 """
 
 from __future__ import annotations
@@ -28,9 +30,13 @@ from .terms import Naming
 SURE = 3.0
 """Noise deviations by which the number of rows with the rarer outcome must stand out from none."""
 CLEAR = 4.0
-"""The same of a level, so that next to none of those without the outcome has an interval of two ends by chance."""
+"""The same of a level, so that next to none of those without the outcome has an interval of two
+ends by chance.
+"""
 LEAST = 5.0
-"""Rows with the rarer outcome that a level must have, beyond `DOUBT` noise deviations, for an interval of two ends."""
+"""Rows with the rarer outcome that a level must have, beyond `DOUBT` noise deviations, for an
+interval of two ends.
+"""
 DOUBT = 2.0
 FEW = 0.05
 """So small a part of the expected rows with the rarer outcome is next to none of them."""
@@ -91,7 +97,8 @@ class Groups(NamedTuple):
     Parameters
     ----------
     directions : array (groups, d)
-        v of each group; zeros for a level that was merged with its reference, and for a site that was with others.
+        v of each group; zeros for a level that was merged with its reference, and for a site that
+        was with others.
     decides : bool array (groups, lines)
         The lines that are undetermined where a group's rows have one outcome.
     columns : int array (groups,)
@@ -119,9 +126,12 @@ class Groups(NamedTuple):
     def at(self, places: IntArray) -> Groups:
         """Select some groups."""
         return Groups(
-            self.directions[places], self.decides[places], self.columns[places], self.blocks[places],
+            self.directions[places],
+            self.decides[places],
+            self.columns[places],
+            self.blocks[places],
             self.all_rows[places],
-        )  # fmt: skip
+        )
 
     def decided(self, into_lines: Array) -> BoolArray:
         """Return the lines (lines, d) that each group decides, (groups, lines)."""
@@ -134,7 +144,8 @@ class Groups(NamedTuple):
 class RarerOutcome(NamedTuple):
     """Rows of each group with its rarer outcome, and the noise in that, (groups,).
 
-    `common` is the part of that noise which counts at all later points have in common, as all need the group's size.
+    `common` is the part of that noise which counts at all later points have in common, as all need
+    the group's size.
     """
 
     rows: Array
@@ -170,7 +181,13 @@ def groups_of(naming: Naming, kept: BoolArray) -> Groups:
         add((high * every - _unit(naming.d, column)) / (high - low), column, np.nan)
     v, all_rows = np.array(directions), np.zeros(len(directions), dtype=bool)
     all_rows[0] = one_constant
-    found = Groups(v, np.zeros((len(v), 0), dtype=bool), np.array(columns, dtype=int), np.array(numbers), all_rows)
+    found = Groups(
+        v,
+        np.zeros((len(v), 0), dtype=bool),
+        np.array(columns, dtype=int),
+        np.array(numbers),
+        all_rows,
+    )
     return found._replace(decides=found.decided(naming.into_units))
 
 
@@ -199,8 +216,12 @@ def at_the_start(groups: Groups, every: Array, seen: Evidence) -> tuple[RarerOut
     length = np.sum(v**2, axis=1)
     # of v'E c, with noise E in the moments
     of_size = seen.moments_spread * np.sqrt(0.5 * (length * np.sum(every**2) + (v @ every) ** 2))
-    noise = np.hypot(seen.gradient_spread * np.sqrt(length), np.where(rare, chance, 1.0 - chance) * of_size)
-    expected = seen.rows * np.maximum(v @ seen.sharp_moments @ every, 0.0) * min(chance, 1.0 - chance)
+    noise = np.hypot(
+        seen.gradient_spread * np.sqrt(length), np.where(rare, chance, 1.0 - chance) * of_size
+    )
+    expected = (
+        seen.rows * np.maximum(v @ seen.sharp_moments @ every, 0.0) * min(chance, 1.0 - chance)
+    )
     count = np.where(rare, positives, size - positives)
     return RarerOutcome(seen.rows * count, seen.rows * noise, np.zeros(len(v))), expected
 
@@ -252,7 +273,12 @@ def at_a_point(groups: Groups, every: Array, seen: Evidence, point: Point) -> Ra
     side = np.where(v @ seen.sharp_moments @ point.at > 0.0, -1.0, 1.0)
     size, of_size = _least_size(groups, every, seen)
     count = size * chance - side * (v @ point.gradient)
-    of_bends = point.hessian_spread * np.sum((v @ seen.back) ** 2, axis=1) * size / _squares_in_hessians(v, seen)
+    of_bends = (
+        point.hessian_spread
+        * np.sum((v @ seen.back) ** 2, axis=1)
+        * size
+        / _squares_in_hessians(v, seen)
+    )
     of_chance = of_bends / np.maximum(1.0 - 2.0 * chance, 0.5)
     common = chance * of_size
     parts = [point.gradient_spread * np.sqrt(np.sum(v**2, axis=1)), of_chance, common]
@@ -286,8 +312,8 @@ def rarer_chance(groups: Groups, seen: Evidence, point: Point) -> Array:
 def _squares_in_hessians(v: Array, seen: Evidence) -> Array:
     """Second moments along groups, of the rows as Hessians have them, (groups,).
 
-    Rows of rare levels are long in a frame and are shortened there.  Beside second moments of whole rows their Hessian
-    would look like that of a group in which the rarer outcome is next to none.
+    Rows of rare levels are long in a frame and are shortened there.  Beside second moments of whole
+    rows their Hessian would look like that of a group in which the rarer outcome is next to none.
     """
     return np.asarray(np.maximum(np.sum((v @ seen.shortened.moments) * v, axis=1), _NEXT_TO_NONE))
 
@@ -295,9 +321,10 @@ def _squares_in_hessians(v: Array, seen: Evidence) -> Array:
 def _least_size(groups: Groups, every: Array, seen: Evidence) -> tuple[Array, Array]:
     """Lower bound of a group's share of the rows, weighted by u, and its noise, (groups,).
 
-    Second moments of whole rows are no help: noise that makes a group look large makes its rows times their chance of
-    the rarer outcome more than its gradient says, as if it had that outcome.  A row x of a whole group has ``v'x = 1``,
-    so it is at least ``1 / |back v|`` long in the frame, and weighs ``|back v|^2`` at most.
+    Second moments of whole rows are no help: noise that makes a group look large makes its rows
+    times their chance of the rarer outcome more than its gradient says, as if it had that outcome.
+    A row x of a whole group has ``v'x = 1``, so it is at least ``1 / |back v|`` long in the frame,
+    and weighs ``|back v|^2`` at most.
     """
     v = groups.directions
     weight = np.sum((v @ seen.shortened.back) ** 2, axis=1)
@@ -327,9 +354,13 @@ def together(counts: Sequence[RarerOutcome]) -> RarerOutcome:
 
 def pooled_noise(weight: Array, counts: Sequence[RarerOutcome]) -> Array:
     """Noise deviation of weighted counts, (groups,), for weights (counts, groups)."""
-    noise, common = (np.array([getattr(one, name) for one in counts]) for name in ("noise", "common"))
+    noise, common = (
+        np.array([getattr(one, name) for one in counts]) for name in ("noise", "common")
+    )
     alone = np.maximum(noise**2 - common**2, 0.0)
-    return np.asarray(np.sqrt(np.sum(weight**2 * alone, axis=0) + np.sum(weight * common, axis=0) ** 2))
+    return np.asarray(
+        np.sqrt(np.sum(weight**2 * alone, axis=0) + np.sum(weight * common, axis=0) ** 2)
+    )
 
 
 class Undetermined(NamedTuple):
@@ -366,7 +397,9 @@ class Undetermined(NamedTuple):
     def lines(self, into_lines: Array) -> tuple[BoolArray, BoolArray]:
         """Return which lines (lines, d) have a group that is `none`, or one that is `certain`."""
         decides = self.groups.decided(into_lines)
-        none, certain = (np.any(which[:, None] & decides, axis=0) for which in (self.none, self.certain))
+        none, certain = (
+            np.any(which[:, None] & decides, axis=0) for which in (self.none, self.certain)
+        )
         return np.asarray(none), np.asarray(certain)
 
     def cause(self, into_lines: Array, line: int) -> Cause:
@@ -410,7 +443,9 @@ def undetermined(naming: Naming, kept: BoolArray, seen: Evidence) -> Undetermine
     return _of_one_outcome(groups_of(naming, kept), naming, seen)
 
 
-def undetermined_by_site(naming: Naming, kept: BoolArray, seen: Evidence, of_sites: Sequence[Evidence]) -> Undetermined:
+def undetermined_by_site(
+    naming: Naming, kept: BoolArray, seen: Evidence, of_sites: Sequence[Evidence]
+) -> Undetermined:
     """Find undetermined groups where each site was asked of its own rows and has its own constant.
 
     All sites together tell what decides the columns' lines, and each site whether its own rows have
@@ -435,7 +470,9 @@ def undetermined_by_site(naming: Naming, kept: BoolArray, seen: Evidence, of_sit
     found = undetermined(one, kept, seen)
     first = found.groups.at(np.zeros(1, dtype=int))
     alone = [_of_one_outcome(first, one, site) for site in of_sites]
-    every = np.concatenate([found.groups.directions[:, :-1], np.repeat(found.groups.directions[:, -1:], sites, 1)], 1)
+    every = np.concatenate(
+        [found.groups.directions[:, :-1], np.repeat(found.groups.directions[:, -1:], sites, 1)], 1
+    )
     own = np.eye(naming.d)[slopes:] / naming.value
     groups = Groups(
         np.vstack([every, own]),
@@ -445,7 +482,10 @@ def undetermined_by_site(naming: Naming, kept: BoolArray, seen: Evidence, of_sit
         np.append(found.groups.all_rows, np.zeros(sites, dtype=bool)),
     )
     groups = groups._replace(decides=groups.decided(naming.into_units))
-    parts = [np.append(whole, [getattr(site, name)[0] for site in alone]) for name, whole in found.counts.items()]
+    parts = [
+        np.append(whole, [getattr(site, name)[0] for site in alone])
+        for name, whole in found.counts.items()
+    ]
     return Undetermined(groups, *parts)
 
 
@@ -465,7 +505,9 @@ def _of_one_outcome(groups: Groups, naming: Naming, seen: Evidence) -> Undetermi
     rows = seen.rows * np.maximum(groups.directions @ seen.sharp_moments @ every, 0.0)
     printed = np.maximum(enough, CLEAR * noise)
     side = rarer_side(groups, every, seen)
-    return Undetermined(groups, none, none & seen_at_all, certain, count, rows, noise, printed, side)
+    return Undetermined(
+        groups, none, none & seen_at_all, certain, count, rows, noise, printed, side
+    )
 
 
 def _unit(d: int, column: np.integer[Any]) -> Array:

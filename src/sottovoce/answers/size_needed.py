@@ -1,8 +1,10 @@
-"""What would do for a table that is refused because noise hides how strong its effects are together.
+"""What would do for a table that is refused because noise hides how strong its effects are
+together.
 
-The error of the size of all effects must be :data:`sottovoce.answers.inference.ROOM` times less than the distance to
-where that size has no end.  Its variance is sampling, which falls as one over the rows and does not depend on epsilon,
-and noise, which falls as the square of one over the rows or over epsilon, about.
+The error of the size of all effects must be :data:`sottovoce.answers.inference.ROOM` times less
+than the distance to where that size has no end.  Its variance is sampling, which falls as one over
+the rows and does not depend on epsilon, and noise, which falls as the square of one over the rows
+or over epsilon, about.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from typing import NamedTuple
 NOISIER = 1.5
 """The noise in the size of all effects is taken to have that many times the deviation that is seen.
 
-Of draws at the same epsilon some find the size better known than others.  With this factor the epsilon that a median
-refusal tells prints all of the table in three draws of four (docs/privacy/answers.md, "Inference").
+Of draws at the same epsilon some find the size better known than others.  With this factor the
+epsilon that a median refusal tells prints all of the table in three draws of four
+(docs/privacy/answers.md, "Inference").
 """
 KNOWN = 2.0
 """Errors of the size of all effects: with less room than this nobody knows how much is missing."""

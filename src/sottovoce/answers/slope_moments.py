@@ -1,7 +1,9 @@
-"""Second moments J of slopes, where noise hides most of them (docs/privacy/answers.md, "What J tells").
+"""Second moments J of slopes, where noise hides most of them (docs/privacy/answers.md, "What J
+tells").
 
-If the model holds, J is a multiple of the Hessian H: of least squares with residuals of one spread sigma, sigma^2 M.
-J tells the multiple well, as all of its entries do so together, and badly how far it differs along a direction.
+If the model holds, J is a multiple of the Hessian H: of least squares with residuals of one spread
+sigma, sigma^2 M. J tells the multiple well, as all of its entries do so together, and badly how far
+it differs along a direction.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ import numpy as np
 from ..util.typing import Array
 
 OF_RESIDUALS = 3.0
-"""How far variances of residuals along a direction may be apart, over their mean, as is taken for granted.
+"""How far variances of residuals along a direction may be apart, over their mean, as is taken for
+granted.
 
-A column of two values whose rare rows hold most of the tail has about 4.  Intervals of columns that are like the others
-are a twentieth wider for it at most.
+A column of two values whose rare rows hold most of the tail has about 4.  Intervals of columns that
+are like the others are a twentieth wider for it at most.
 """
 OF_CLASSES = 0.25
 """The same of the slopes of a logistic loss."""

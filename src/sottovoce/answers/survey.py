@@ -1,7 +1,9 @@
-"""A survey of a table: coarse counts on public grids, released once, from which bounds and levels are proposed.
+"""A survey of a table: coarse counts on public grids, released once, from which bounds and levels
+are proposed.
 
-All columns are counted in one release (:class:`sottovoce.queries.Cells`).  What is proposed is post-processing of noisy
-counts and of public facts, by thresholds that know the noise (docs/privacy/survey.md).
+All columns are counted in one release (:class:`sottovoce.queries.Cells`).  What is proposed is
+post-processing of noisy counts and of public facts, by thresholds that know the noise
+(docs/privacy/survey.md).
 """
 
 from __future__ import annotations
@@ -27,15 +29,21 @@ from ..util.plain import digest_of
 from ..util.typing import Array, BoolArray
 
 RUNS = (1, 2, 4)
-"""How many neighbouring cells are looked at together: mass that is spread out is seen in several cells at once."""
+"""How many neighbouring cells are looked at together: mass that is spread out is seen in several
+cells at once.
+"""
 INSIDE = 0.8
 """Share of the values seen that a typical range holds."""
 FILLED = 0.75
 """Share of the norms seen that are at most the norm proposed for a vector."""
 LEAST = 0.002
-"""Cells with a smaller share of the rows stretch no bounds: a wrong unit in few rows is no reason for wide ones."""
+"""Cells with a smaller share of the rows stretch no bounds: a wrong unit in few rows is no
+reason for wide ones.
+"""
 UNSEEN = 0.05
-"""Where a cell may hold a larger share of the rows without being seen, bounds take in one more cell at each end."""
+"""Where a cell may hold a larger share of the rows without being seen, bounds take in one more
+cell at each end.
+"""
 NEAR = 0.125
 """A bound on one side of zero that is a smaller share of the other bound is put at zero."""
 UNSURE = 0.3
@@ -80,8 +88,12 @@ class Survey(Once):
 def survey_of(schema: Schema, grids: Sequence[Grid]) -> Survey:
     """Construct the recipe that counts rows in these grids of the schema."""
     entries = schema.to_dict()
-    declared = {grid.name: entries["columns"].get(grid.name, entries.get("label")) for grid in grids}
-    return Survey(cells=tuple(grid.width for grid in grids), grids=digest_of(declared, list(schema.na)))
+    declared = {
+        grid.name: entries["columns"].get(grid.name, entries.get("label")) for grid in grids
+    }
+    return Survey(
+        cells=tuple(grid.width for grid in grids), grids=digest_of(declared, list(schema.na))
+    )
 
 
 class Noise(NamedTuple):
@@ -95,7 +107,8 @@ class Noise(NamedTuple):
     rare : float
         A category, or a run of cells, with no more rows than this is not shown.
     z : float
-        Quantile of the normal law that noise on none of the runs passes, but for the stated error rate.
+        Quantile of the normal law that noise on none of the runs passes, but for the stated error
+        rate.
     """
 
     rows: float
@@ -104,7 +117,14 @@ class Noise(NamedTuple):
     z: float
 
     @classmethod
-    def of(cls, grids: Sequence[Grid], rows: float, sigma: float, rare: float = RARE, error: float = ERROR) -> Noise:
+    def of(
+        cls,
+        grids: Sequence[Grid],
+        rows: float,
+        sigma: float,
+        rare: float = RARE,
+        error: float = ERROR,
+    ) -> Noise:
         """Set the thresholds for all runs of cells of these grids together.
 
         Parameters
@@ -150,8 +170,13 @@ class Noise(NamedTuple):
     def check(self) -> None:
         """Check, from public facts, that a survey could see anything; InvalidInput."""
         if self.threshold() >= self.rows / 2.0:
-            rule = f"a cell would be seen from {self.threshold():,.0f} rows on, and there are {self.rows:,.0f}"
-            raise InvalidInput("epsilon", None, rule, "raise it, survey fewer columns, or join more sites")
+            rule = (
+                f"a cell would be seen from {self.threshold():,.0f} rows on, and there are "
+                f"{self.rows:,.0f}"
+            )
+            raise InvalidInput(
+                "epsilon", None, rule, "raise it, survey fewer columns, or join more sites"
+            )
 
 
 def _looks(grid: Grid) -> int:
@@ -171,9 +196,11 @@ class Column:
     proposed : dict
         New entries of its block.
     beyond : float, optional
-        At most this share of the rows lies outside the proposed bounds, but for the stated error rate.
+        At most this share of the rows lies outside the proposed bounds, but for the stated error
+        rate.
     missing, unread : float, optional
-        Shares of missing values, and of those that are no number or no declared level; None where none were seen.
+        Shares of missing values, and of those that are no number or no declared level; None where
+        none were seen.
     kept, dropped : tuple of str
         Levels that were seen, and those that were not: they have few rows or none.
     says : str
@@ -192,17 +219,24 @@ class Column:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "column": self.name, "proposed": {key: _plain(value) for key, value in self.proposed.items()},
-            "beyond": self.beyond, "missing": self.missing, "unread": self.unread, "kept": list(self.kept),
-            "dropped": list(self.dropped), "says": self.says,
-        }  # fmt: skip
+            "column": self.name,
+            "proposed": {key: _plain(value) for key, value in self.proposed.items()},
+            "beyond": self.beyond,
+            "missing": self.missing,
+            "unread": self.unread,
+            "kept": list(self.kept),
+            "dropped": list(self.dropped),
+            "says": self.says,
+        }
 
 
 def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
-def columns_of(grids: Sequence[Grid], answer: Answer, noise: Noise, schema: Schema, replicate: int = 0) -> list[Column]:
+def columns_of(
+    grids: Sequence[Grid], answer: Answer, noise: Noise, schema: Schema, replicate: int = 0
+) -> list[Column]:
     """Derive what was seen of every column from the noisy counts of one replicate.
 
     Parameters
@@ -254,14 +288,21 @@ class _Others(NamedTuple):
     @classmethod
     def of(cls, own: Array, noise: Noise) -> Self:
         """From the counts of a column, of which they are the last two."""
-        return cls(*(min(1.0, n / noise.rows) if n > noise.threshold() else None for n in own[-2:].tolist()))
+        return cls(
+            *(
+                min(1.0, n / noise.rows) if n > noise.threshold() else None
+                for n in own[-2:].tolist()
+            )
+        )
 
     def column(self, name: str, proposed: dict[str, Any], **more: Any) -> Column:
         """Construct the findings on the column."""
         return Column(name, proposed, missing=self.missing, unread=self.unread, **more)
 
 
-def _changed_levels(block: Category, others: _Others, kept: Sequence[str], dropped: Sequence[str]) -> dict[str, Any]:
+def _changed_levels(
+    block: Category, others: _Others, kept: Sequence[str], dropped: Sequence[str]
+) -> dict[str, Any]:
     """Return the changed entries of a category's declaration if only these levels are kept."""
     more: dict[str, Any] = {}
     if dropped:
@@ -270,7 +311,11 @@ def _changed_levels(block: Category, others: _Others, kept: Sequence[str], dropp
             more["base"] = None
     if (dropped or others.unread is not None) and not block.other:
         more["other"] = True
-    if others.missing is not None and block.missing is None and not (block.indicator or block.other):
+    if (
+        others.missing is not None
+        and block.missing is None
+        and not (block.indicator or block.other)
+    ):
         more["indicator"] = True
     return more
 
@@ -285,16 +330,23 @@ def _levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
     )
     dropped = tuple(name for name in grid.levels if name not in kept)
     if not kept:
-        return others.column(block.name, {}, dropped=dropped, says="no level was seen: it stays as it is")
+        return others.column(
+            block.name, {}, dropped=dropped, says="no level was seen: it stays as it is"
+        )
     more = _changed_levels(block, others, kept, dropped)
-    says = "values that are none of the declared levels count as other: declare them" if others.unread else ""
+    says = (
+        "values that are none of the declared levels count as other: declare them"
+        if others.unread
+        else ""
+    )
     return others.column(block.name, more, kept=kept, dropped=dropped, says=says)
 
 
 def _seen(counts: Array, noise: Noise) -> tuple[Array, BoolArray]:
     """Mass of the cells that were seen, alone or in a run with neighbours, and which these are.
 
-    Runs are taken from short to long, of each length the largest first.  The mass of a run is spread evenly over it.
+    Runs are taken from short to long, of each length the largest first.  The mass of a run is
+    spread evenly over it.
     """
     mass, free = np.zeros(len(counts)), np.ones(len(counts), dtype=bool)
     for run in (run for run in RUNS if run <= len(counts)):
@@ -310,7 +362,9 @@ def _seen(counts: Array, noise: Noise) -> tuple[Array, BoolArray]:
 
 
 class Ladder(NamedTuple):
-    """Cells with their mass, as a distribution: uniform inside a cell, and a point in that of zero."""
+    """Cells with their mass, as a distribution: uniform inside a cell, and a point in that of
+    zero.
+    """
 
     low: Array
     high: Array
@@ -346,10 +400,12 @@ def _number(grid: Dyadic, block: Block | None, own: Array, noise: Noise) -> Colu
     first, last = _near_zero(grid, first, last)
     lo, hi = float(grid.edges[first]), float(grid.edges[last + 1])
     outside = np.concatenate([counts[:first], counts[last + 1 :]])
-    inside = np.concatenate([counts[first : last + 1], own[-2:]])  # the number of rows is known, and all are somewhere
+    # the number of rows is known, and all are somewhere
+    inside = np.concatenate([counts[first : last + 1], own[-2:]])
     beyond = min(
-        noise.most(float(outside.sum()), len(outside)), noise.most(noise.rows - float(inside.sum()), len(inside))
-    )  # fmt: skip
+        noise.most(float(outside.sum()), len(outside)),
+        noise.most(noise.rows - float(inside.sum()), len(inside)),
+    )
     more: dict[str, Any] = {"lo": lo, "hi": hi}
     if grid.name == LABEL:
         return others.column(LABEL, more, beyond=beyond)
@@ -358,28 +414,39 @@ def _number(grid: Dyadic, block: Block | None, own: Array, noise: Noise) -> Colu
     if high - low <= 0.0:  # all at zero: what is left to tell is whether a value is another one
         low, high = max(-grid.smallest, grid.lo), min(grid.smallest, grid.hi)
         more |= {"lo": low, "hi": high, "typical": None}
-        says = f"nearly all values are 0, as far as this noise can tell: others count as {low:.3g} or {high:.3g}"
+        says = (
+            "nearly all values are 0, as far as this noise can tell: others count as "
+            f"{low:.3g} or {high:.3g}"
+        )
     else:
         low, high = max(_rounded(low, -1), lo), min(_rounded(high, 1), hi)
         more["typical"], says = (low, high), ""
     if others.missing is not None and block.missing is None:
         more |= {"missing": _rounded((low + high) / 2.0, 0), "indicator": True}
     if beyond > UNSURE:
-        says = "; ".join(filter(None, (says, "where the others lie is not known: a larger epsilon would tell")))
+        says = "; ".join(
+            filter(None, (says, "where the others lie is not known: a larger epsilon would tell"))
+        )
     if others.unread is not None:
-        says = "; ".join(filter(None, (says, "some values cannot be read: training will refuse them")))
+        says = "; ".join(
+            filter(None, (says, "some values cannot be read: training will refuse them"))
+        )
     return others.column(grid.name, _that_fit(block, more), beyond=beyond, says=says)
 
 
 def _one_more(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
-    """One more cell at each end, but not beyond zero: many rows may lie there, and be too few for this noise."""
+    """One more cell at each end, but not beyond zero: many rows may lie there, and be too few
+    for this noise.
+    """
     zero = int(np.searchsorted(grid.edges, 0.0, side="right")) - 1
     first = first if first == zero else max(0, first - 1)
     return first, last if last == zero else min(grid.cells - 1, last + 1)
 
 
 def _near_zero(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
-    """The cells between bounds, and those down to zero if that is near: a bound there would gain nothing."""
+    """The cells between bounds, and those down to zero if that is near: a bound there would gain
+    nothing.
+    """
     zero = int(np.searchsorted(grid.edges, 0.0, side="right")) - 1
     if 0.0 < grid.edges[first] <= NEAR * grid.edges[last + 1]:
         first = max(0, zero)
@@ -405,14 +472,20 @@ def _rounded(x: float, way: int) -> float:
     if x == 0.0 or not math.isfinite(x):
         return x
     unit = 10.0 ** (math.floor(math.log10(abs(x))) - 2)
-    steps = round(x / unit) if way == 0 else math.floor(x / unit) if way < 0 else math.ceil(x / unit)
+    steps = (
+        round(x / unit) if way == 0 else math.floor(x / unit) if way < 0 else math.ceil(x / unit)
+    )
     return float(f"{steps * unit:.3g}")
 
 
 def _that_fit(block: Number, more: dict[str, Any]) -> dict[str, Any]:
-    """The entries with which the block can be declared: a typical range may be too narrow, a stand-in at an end."""
+    """The entries with which the block can be declared: a typical range may be too narrow, a
+    stand-in at an end.
+    """
     for without in ((), ("indicator",), ("typical", "indicator")):
-        some = more | {key: Number.__dataclass_fields__[key].default for key in without if key in more}
+        some = more | {
+            key: Number.__dataclass_fields__[key].default for key in without if key in more
+        }
         try:
             replace(block, **some)
         except SchemaError:
@@ -462,4 +535,14 @@ def proposed(schema: Schema, columns: Sequence[Column], survey: str) -> Schema:
     return changed if told.scale is None else replace(changed, scale=told.scale)
 
 
-__all__ = ["ERROR", "RARE", "Column", "Noise", "Survey", "columns_of", "proposed", "spread_of", "survey_of"]
+__all__ = [
+    "ERROR",
+    "RARE",
+    "Column",
+    "Noise",
+    "Survey",
+    "columns_of",
+    "proposed",
+    "spread_of",
+    "survey_of",
+]

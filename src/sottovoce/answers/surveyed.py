@@ -1,4 +1,6 @@
-"""Asking a :class:`sottovoce.answers.survey.Survey` of one table, or of several sites; the schema that it proposes."""
+"""Asking a :class:`sottovoce.answers.survey.Survey` of one table, or of several sites; the
+schema that it proposes.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,8 @@ class Expected:
         """In one sentence."""
         rows, sigma = self.noise.rows, self.noise.sigma
         return (
-            f"{len(self.columns)} columns in {self.cells} cells; noise of standard deviation {sigma:,.0f} on every "
+            f"{len(self.columns)} columns in {self.cells} cells; noise of standard deviation "
+            f"{sigma:,.0f} on every "
             f"count, of {rows:,.0f} {self.statement.counted}: a cell or level is surely seen from "
             f"{self.noise.surely:,.0f} on, and "
             f"not shown up to {self.noise.rare:,.0f}"
@@ -94,10 +97,17 @@ class Expected:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "columns": list(self.columns), "cells": self.cells, "rows": self.noise.rows, "noise": self.noise.sigma,
-            "rare": self.noise.rare, "threshold": self.noise.threshold(), "surely": self.noise.surely,
-            "asked": self.asked, "privacy": self.statement.to_dict(), "says": self.says,
-        }  # fmt: skip
+            "columns": list(self.columns),
+            "cells": self.cells,
+            "rows": self.noise.rows,
+            "noise": self.noise.sigma,
+            "rare": self.noise.rare,
+            "threshold": self.noise.threshold(),
+            "surely": self.noise.surely,
+            "asked": self.asked,
+            "privacy": self.statement.to_dict(),
+            "says": self.says,
+        }
 
 
 @dataclass(frozen=True)
@@ -119,8 +129,15 @@ class Surveyed:
 
     def _told(self) -> tuple[str, list[tuple[str, str]], str]:
         """Return title, proposals by column, and the cost, for reports."""
-        title = f"Survey of the schema {printable(self.declared.name)}; .toml is the schema that it proposes"
-        return title, [(printable(one.name), _words(one)) for one in self.columns], self.statement.text
+        title = (
+            f"Survey of the schema {printable(self.declared.name)}; .toml is the schema that "
+            "it proposes"
+        )
+        return (
+            title,
+            [(printable(one.name), _words(one)) for one in self.columns],
+            self.statement.text,
+        )
 
     @property
     def statement(self) -> Statement:
@@ -133,8 +150,10 @@ class Surveyed:
         told = [
             f"Proposed by a survey of the schema {self.declared.name!r}; below is what that cost.",
             self.statement.text,
-            f"But for an error rate of {self.error:g} in all, no level and no run of cells with at most "
-            f"{self.expected.noise.rare:g} {self.statement.counted} is shown, and no more lie beyond new bounds than "
+            f"But for an error rate of {self.error:g} in all, no level and no run of cells with at "
+            "most "
+            f"{self.expected.noise.rare:g} {self.statement.counted} is shown, and no more lie "
+            "beyond new bounds than "
             "it says.",
             *(f"{one.name}: {_words(one)}" for one in self.columns),
         ]
@@ -143,20 +162,30 @@ class Surveyed:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            **self.expected.to_dict(), "schema": self.proposed.to_dict(), "error": self.error,
+            **self.expected.to_dict(),
+            "schema": self.proposed.to_dict(),
+            "error": self.error,
             "columns": [one.to_dict() for one in self.columns],
-        }  # fmt: skip
+        }
 
 
 def _words(column: Column) -> str:
     told = [f"at most {100 * column.beyond:.2g}% beyond"] if column.beyond is not None else []
-    told += [f"about {100 * share:.2g}% {what}" for what, share in
-             (("missing", column.missing), ("cannot be read or not declared", column.unread)) if share]  # fmt: skip
+    told += [
+        f"about {100 * share:.2g}% {what}"
+        for what, share in (
+            ("missing", column.missing),
+            ("cannot be read or not declared", column.unread),
+        )
+        if share
+    ]
     told += [f"not seen: {', '.join(column.dropped)}"] if column.dropped else []
     return "; ".join([*told, *filter(None, [column.says])]) or "as declared"
 
 
-def ahead(schema: Schema, sizes: Sequence[float], run: RunConfig, question: Question = EVERYTHING) -> Expected:
+def ahead(
+    schema: Schema, sizes: Sequence[float], run: RunConfig, question: Question = EVERYTHING
+) -> Expected:
     """Price a survey of sites with these numbers of rows, without any data.
 
     Parameters
@@ -188,12 +217,18 @@ def ahead(schema: Schema, sizes: Sequence[float], run: RunConfig, question: Ques
     prepared = prepare(run, n, len(grids), method=recipe, loss=LOSS)
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Survey)
-    sigma = method.listed.spread(0, facts, Among.all(facts)) * float(n.sum()) * math.sqrt(len(grids))
+    sigma = (
+        method.listed.spread(0, facts, Among.all(facts)) * float(n.sum()) * math.sqrt(len(grids))
+    )
     noise = Noise.of(grids, float(n.sum()), sigma, question.rare, question.error)
     noise.check()
     simulated = run.seed is not None
-    statement = privacy_statement(prepared, prepared.plan().rows, simulated=simulated, caveat=schema.caveat)
-    return Expected(noise, statement, method.listed.to_plain(), _names(grids), sum(grid.width for grid in grids))
+    statement = privacy_statement(
+        prepared, prepared.plan().rows, simulated=simulated, caveat=schema.caveat
+    )
+    return Expected(
+        noise, statement, method.listed.to_plain(), _names(grids), sum(grid.width for grid in grids)
+    )
 
 
 def survey(
@@ -255,15 +290,22 @@ def survey(
         found = survey(schema, [table], run)
         print(found.toml)
     """
-    grids, expected, result = _asked(schema, tables, run, question, ledger, run_name=run_name, checkpoint=checkpoint)
+    grids, expected, result = _asked(
+        schema, tables, run, question, ledger, run_name=run_name, checkpoint=checkpoint
+    )
     found, said = columns_of(grids, result.outcome, expected.noise, schema), result.statement
     told = "simulated, " if said.simulated else ""
     told += "" if said.ledger is None else f"run {said.ledger.run}, "
-    price = f"{told}epsilon = {ceil_text(said.epsilon)}, delta = {said.delta:g}, {said.unit} ({said.relation})"
+    price = (
+        f"{told}epsilon = {ceil_text(said.epsilon)}, delta = {said.delta:g}, {said.unit} "
+        f"({said.relation})"
+    )
     return Surveyed(expected, tuple(found), schema, proposed(schema, found, price), question.error)
 
 
-def replicates(schema: Schema, tables: Sequence[Any], run: RunConfig) -> tuple[Expected, Iterator[list[Column]]]:
+def replicates(
+    schema: Schema, tables: Sequence[Any], run: RunConfig
+) -> tuple[Expected, Iterator[list[Column]]]:
     """Run a simulated survey in several replicates, for audits.
 
     Parameters
@@ -287,7 +329,9 @@ def replicates(schema: Schema, tables: Sequence[Any], run: RunConfig) -> tuple[E
         As :func:`survey`.
     """
     grids, expected, result = _asked(schema, tables, run, EVERYTHING)
-    return expected, (columns_of(grids, result.outcome, expected.noise, schema, k) for k in range(run.replicates))
+    return expected, (
+        columns_of(grids, result.outcome, expected.noise, schema, k) for k in range(run.replicates)
+    )
 
 
 def _asked(
@@ -300,8 +344,13 @@ def _asked(
 ) -> tuple[tuple[Grid, ...], Expected, Result]:
     """The grids, what could be seen in them, and the run that counted."""
     if not run.auto:
-        raise InvalidInput("method", run.method, "a survey counts, and trains nothing", "leave method out")
-    tables, grids = [read_frame(table, name="table") for table in tables], grids_of(schema, question.columns)
+        raise InvalidInput(
+            "method", run.method, "a survey counts, and trains nothing", "leave method out"
+        )
+    tables, grids = (
+        [read_frame(table, name="table") for table in tables],
+        grids_of(schema, question.columns),
+    )
     parts, people = _located(schema, tables, grids)
     rows = Rows.of_any_norm([(part, np.ones(len(part))) for part in parts])
     if schema.person is not None:
@@ -311,10 +360,21 @@ def _asked(
     expected = ahead(schema, rows.n[:, 0].tolist(), run, question)
     label = f"survey {' '.join(table.name for table in tables)} {schema.fingerprint}"
     result = simulate(
-        run, rows, method=survey_of(schema, grids), loss=LOSS, ledger=ledger, label=label, caveat=schema.caveat,
-        digest=None if ledger is None else table_digest(tables, deal_of(how, schema, len(parts), run)), **kept,
-    )  # fmt: skip
-    noise = expected.noise._replace(rows=result.outcome.rows, sigma=spread_of(result.outcome, len(grids)))
+        run,
+        rows,
+        method=survey_of(schema, grids),
+        loss=LOSS,
+        ledger=ledger,
+        label=label,
+        caveat=schema.caveat,
+        digest=None
+        if ledger is None
+        else table_digest(tables, deal_of(how, schema, len(parts), run)),
+        **kept,
+    )
+    noise = expected.noise._replace(
+        rows=result.outcome.rows, sigma=spread_of(result.outcome, len(grids))
+    )
     return grids, replace(expected, noise=noise, statement=result.statement), result
 
 
@@ -329,17 +389,23 @@ def _check_sources(schema: Schema, table: Table, grids: Sequence[Grid]) -> None:
         wanted.append(schema.person.column)
     lost = [name for name in wanted if name not in table.columns]
     if lost:
-        raise SchemaError(lost[0], None, f"is no column of {table.name}", "add it, or survey other columns")
+        raise SchemaError(
+            lost[0], None, f"is no column of {table.name}", "add it, or survey other columns"
+        )
 
 
-def _located(schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]) -> tuple[list[Array], list[IntArray]]:
+def _located(
+    schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]
+) -> tuple[list[Array], list[IntArray]]:
     """The cells of every site's rows in every grid, (n_i, columns), and whose rows these are."""
     if not tables:
         raise InvalidInput("table", None, "there is none", "give one table a site")
     na, found, people = frozenset(schema.na), list[Array](), list[IntArray]()
     for table in tables:
         _check_sources(schema, table, grids)
-        found.append(np.stack([grid.locate(table.columns, na) for grid in grids], axis=1).astype(float))
+        found.append(
+            np.stack([grid.locate(table.columns, na) for grid in grids], axis=1).astype(float)
+        )
         if schema.person is None:
             people.append(np.arange(table.n_rows))
         else:
@@ -348,7 +414,9 @@ def _located(schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]) -> 
     if len(tables) > 1 or site is None:
         return _read_of(schema, found, people, dealt)
     if site not in tables[0].columns:
-        raise SchemaError(site, None, f"says who holds a row, and is no column of {tables[0].name}", "add it")
+        raise SchemaError(
+            site, None, f"says who holds a row, and is no column of {tables[0].name}", "add it"
+        )
     dealt = partition(f"site:{site}", np.ones(tables[0].n_rows), None, columns=tables[0].columns)
     return _read_of(schema, found * len(dealt), people * len(dealt), dealt)
 

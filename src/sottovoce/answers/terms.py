@@ -1,6 +1,7 @@
 """Names and units of coefficients: from encoded columns back to the user's columns.
 
-Intervals need an encoding with a constant and a reference level in every block; :func:`of_schema` derives it.
+Intervals need an encoding with a constant and a reference level in every block; :func:`of_schema`
+derives it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ CONSTANT = "(constant)"
 _SLACK = 1.0 + 1e-12
 _FAR = 1e300
 SHARE = 0.25
-"""The constant's share of the squared norm of a row of numbers: columns with less of it have more noise."""
+"""The constant's share of the squared norm of a row of numbers: columns with less of it have
+more noise.
+"""
 _COLUMNS = math.sqrt(1.0 - SHARE) / _SLACK
 _SPREAD = 1.35  # data_norm over the root mean square norm of made-up rows of numbers
 
@@ -86,7 +89,9 @@ class Naming:
     def marks(self) -> Array:
         """Entry of each level's column in rows of that level; 0 for other columns, (d,)."""
         diagonal = np.diag(self.into_units)
-        return np.array([0.0 if t.reference is None else x for t, x in zip(self.terms, diagonal, strict=True)])
+        return np.array(
+            [0.0 if t.reference is None else x for t, x in zip(self.terms, diagonal, strict=True)]
+        )
 
     @property
     def numbers(self) -> int:
@@ -99,7 +104,9 @@ class Naming:
     def blocks(self) -> Array:
         """Number of the block of a column that marks a level; 0 for other columns, (d,)."""
         names = list(dict.fromkeys(t.name for t in self.terms if t.reference is not None))
-        return np.array([0.0 if t.reference is None else 1.0 + names.index(t.name) for t in self.terms])
+        return np.array(
+            [0.0 if t.reference is None else 1.0 + names.index(t.name) for t in self.terms]
+        )
 
     @property
     def ends(self) -> Array:
@@ -126,7 +133,8 @@ class Naming:
         scale = "data_norm" if self.schema is None else "the schema's scale"
         many = f" (about {share:.0%} of all, from the schema alone)" if share >= MANY else ""
         return (
-            f"Rows longer than {scale}{many} count for less: unless the model is right, these are the coefficients of "
+            f"Rows longer than {scale}{many} count for less: unless the model is right, these are "
+            "the coefficients of "
             "rows so weighted, not of all rows alike."
         )
 
@@ -139,7 +147,8 @@ class Naming:
         if not self.sites:
             return ""
         return (
-            "Intervals take rows as independent, but for the constant of their site: where rows of a ward or a family "
+            "Intervals take rows as independent, but for the constant of their site: where rows "
+            "of a ward or a family "
             "are alike beyond that, intervals are too narrow."
         )
 
@@ -149,9 +158,12 @@ class Naming:
             return self
         k = self.d - len(self.sites)
         return dataclasses.replace(
-            self, terms=(*self.terms[:k], Term(CONSTANT)), into_units=self.into_units[: k + 1, : k + 1],
-            constant=np.eye(k + 1)[-1], sites=(),
-        )  # fmt: skip
+            self,
+            terms=(*self.terms[:k], Term(CONSTANT)),
+            into_units=self.into_units[: k + 1, : k + 1],
+            constant=np.eye(k + 1)[-1],
+            sites=(),
+        )
 
     def shared(self, table: Any) -> Array:
         """Encode rows as if all sites shared one constant, the last column: (n, columns + 1)."""
@@ -159,7 +171,8 @@ class Naming:
             return self.schema.encode(table, labels=False, whole=True).X
         with np.errstate(over="ignore"):
             X = np.asarray(table, dtype=float) / (self.data_norm / _COLUMNS)
-        X = np.clip(X, -_FAR, _FAR)  # what overflows is a long row, and refusing it would tell of it
+        # what overflows is a long row, and refusing it would tell of it
+        X = np.clip(X, -_FAR, _FAR)
         return np.hstack([X, np.full((len(X), 1), self.value)])
 
     def encoded(self, table: Any, site: int | None = None) -> Array:
@@ -177,7 +190,10 @@ class Naming:
 
         `parts` are each site's table, and its labels -1, 1, or 0 for none.
         """
-        encoded = [(self.encoded(table, i) * np.abs(y)[:, None], y) for i, (table, y) in enumerate(parts, first)]
+        encoded = [
+            (self.encoded(table, i) * np.abs(y)[:, None], y)
+            for i, (table, y) in enumerate(parts, first)
+        ]
         return Rows.of_any_norm(encoded) if self.long else Rows.build(encoded)
 
 
@@ -208,7 +224,12 @@ def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()
         If `data_norm` is not finite and positive.
     """
     if not (math.isfinite(data_norm) and data_norm > 0):
-        raise InvalidInput("data_norm", data_norm, "must be finite and > 0", "declare a public bound on a row's norm")
+        raise InvalidInput(
+            "data_norm",
+            data_norm,
+            "must be finite and > 0",
+            "declare a public bound on a row's norm",
+        )
     d, scale, value = len(names), _COLUMNS / data_norm, math.sqrt(SHARE) / _SLACK
     M = np.diag([*([scale] * d), value])
     terms = (*(Term(str(name)) for name in names), Term(CONSTANT))
@@ -228,7 +249,9 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
     if schema.unit:
         rule = "rows of unit norm have no coefficients in the columns' units"
         raise InvalidInput("unit", True, rule, "leave unit out of the schema")
-    based = dataclasses.replace(schema, blocks=tuple(map(_based, schema.blocks)), intercept=1.0, scale=None)
+    based = dataclasses.replace(
+        schema, blocks=tuple(map(_based, schema.blocks)), intercept=1.0, scale=None
+    )
     if schema.scale is not None:
         based = dataclasses.replace(based, scale=min(schema.scale, based.bound))
     value, terms = 1.0 / (based.divisor * based.slack), list[Term]()
@@ -277,7 +300,9 @@ def into_units(schema: Schema) -> Array:
     return found
 
 
-def naming_of(schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]) -> Naming:
+def naming_of(
+    schema: Schema | None, columns: Sequence[str], data_norm: float, sites: Sequence[str]
+) -> Naming:
     """Construct the encoding of a schema, or of numbers without one.
 
     Parameters
@@ -313,7 +338,9 @@ def _spread(naming: Naming, sites: Sequence[str]) -> Naming:
     M[d:, d:] = naming.value * np.eye(N)
     terms = (*naming.terms[:-1], *(Term(CONSTANT, str(site)) for site in sites))
     constant = np.concatenate([np.zeros(d), np.ones(N)])
-    return dataclasses.replace(naming, terms=terms, into_units=M, constant=constant, sites=tuple(map(str, sites)))
+    return dataclasses.replace(
+        naming, terms=terms, into_units=M, constant=constant, sites=tuple(map(str, sites))
+    )
 
 
 def _based(block: Block) -> Block:
@@ -321,7 +348,9 @@ def _based(block: Block) -> Block:
     if isinstance(block, Bins):
         return dataclasses.replace(block, base=0 if block.base is None else block.base)
     if isinstance(block, Category):
-        return dataclasses.replace(block, base=block.values[0][0] if block.base is None else block.base)
+        return dataclasses.replace(
+            block, base=block.values[0][0] if block.base is None else block.base
+        )
     if isinstance(block, Number):
         return block
     rule = f"features of kind {block.kind!r} have no coefficients in the columns' units"
@@ -336,7 +365,8 @@ def _levels(block: Block) -> tuple[list[str], str]:
     assert isinstance(block, Bins)
     every = dataclasses.replace(block, base=None).names
     assert block.base is not None
-    levels = [name.removeprefix(block.name).removeprefix("=") for name in block.names]  # "=missing" is one
+    # "=missing" is one
+    levels = [name.removeprefix(block.name).removeprefix("=") for name in block.names]
     return levels, every[block.base].removeprefix(block.name)
 
 

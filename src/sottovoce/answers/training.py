@@ -1,4 +1,6 @@
-"""``train --inference`` and ``--evaluation``: coefficients with intervals, and evaluation on held-out rows."""
+"""``train --inference`` and ``--evaluation``: coefficients with intervals, and evaluation on
+held-out rows.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,13 @@ from .terms import columns_of, outcome
 
 ONE_EACH = "answers count rows, so one row of each person was asked: the first in the table"
 ONE_CONSTANT = (
-    "intervals take rows as independent: where rows of a site are alike, as sites differ, they are too narrow with one "
+    "intervals take rows as independent: where rows of a site are alike, as sites differ, they "
+    "are too narrow with one "
     "constant for all"
 )
-WEIGHED = "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
+WEIGHED = (
+    "intervals are for rows that count alike: with weights the errors of an estimate are other ones"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +88,11 @@ class TableFit(ABC):
 
     def held_back(self) -> dict[str, Any]:
         """Return what reads rows without noise, as plain data: for the data owner only."""
-        found = self.found_exactly() | {"exact": self.exact, "notes": list(self.notes), "seconds": self.seconds}
+        found = self.found_exactly() | {
+            "exact": self.exact,
+            "notes": list(self.notes),
+            "seconds": self.seconds,
+        }
         if self.evaluation is not None:
             found["evaluation"] = self.evaluation.held_back()
         return {key: jsonable(value) for key, value in found.items()}
@@ -91,15 +100,23 @@ class TableFit(ABC):
     def released(self) -> dict[str, Any]:
         """Public facts and what was released, as plain data."""
         report = {
-            "method": self.kind, "data": self.config.data, "nodes": len(self.sizes),
-            "partition": self.config.partition, "n_train": self.sizes.astype(int).tolist(),
-            "sites": list(self.sites), "n_test": self.n_test, "features": len(self.answered.model),
-            "label": outcome(self.answered.schema), "asked": self.asked, "versions": versions("numpy", "scipy"),
-            **self.found(), "evaluation": None if self.evaluation is None else self.evaluation.released(),
+            "method": self.kind,
+            "data": self.config.data,
+            "nodes": len(self.sizes),
+            "partition": self.config.partition,
+            "n_train": self.sizes.astype(int).tolist(),
+            "sites": list(self.sites),
+            "n_test": self.n_test,
+            "features": len(self.answered.model),
+            "label": outcome(self.answered.schema),
+            "asked": self.asked,
+            "versions": versions("numpy", "scipy"),
+            **self.found(),
+            "evaluation": None if self.evaluation is None else self.evaluation.released(),
             "privacy": self.statement.to_dict(),
             "notes": [note for note in self.notes if note not in self.holder_notes],
             "config": self.config.run.to_dict(),
-        }  # fmt: skip
+        }
         return {key: jsonable(value) for key, value in report.items()}
 
     def recorded(self) -> Self:
@@ -119,9 +136,11 @@ class Inferred(TableFit):
     def found(self) -> dict[str, Any]:
         best = None if self.evaluation is None else self.evaluation.quality[""]
         return {
-            **self.coefficients.plain(), "forecast": {},  # after a run its own table tells what it needs
-            "auc": None if best is None else best.auc.value, "brier": None if best is None else best.brier.value,
-        }  # fmt: skip
+            **self.coefficients.plain(),
+            "forecast": {},  # after a run its own table tells what it needs
+            "auc": None if best is None else best.auc.value,
+            "brier": None if best is None else best.brier.value,
+        }
 
     def found_exactly(self) -> dict[str, Any]:
         found = {"test_error": 1.0 - self.exact["accuracy"] if self.exact else None}
@@ -178,18 +197,35 @@ class DealtTable:
         check_products(len(constants), dataset.n_features)
         plain = [f"x{j}" for j in range(dataset.n_features)]
         layout = Layout.of(
-            dataset.schema, plain, 1.0, [len(part) for part in parts], constants, column if kind == "site" else None
+            dataset.schema,
+            plain,
+            1.0,
+            [len(part) for part in parts],
+            constants,
+            column if kind == "site" else None,
         )
         tables = [
-            (dataset.X_train[part] if dataset.schema is None else columns_of(dataset.train_columns, part))
+            (
+                dataset.X_train[part]
+                if dataset.schema is None
+                else columns_of(dataset.train_columns, part)
+            )
             for part in parts
-        ]  # fmt: skip
+        ]
         own = not at_random if asked is None else asked
-        label = f"{config.data} {config.schema} {config.partition} {config.sizes} {config.test_share} {own}"
+        label = (
+            f"{config.data} {config.schema} {config.partition} {config.sizes} "
+            f"{config.test_share} {own}"
+        )
         return cls(config, dataset, layout, tables, parts, label, called)
 
     def ask(
-        self, fit: Fit, rows: Rows, ledger: DurableLedger | None, run_name: str | None, checkpoint: str | Path | None
+        self,
+        fit: Fit,
+        rows: Rows,
+        ledger: DurableLedger | None,
+        run_name: str | None,
+        checkpoint: str | Path | None,
     ) -> Result:
         """Run the recipe of a fit on the training rows.
 
@@ -212,10 +248,17 @@ class DealtTable:
             With a statement for the other neighbouring relation, too.
         """
         result = simulate(
-            self.config.run, rows, method=fit.recipe, loss=fit.loss, ledger=ledger, run_name=run_name,
-            label=self.label, caveat=self.dataset.caveat, checkpoint=checkpoint,
+            self.config.run,
+            rows,
+            method=fit.recipe,
+            loss=fit.loss,
+            ledger=ledger,
+            run_name=run_name,
+            label=self.label,
+            caveat=self.dataset.caveat,
+            checkpoint=checkpoint,
             digest=raw_digest(self.config, self.dataset.schema, len(self.parts), ledger),
-        )  # fmt: skip
+        )
         return with_other_relation(result)
 
     def places(self, model: SavedModel) -> IntArray | None:
@@ -240,7 +283,9 @@ class DealtTable:
         judge = judge_of(self.dataset.task, held, self.layout.naming.schema)
         return judge.ask(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
 
-    def told(self, result: Result, started: float, model: SavedModel, *, intervals: bool = True) -> dict[str, Any]:
+    def told(
+        self, result: Result, started: float, model: SavedModel, *, intervals: bool = True
+    ) -> dict[str, Any]:
         """Collect the fields that every :class:`TableFit` takes from its run.
 
         Parameters
@@ -267,17 +312,29 @@ class DealtTable:
         elif where is not None and (others := unknown(where)) is not None:
             counted = [*counted, f"held out: {others}"]
         return {
-            "config": self.config, "statement": result.statement, "asked": result.algorithm["asked"],
-            "sizes": self.layout.sizes, "sites": self.sites, "n_test": self.dataset.n_units_held_out,
-            "notes": (*notes, *counted), "holder_notes": tuple(counted), "answered": model,
+            "config": self.config,
+            "statement": result.statement,
+            "asked": result.algorithm["asked"],
+            "sizes": self.layout.sizes,
+            "sites": self.sites,
+            "n_test": self.dataset.n_units_held_out,
+            "notes": (*notes, *counted),
+            "holder_notes": tuple(counted),
+            "answered": model,
             "seconds": time.perf_counter() - started,
-        }  # fmt: skip
+        }
 
 
 def prepared_table(
-    config: TrainConfig, kind: type[Task], refusal: InvalidInput, held: Held | None, site_constants: bool | None,
-    ledger: DurableLedger | None, *, weights: bool = False,
-) -> DealtTable:  # fmt: skip
+    config: TrainConfig,
+    kind: type[Task],
+    refusal: InvalidInput,
+    held: Held | None,
+    site_constants: bool | None,
+    ledger: DurableLedger | None,
+    *,
+    weights: bool = False,
+) -> DealtTable:
     """Load a table, partition its training rows, and check its label and the evaluation.
 
     Parameters
@@ -309,16 +366,23 @@ def prepared_table(
     if not isinstance(dataset.task, kind):
         raise refusal
     if dataset.weights is not None and not weights:
-        raise InvalidInput("weight", None, WEIGHED, "leave weight and class_weight out, or train without inference")
+        raise InvalidInput(
+            "weight", None, WEIGHED, "leave weight and class_weight out, or train without inference"
+        )
     dealt = DealtTable.of(config, dataset, site_constants)
     check_held(held, dataset, config.run, len(dealt.parts), ledger=ledger)
     return dealt
 
 
 def infer(
-    config: TrainConfig, *, held: Held | None = None, site_constants: bool | None = None,
-    ledger: DurableLedger | None = None, run_name: str | None = None, checkpoint: str | Path | None = None,
-) -> Inferred:  # fmt: skip
+    config: TrainConfig,
+    *,
+    held: Held | None = None,
+    site_constants: bool | None = None,
+    ledger: DurableLedger | None = None,
+    run_name: str | None = None,
+    checkpoint: str | Path | None = None,
+) -> Inferred:
     """Estimate logistic coefficients with confidence intervals from a table, and score the model.
 
     The table is loaded, its training rows are partitioned among sites, the recipe of
@@ -370,7 +434,9 @@ def infer(
     """
     started = time.perf_counter()
     check(config.run, config)
-    refusal = InvalidInput("label", None, "coefficients are log-odds of two classes", "declare two classes")
+    refusal = InvalidInput(
+        "label", None, "coefficients are log-odds of two classes", "declare two classes"
+    )
     dealt = prepared_table(config, TwoClasses, refusal, held, site_constants, ledger)
     dataset = dealt.dataset
     fit = LogOdds(dealt.layout)
@@ -383,9 +449,12 @@ def infer(
     evaluation = dealt.evaluate(held, answered)
     assert found.table is not None
     return Inferred(
-        **dealt.told(result, started, answered), exact=quality, evaluation=evaluation, coefficients=found.table,
+        **dealt.told(result, started, answered),
+        exact=quality,
+        evaluation=evaluation,
+        coefficients=found.table,
         estimates=result.outcome,
-    ).recorded()  # fmt: skip
+    ).recorded()
 
 
 def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
@@ -396,7 +465,8 @@ def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
 def rows_read(n: int, people: IntArray | None) -> IntArray:
     """Return the indices of the rows that answers read: one a person, else all n.
 
-    They are chosen before anything is computed of them, so that a person's further rows can change nothing.
+    They are chosen before anything is computed of them, so that a person's further rows can change
+    nothing.
     """
     return np.arange(n) if people is None else np.flatnonzero(kept(people, 1))
 
@@ -427,7 +497,12 @@ def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[s
 
 
 def check_held(
-    held: Held | None, dataset: data.Dataset, run: RunConfig, sites: int = 1, *, ledger: DurableLedger | None = None
+    held: Held | None,
+    dataset: data.Dataset,
+    run: RunConfig,
+    sites: int = 1,
+    *,
+    ledger: DurableLedger | None = None,
 ) -> None:
     """Check that an evaluation can be asked, before the training spends anything.
 
@@ -452,10 +527,16 @@ def check_held(
     if held is None:
         return
     if ledger is not None:
-        rule = "the ledger is that of the training rows, and held-out rows have a budget of their own"
-        raise InvalidInput("evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger")
+        rule = (
+            "the ledger is that of the training rows, and held-out rows have a budget of their own"
+        )
+        raise InvalidInput(
+            "evaluation", held.epsilon, rule, "use `sottovoce evaluate` with their own ledger"
+        )
     if not dataset.n_units_held_out:
-        raise InvalidInput("evaluation", held.epsilon, "there are no test rows", "give a test_share")
+        raise InvalidInput(
+            "evaluation", held.epsilon, "there are no test rows", "give a test_share"
+        )
     if dataset.n_units_held_out < sites:
         counted = "test rows" if dataset.held_people is None else "people with test rows"
         rule = f"there are {dataset.n_units_held_out} {counted} for {sites} sites"
@@ -467,7 +548,9 @@ def check(run: RunConfig, config: TrainConfig | None = None) -> None:
     """Refuse options that inference does not have; InvalidInput."""
     check_run(run)
     if config is not None and (config.start or config.public or config.public_share):
-        raise InvalidInput("start", None, "inference starts from a count of its own", "leave the start out")
+        raise InvalidInput(
+            "start", None, "inference starts from a count of its own", "leave the start out"
+        )
 
 
 def evaluate_report(report: Report, held: Held) -> Any:
@@ -498,7 +581,9 @@ def evaluate_report(report: Report, held: Held) -> Any:
     move = None if result.move is None else result.move.at(0)
     model = digest_of(w) if move is None else digest_of(w, move.digest)
     scored = Scored(judge.margins(w, X if move is None else move.shortened(X)), model, y, X)
-    return judge.ask(scored, one_row_each(run, dataset.schema), result.facts.n_nodes, caveat=dataset.caveat)
+    return judge.ask(
+        scored, one_row_each(run, dataset.schema), result.facts.n_nodes, caveat=dataset.caveat
+    )
 
 
 __all__ = ["Held", "Inferred", "evaluate_report", "infer"]

@@ -72,12 +72,16 @@ ADVERSARIES: dict[str, Adversary] = {
     "people": Adversary(people.play, people.RUNS, people.QUICK_RUNS),
     "rare": Adversary(rare.play, rare.RUNS, rare.QUICK_RUNS),
 }
-"""Attacks on the code around the methods: a ledger's quotes, a site's aborts, an estimator's attributes, the gradient
-cap, sums over sites of which some collude, the bounded sums from which answers are computed, people with several rows,
-and levels that a survey must not show."""
+"""Attacks on the code around the methods: a ledger's quotes, a site's aborts, an estimator's
+attributes, the gradient cap, sums over sites of which some collude, the bounded sums from which
+answers are computed, people with several rows, and levels that a survey must not show."""
 
 _REPLICATES, _QUICK = 20_000, 4_000
-_MORE = {("pp_admm", "printed"): 100_000, ("pp_admm", "corrected"): 60_000, ("ipp_admm", "corrected"): 60_000}
+_MORE = {
+    ("pp_admm", "printed"): 100_000,
+    ("pp_admm", "corrected"): 60_000,
+    ("ipp_admm", "corrected"): 60_000,
+}
 """Where delta is so small that fewer replicates would show nothing."""
 
 
@@ -208,7 +212,9 @@ def attack(
     _check_claim(method, form, confidence, colluders)
     game = _game(method)
     if game is not None:
-        asked = Options(claim.epsilon, claim.delta, claim.rounds, replicates, seed, confidence, colluders, form)
+        asked = Options(
+            claim.epsilon, claim.delta, claim.rounds, replicates, seed, confidence, colluders, form
+        )
         return _play_game(game, asked, quick=quick)
     if not replicates:
         replicates = _QUICK if quick else _MORE.get((method, form), _REPLICATES)
@@ -238,7 +244,9 @@ def _check_claim(method: str, form: str, confidence: float, colluders: int | Non
     forms = forms_of(method)
     if not forms:
         methods = ", ".join(sorted(_names()))
-        raise InvalidInput("method", method, f"must be all, or one of {methods}", "see docs/explanation/audit.md")
+        raise InvalidInput(
+            "method", method, f"must be all, or one of {methods}", "see docs/explanation/audit.md"
+        )
     if form not in forms:
         raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
 

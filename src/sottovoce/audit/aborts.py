@@ -43,15 +43,28 @@ RUNS, QUICK_RUNS = 400, 160
 DELTA = 1e-5
 _FEWEST = 80
 _LOOK = 32  # runs of each table at every promising length
-_LENGTHS = (*(10.0**k for k in range(0, 18, 2)), 1e20, 1e30, 1e50, 1e100, 1e154, 1e200, 1e300, 1e308, 1.7e308)
+_LENGTHS = (
+    *(10.0**k for k in range(0, 18, 2)),
+    1e20,
+    1e30,
+    1e50,
+    1e100,
+    1e154,
+    1e200,
+    1e300,
+    1e308,
+    1.7e308,
+)
 _LATE = ("mr_admm", "dgd")  # methods whose second round does not depend on what came in
 _BRACKETS = 2  # of a method, at most
 _STEPS = 48  # of a bisection: relative lengths of about 1e-13
 _BROKEN = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
 """Programming errors, which end the audit: no way in which a site's run ends."""
 _WHY = (
-    "one feature, a row and its opposite: minimisers differ by little, and by more than the last digit of a length",
-    "a row of equal entries, and the same with every other sign turned: products with a long vector overflow apart",
+    "one feature, a row and its opposite: minimisers differ by little, and by more than the last "
+    "digit of a length",
+    "a row of equal entries, and the same with every other sign turned: products with a long "
+    "vector overflow apart",
 )
 
 
@@ -89,7 +102,9 @@ class Victim:
             own, other = [1.0, -1.0, 1.0], signed_site(1.0, -1.0, 1.0, -1.0)
             instead = 1.0 if self.config.relation == "replace-one" else 0.0
             others = [other] * (2 if self.sums else 1)
-            first, second = (Rows.build([signed_site(*own, row), *others]) for row in (-1.0, instead))
+            first, second = (
+                Rows.build([signed_site(*own, row), *others]) for row in (-1.0, instead)
+            )
             return first, second
         # Just inside the unit ball, so that rounding makes no row longer than 1.
         X = np.full((4, self.features), 1.0 / math.sqrt(self.features) / (1.0 + 1e-9))
@@ -113,7 +128,9 @@ class Victim:
     def claimed(self) -> float:
         """The ledger's total of a whole run."""
         book = self._run(0, 1.0, Silence(()))[1]
-        ledger = Ledger(accountants.make_accountant(self.config.notion), math.inf, self.config.delta or 0.0)
+        ledger = Ledger(
+            accountants.make_accountant(self.config.notion), math.inf, self.config.delta or 0.0
+        )
         for event in book.rows:
             ledger.charge(event)
         return ledger.total()
@@ -140,7 +157,13 @@ class Victim:
         ready, rows, book = self.ready, self.tables[table], Notes()
         facts, net = ready.facts.node(0), _Extreme(np.full(self.features, length))
         guard = self.guard(rows.node(0), facts, noise, book)
-        place = Place(facts, net, _WithHonestSite(guard, facts, net, noise) if self.sums else guard, (), self.features)
+        place = Place(
+            facts,
+            net,
+            _WithHonestSite(guard, facts, net, noise) if self.sums else guard,
+            (),
+            self.features,
+        )
         # Overflow is what the adversary provokes; how the run ends is what counts.
         with np.errstate(all="ignore"):
             try:
@@ -151,7 +174,10 @@ class Victim:
                 ended = f"{type(error).__name__}: {error}"
             numbers = all(np.all(np.isfinite(sent)) for sent in net.sent)
             last = float(net.sent[-1] @ self.away) if numbers and net.sent else math.inf
-        told = f"{ended} ({len(book.rows)} charged, {len(net.sent)} sent{'' if numbers else ', no numbers'})"
+        told = (
+            f"{ended} ({len(book.rows)} charged, {len(net.sent)} "
+            f"sent{'' if numbers else ', no numbers'})"
+        )
         return Seen(told, last), book
 
 
@@ -210,7 +236,9 @@ class _WithHonestSite:
     def ask_sum(self, query: Sum, net: Net) -> Array:
         self.attempts += 1
         tau = query.attempt(self.facts, Among.all(self.facts)).grid.tau
-        self.net.honest = self.noise.steps(query.what.entries(self.facts), tau, self.attempts, use=2)
+        self.net.honest = self.noise.steps(
+            query.what.entries(self.facts), tau, self.attempts, use=2
+        )
         return self.guard.ask_sum(query, net)
 
 
@@ -223,7 +251,9 @@ class AbortVerdict(Verdict):
     told: tuple[dict[str, int], ...] = ()
     """How runs ended on each table, and how often."""
     channels: dict[str, float] = field(default_factory=dict)
-    """All methods and lengths at which a first look at few runs refutes the claim, with their bounds."""
+    """All methods and lengths at which a first look at few runs refutes the claim, with their
+    bounds.
+    """
 
 
 def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str, Victim]:
@@ -231,7 +261,8 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
 
     Together they have every kind of abort that a length can provoke.
     """
-    # Nearly all of the budget goes to the release after her vector: it has little noise, all of it in the objective.
+    # Nearly all of the budget goes to the release after her vector: it has little noise, all of it
+    # in the objective.
     inside = {"method": "m_admm", "relation": "zero-out", "noise_growth": 20.0}
     gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
     known: dict[str, tuple[dict[str, Any], int]] = {"m_admm, zero-out": (inside, 1)}
@@ -248,7 +279,12 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
         # Methods with a pure price are attacked without a delta.
         least = DELTA if delta is None and REGISTRY[knobs["method"]].needs_delta else delta
         several = 3 if knobs["method"] in _LATE else 2
-        common = {"epsilon": epsilon, "delta": least, "rounds": max(several, rounds or 0), "graph": "complete"}
+        common = {
+            "epsilon": epsilon,
+            "delta": least,
+            "rounds": max(several, rounds or 0),
+            "graph": "complete",
+        }
         found[name] = Victim(RunConfig.from_dict(common | knobs), features)
     return found
 
@@ -260,13 +296,21 @@ def lengths(stand: Victim) -> list[float]:
     both.
     """
     silent, found = Silence(()), []
-    seen = [tuple(stand.watch(table, length, silent).told for table in (0, 1)) for length in _LENGTHS]
+    seen = [
+        tuple(stand.watch(table, length, silent).told for table in (0, 1)) for length in _LENGTHS
+    ]
     # One length that tells the tables apart without noise is enough to play.
-    found += [length for length, (first, second) in zip(_LENGTHS, seen, strict=True) if first != second][:1]
+    found += [
+        length for length, (first, second) in zip(_LENGTHS, seen, strict=True) if first != second
+    ][:1]
     alike = [a == b for a, b in seen]
     # Both tables change alike between two lengths, so somewhere between they may change apart.
-    changes = [k for k in range(1, len(seen)) if alike[k - 1] and alike[k] and seen[k - 1] != seen[k]]
-    edges = [_edge(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0]) for k in changes[:_BRACKETS]]
+    changes = [
+        k for k in range(1, len(seen)) if alike[k - 1] and alike[k] and seen[k - 1] != seen[k]
+    ]
+    edges = [
+        _edge(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0]) for k in changes[:_BRACKETS]
+    ]
     return found + [length for edge in edges for length in edge]
 
 
@@ -294,7 +338,9 @@ NoiseAt = Callable[[int, int], Noise]  # of a table and a run
 
 
 def _played(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:
-    first, second = ([stand.watch(table, length, noise(table, run)) for run in range(runs)] for table in (0, 1))
+    first, second = (
+        [stand.watch(table, length, noise(table, run)) for run in range(runs)] for table in (0, 1)
+    )
     return first, second
 
 
@@ -305,13 +351,23 @@ def _scores(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
     message matters where noise decides whether a site aborts: aborts may be equally frequent on
     both tables, and yet the remaining answers be possible on only one of them.
     """
-    found = [tuple(np.array([float(one.told == told) for one in side]) for side in played) for told in bets]
+    found = [
+        tuple(np.array([float(one.told == told) for one in side]) for side in played)
+        for told in bets
+    ]
     for end in (math.inf, -math.inf):
         whole = engine.FINISHED
-        found.append(tuple(
-            np.array([one.last if one.told.startswith(whole) and math.isfinite(one.last) else end for one in side])
-            for side in played
-        ))  # fmt: skip
+        found.append(
+            tuple(
+                np.array(
+                    [
+                        one.last if one.told.startswith(whole) and math.isfinite(one.last) else end
+                        for one in side
+                    ]
+                )
+                for side in played
+            )
+        )
     return [(first, second) for first, second in found]
 
 
@@ -366,7 +422,11 @@ class Bet:
     @property
     def words(self) -> str:
         """The score in words."""
-        return f"whether it says {self.bets[self.which]!r}" if self.which < len(self.bets) else "its last message"
+        return (
+            f"whether it says {self.bets[self.which]!r}"
+            if self.which < len(self.bets)
+            else "its last message"
+        )
 
 
 def halves(played: Played) -> tuple[Played, Played]:
@@ -391,7 +451,9 @@ class _Look:
         return round(self.bound - self.claimed, 3)
 
 
-def _first_looks(stands: Mapping[str, Victim], noise: NoiseAt, confidence: float) -> dict[tuple[str, float], _Look]:
+def _first_looks(
+    stands: Mapping[str, Victim], noise: NoiseAt, confidence: float
+) -> dict[tuple[str, float], _Look]:
     """Make a few runs of every method at every promising length."""
     looks = dict[tuple[str, float], _Look]()
     for name, stand in stands.items():
@@ -433,30 +495,51 @@ def play(
     certain = max(looks, key=lambda one: looks[one].over, default=(next(iter(stands)), 1.0))
     noisy = [one for one, look in looks.items() if look.mixed]
     by_noise = max(noisy, key=lambda one: looks[one].over, default=certain)
-    games = [(one, "simulated noise", keyed(_LOOK), replicates) for one in dict.fromkeys([certain, by_noise])]
+    games = [
+        (one, "simulated noise", keyed(_LOOK), replicates)
+        for one in dict.fromkeys([certain, by_noise])
+    ]
     if released:
-        few = max(_FEWEST, replicates // 4)  # slow, and what she bets on seldom depends on the noise
-        games.append((certain, "noise of the operating system", lambda table, run: SystemNoise(), few))
+        # slow, and what she bets on seldom depends on the noise
+        few = max(_FEWEST, replicates // 4)
+        games.append(
+            (certain, "noise of the operating system", lambda table, run: SystemNoise(), few)
+        )
     # The worst of several games is reported, so each gets an equal share of the error.
     each = 1.0 - (1.0 - confidence) / len(games)
     verdicts = []
     for (name, length), source, noise, runs in games:
         played = _played(stands[name], length, runs, noise)
-        verdicts.append(_verdict(stands[name], f"{name}, {source}", length, played, confidence, each))
+        verdicts.append(
+            _verdict(stands[name], f"{name}, {source}", length, played, confidence, each)
+        )
     # Rounded, so that the last digits of a bound do not decide which game is reported.
     best = max(verdicts, key=lambda one: round(one.lower_bound - one.claimed_epsilon, 3))
-    channels = {f"{name} at {at:.6g}": look.bound for (name, at), look in looks.items() if look.over > 0.0}
+    channels = {
+        f"{name} at {at:.6g}": look.bound for (name, at), look in looks.items() if look.over > 0.0
+    }
     return replace(best, channels=channels)
 
 
-def _verdict(stand: Victim, name: str, length: float, played: Played, confidence: float, each: float) -> AbortVerdict:
+def _verdict(
+    stand: Victim, name: str, length: float, played: Played, confidence: float, each: float
+) -> AbortVerdict:
     known, fresh = halves(played)
     delta = stand.config.delta or 0.0
     bet = Bet.choose(known, delta, confidence)
     return AbortVerdict(
-        method="refusals", form="corrected", claimed_epsilon=stand.claimed, proved_epsilon=stand.claimed,
-        lower_bound=bet.bound(fresh, delta, each), delta=delta, confidence=confidence, replicates=len(played[0]),
-        rounds=stand.config.rounds, attack=f"entries of {length:.6g} to {name}: {bet.words}",
-        why=_WHY[stand.features > 1], releases=stand.config.rounds, length=length,
+        method="refusals",
+        form="corrected",
+        claimed_epsilon=stand.claimed,
+        proved_epsilon=stand.claimed,
+        lower_bound=bet.bound(fresh, delta, each),
+        delta=delta,
+        confidence=confidence,
+        replicates=len(played[0]),
+        rounds=stand.config.rounds,
+        attack=f"entries of {length:.6g} to {name}: {bet.words}",
+        why=_WHY[stand.features > 1],
+        releases=stand.config.rounds,
+        length=length,
         told=tuple(dict(Counter(one.told for one in side)) for side in played),
-    )  # fmt: skip
+    )

@@ -103,7 +103,9 @@ class RecipeCase(Case):
     """A pair of neighbouring tables, and the recipe that is asked about them."""
 
     before: RecipeCase | None = None
-    """Releases about other rows: the claim for both is the larger price, as a row is in one of them only."""
+    """Releases about other rows: the claim for both is the larger price, as a row is in one of
+    them only.
+    """
 
 
 @dataclass(frozen=True)
@@ -152,9 +154,15 @@ def _corrections(at: Array) -> Corrections:
     """
     one, edges = np.ones((1, 1)), np.array([-10.0, 0.0, 10.0])
     curves = Curves(
-        level=one, slope=one, base=one, shift=one, reach=one, worth=np.zeros((1, 1, 4)),
-        order=np.ones((1, 1, 2, 4)), tails=np.ones((1, 1, 2)),
-    )  # fmt: skip
+        level=one,
+        slope=one,
+        base=one,
+        shift=one,
+        reach=one,
+        worth=np.zeros((1, 1, 4)),
+        order=np.ones((1, 1, 2, 4)),
+        tails=np.ones((1, 1, 2)),
+    )
     units = np.full((1, 1, STATISTICS), 1e6)
     units[..., ORDER] = 1e-3
     return Corrections(at, LAST, edges, None, curves, np.zeros((1, 1, 2, 4, STATISTICS)), units)
@@ -168,8 +176,12 @@ PAIRS: dict[str, Pair] = {
     "Hessian": Pair(Curvature, _ZERO, _ACROSS),
     "Hessian, curvatures cut": Pair(lambda at: Curvature(at, 0.1), _ZERO, (_E0, _E1)),
     "moments of derivatives": Pair(SlopeMoments, _STEEP, (_LEFT, _row(*(_E1 + _TILT)))),
-    "Hessian in a frame": Pair(lambda at: FramedCurvature(at, 0.1, frame=_FRAME), _ZERO, _ACROSS, long=True),
-    "second moments in a frame": Pair(lambda at: FramedMoments(at, frame=_FRAME), _ZERO, (_E0, _E1)),
+    "Hessian in a frame": Pair(
+        lambda at: FramedCurvature(at, 0.1, frame=_FRAME), _ZERO, _ACROSS, long=True
+    ),
+    "second moments in a frame": Pair(
+        lambda at: FramedMoments(at, frame=_FRAME), _ZERO, (_E0, _E1)
+    ),
     "moments of derivatives in a frame": Pair(
         lambda at: FramedSlopes(at, frame=np.eye(D)[None]), _STEEP, (_LEFT, _row(*(_E1 + _TILT)))
     ),
@@ -179,17 +191,33 @@ PAIRS: dict[str, Pair] = {
     "Huber step in a frame": Pair(
         lambda at: FramedSteps(at, 0.5, frame=np.eye(D)[None]), _ZERO, (_E0, _E0), (1.0, -1.0)
     ),
-    "numbers at their bounds": Pair(lambda at: AtBounds(at, LAST), _ZERO, (LAST, LAST), (-1.0, 1.0)),
-    "lengths of rows": Pair(lambda at: Lengths(at, frame=_FRAME, edges=np.array([2.0])), _ZERO, (_E0, 0.25 * _E1)),
-    "count of positives": Pair(lambda at: Positives(at, LAST), _ZERO, (_row(0, 0, 1), _row(0, 0, -1))),
-    "scores": Pair(lambda at: Scores(at, LAST, np.array([0.0])), _E0, (_row(1, 0, 1), _row(-1, 0, 1))),
+    "numbers at their bounds": Pair(
+        lambda at: AtBounds(at, LAST), _ZERO, (LAST, LAST), (-1.0, 1.0)
+    ),
+    "lengths of rows": Pair(
+        lambda at: Lengths(at, frame=_FRAME, edges=np.array([2.0])), _ZERO, (_E0, 0.25 * _E1)
+    ),
+    "count of positives": Pair(
+        lambda at: Positives(at, LAST), _ZERO, (_row(0, 0, 1), _row(0, 0, -1))
+    ),
+    "scores": Pair(
+        lambda at: Scores(at, LAST, np.array([0.0])), _E0, (_row(1, 0, 1), _row(-1, 0, 1))
+    ),
     "corrections of scores": Pair(_corrections, _E0, (_row(1, 0, 1), _row(-1, 0, 1))),
     "Huber step": Pair(lambda at: HuberGradient(at, 0.5), _ZERO, (_E0, _E0), (1.0, -1.0)),
     "cross moments": Pair(Products, _ZERO, (_E0, _E0), (1.0, -1.0)),
-    "mean of rows": Pair(lambda at: RowMean(at, (D - 1,)), _ZERO, (_row(1, 0, 1e-4), _row(-1, 0, 1e-4))),
-    "residuals": Pair(lambda at: Residuals(at, LAST, np.array([0.5])), _ZERO, (LAST, LAST), (0.1, 0.9)),
-    "coarse counts": Pair(lambda at: Cells(at, (2,) * D), _ZERO, (np.ones(D), np.full(D, 2.0)), long=True),
-    "moments of residuals": Pair(lambda at: ResidualMoments(at, 0.5), _ZERO, (_E0, _E1), (1.0, -1.0)),
+    "mean of rows": Pair(
+        lambda at: RowMean(at, (D - 1,)), _ZERO, (_row(1, 0, 1e-4), _row(-1, 0, 1e-4))
+    ),
+    "residuals": Pair(
+        lambda at: Residuals(at, LAST, np.array([0.5])), _ZERO, (LAST, LAST), (0.1, 0.9)
+    ),
+    "coarse counts": Pair(
+        lambda at: Cells(at, (2,) * D), _ZERO, (np.ones(D), np.full(D, 2.0)), long=True
+    ),
+    "moments of residuals": Pair(
+        lambda at: ResidualMoments(at, 0.5), _ZERO, (_E0, _E1), (1.0, -1.0)
+    ),
 }
 """The pair that moves each kind of release furthest, and pairs of long rows."""
 TRUSTS = ("nobody", "sum")
@@ -222,7 +250,9 @@ def tables(pair: Pair, victims: int = 1, constant: float = 0.5) -> tuple[Rows, R
         if pair.numbers is None:
             return rows
         first = [pair.numbers[table] if i < victims else 0.2 for i in range(len(SITES))]
-        return rows.with_offset([np.array([t] + [0.2] * (n - 1)) for t, n in zip(first, SITES, strict=True)])
+        return rows.with_offset(
+            [np.array([t] + [0.2] * (n - 1)) for t, n in zip(first, SITES, strict=True)]
+        )
 
     return one(0), one(1)
 
@@ -247,9 +277,13 @@ def release(name: str, pair: Pair, config: RunConfig, victims: int = 1) -> Recip
     """
     loss: Loss = LOGISTIC if pair.numbers is None else HuberResidual(1.0)
     return RecipeCase(
-        replace(config, sites_per_row=victims), tables(pair, victims), 0, f"{name}: the row that moves it furthest",
-        method=Given(asks=(Item(name, pair.what, 1.0),), where=pair.at), loss=Weighted(loss) if pair.long else loss,
-    )  # fmt: skip
+        replace(config, sites_per_row=victims),
+        tables(pair, victims),
+        0,
+        f"{name}: the row that moves it furthest",
+        method=Given(asks=(Item(name, pair.what, 1.0),), where=pair.at),
+        loss=Weighted(loss) if pair.long else loss,
+    )
 
 
 def recipes(config: RunConfig) -> dict[str, RecipeCase]:
@@ -265,7 +299,9 @@ def recipes(config: RunConfig) -> dict[str, RecipeCase]:
     return {
         "inference": case(flipped, newton_of(naming)),
         "evaluation": case(flipped, Histogram(judged=b"", weights=score)),
-        "survey": case(PAIRS["coarse counts"], Survey(cells=(2,) * D, grids=b""), Weighted(LOGISTIC)),
+        "survey": case(
+            PAIRS["coarse counts"], Survey(cells=(2,) * D, grids=b""), Weighted(LOGISTIC)
+        ),
         "regression": case(numbers, LeastSquares(constant=LAST, free=np.ones(D)), residual),
         "regression with intervals": case(numbers, slopes_of(naming), residual),
     }
@@ -280,9 +316,10 @@ def held_out(config: RunConfig, trained: bool = False) -> RecipeCase:
     # Correctly the training rows are alike on both tables; the fault lets them differ, too.
     training = replace(PAIRS["gradient"], rows=rows if trained else rows[:1] * 2)
     return replace(
-        release("scores", replace(PAIRS["scores"], rows=rows), config), before=release("gradient", training, config),
+        release("scores", replace(PAIRS["scores"], rows=rows), config),
+        before=release("gradient", training, config),
         why="a held-out row; the training rows are the same",
-    )  # fmt: skip
+    )
 
 
 def centred(config: RunConfig) -> RecipeCase:
@@ -297,9 +334,16 @@ def centred(config: RunConfig) -> RecipeCase:
     whole, share = gaussian_mu(float(np.max(config.epsilon)), config.delta or 0.0), 0.75
     mean = Centring((D - 1,), 0.5, 2.0, whole * math.sqrt(share), share)
     run = RunConfig(
-        "momentum", trust=config.trust, epsilon=config.epsilon, delta=config.delta, rounds=2, eta=1e6, rho=0.02,
-        loss="huber:0.5", graph="complete",
-    )  # fmt: skip
+        "momentum",
+        trust=config.trust,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        rounds=2,
+        eta=1e6,
+        rho=0.02,
+        loss="huber:0.5",
+        graph="complete",
+    )
     why = "a row and its opposite, which move the mean and every gradient by as much as a row may"
     return RecipeCase(run, tables(PAIRS["mean of rows"], constant=-0.5), 0, why, centring=mean)
 
@@ -320,9 +364,11 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
     found: dict[str, RecipeCase] = {}
     for trust in TRUSTS:
         config = RunConfig(
-            method="auto", trust=trust, epsilon=1.0 if epsilon is None else epsilon,
+            method="auto",
+            trust=trust,
+            epsilon=1.0 if epsilon is None else epsilon,
             delta=DELTA if delta is None else delta,
-        )  # fmt: skip
+        )
         summed = config.trusted.opens_sums
         mark = ", summed" if summed else ""
         found |= {name + mark: release(name, pair, config) for name, pair in PAIRS.items()}
@@ -330,14 +376,18 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
         found["held-out rows" + mark] = held_out(config)
         found["centred training" + mark] = centred(config)
         if summed:  # one of three sites colludes, so a person at two of them has all other rows
-            found["cross moments, two sites"] = release("cross moments", PAIRS["cross moments"], config, victims=2)
+            found["cross moments, two sites"] = release(
+                "cross moments", PAIRS["cross moments"], config, victims=2
+            )
     return found
 
 
 def shift(case: RecipeCase, seen: Transcripts) -> float:
     """Return shift over sigma (mu of GDP) between the tables of a case of one release."""
     if seen.opened:
-        middles, deviation = honest_sums(seen.opened[0], case.tables, seen.facts, case.solve, case.known)
+        middles, deviation = honest_sums(
+            seen.opened[0], case.tables, seen.facts, case.solve, case.known
+        )
         return float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
     query, tables = seen.asked[0][0], candidates(case, seen.facts)
     event = query.event(seen.facts)
@@ -346,7 +396,9 @@ def shift(case: RecipeCase, seen: Transcripts) -> float:
     return float(np.linalg.norm((second - first)[0, 0]) / event.sigma[case.victim])
 
 
-def play_one(case: RecipeCase, replicates: int = RUNS, *, seed: int = 0, confidence: float = 0.95) -> Verdict:
+def play_one(
+    case: RecipeCase, replicates: int = RUNS, *, seed: int = 0, confidence: float = 0.95
+) -> Verdict:
     """Play one case; single releases also get their exact epsilon.
 
     Parameters
@@ -367,12 +419,17 @@ def play_one(case: RecipeCase, replicates: int = RUNS, *, seed: int = 0, confide
     """
     parts = (case,) if case.before is None else (case.before, case)
     seen = [
-        (watch(one, 0, replicates, seed + k), watch(one, 1, replicates, seed + k + 1000)) for k, one in enumerate(parts)
+        (watch(one, 0, replicates, seed + k), watch(one, 1, replicates, seed + k + 1000))
+        for k, one in enumerate(parts)
     ]
     found = attacks(case, seen[-1])
     if case.before is not None:  # what the likelihood ratio says of both together
         scores = [likelihood(one, pair).scores for one, pair in zip(parts, seen, strict=True)]
-        found = [Attack("likelihood ratio", (scores[0][0] + scores[1][0], scores[0][1] + scores[1][1]), 0)]
+        found = [
+            Attack(
+                "likelihood ratio", (scores[0][0] + scores[1][0], scores[0][1] + scores[1][1]), 0
+            )
+        ]
     exact = None
     if all(one.method is not None and len(one.method.items) == 1 for one in parts):
         # Gaussian releases compose exactly: their shifts over sigma add in squares.
@@ -398,7 +455,10 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, RecipeCase] | None = Non
     -------
     WorstVerdict
     """
-    stands, runs = cases(asked.epsilon, asked.delta) if stands is None else stands, asked.replicates or RUNS
+    stands, runs = (
+        cases(asked.epsilon, asked.delta) if stands is None else stands,
+        asked.replicates or RUNS,
+    )
 
     def one(case: RecipeCase, each: float) -> Verdict:
         many = runs if case.centring is None else min(runs, MOVED)

@@ -24,10 +24,15 @@ RUNS, QUICK_RUNS = 8_000, 2_000
 CAP = 0.25
 """The cap c: every row's derivative is 1 and its norm larger."""
 LONG, SHORT = 1.0, 0.6
-WHY = "Huber's linear piece, all rows capped: a row of norm 1 becomes one of norm 0.6 with the other label"
+WHY = (
+    "Huber's linear piece, all rows capped: a row of norm 1 becomes one of norm 0.6 with the "
+    "other label"
+)
 
 
-def cases(epsilon: float | None = None, delta: float | None = None, rounds: int | None = None) -> dict[str, Case]:
+def cases(
+    epsilon: float | None = None, delta: float | None = None, rounds: int | None = None
+) -> dict[str, Case]:
     """Make the worst case of every method that clips gradients.
 
     Parameters
@@ -44,7 +49,8 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
     dict of str to Case
         By method.
     """
-    own = [SHORT] * 5 + [-SHORT] * 2  # not all on one side: answers lie inside the ball to which they are projected
+    # not all on one side: answers lie inside the ball to which they are projected
+    own = [SHORT] * 5 + [-SHORT] * 2
     other = [1.0, -1.0] * 2
     found, knob = {}, dict[str, Any](max_grad_norm=CAP)
     for name, cls in REGISTRY.items():
@@ -79,7 +85,11 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
 
     def one(case: Case, each: float) -> Verdict:
         found = game(case, asked.replicates or RUNS, seed=asked.seed, confidence=each)
-        exact = densities(case).epsilon_at(found.delta) if found.method == "output" and found.releases == 1 else None
+        exact = (
+            densities(case).epsilon_at(found.delta)
+            if found.method == "output" and found.releases == 1
+            else None
+        )
         return replace(found, exact_epsilon=exact)
 
     return play_all("capped", stands, asked.confidence, one)

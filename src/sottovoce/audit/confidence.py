@@ -62,7 +62,12 @@ def most_probability(hits: ArrayLike, trials: ArrayLike, error: float) -> Array:
 
 
 def epsilon_bound(
-    true: ArrayLike, positives: ArrayLike, false: ArrayLike, negatives: ArrayLike, delta: float, confidence: float
+    true: ArrayLike,
+    positives: ArrayLike,
+    false: ArrayLike,
+    negatives: ArrayLike,
+    delta: float,
+    confidence: float,
 ) -> Array:
     """Return a lower confidence bound on epsilon, ``ln((P1(S) - delta) / P0(S))``, from counts.
 
@@ -130,7 +135,9 @@ class Test:
         """
         hits = [int(np.sum(self.sign * x >= self.threshold)) for x in scores]
         a, b = self.table, 1 - self.table
-        return float(epsilon_bound(hits[a], len(scores[a]), hits[b], len(scores[b]), delta, confidence))
+        return float(
+            epsilon_bound(hits[a], len(scores[a]), hits[b], len(scores[b]), delta, confidence)
+        )
 
 
 def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) -> Test:
@@ -159,7 +166,9 @@ def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) ->
     """
     sizes = [len(x) for x in scores]
     if min(sizes) < 20:
-        raise InvalidInput("replicates", min(sizes), "an audit needs at least 40 a table", "use --replicates 2000")
+        raise InvalidInput(
+            "replicates", min(sizes), "an audit needs at least 40 a table", "use --replicates 2000"
+        )
     # With more confidence, the best of thousands of thresholds is not merely the luckiest.
     careful = 1.0 - (1.0 - confidence) / 50.0
     best = Test(1.0, np.inf, 1, -1.0)
@@ -171,10 +180,18 @@ def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) ->
         if len(cuts) > 4000:
             cuts = cuts[
                 np.unique(
-                    np.concatenate([np.arange(-1000, 0) % len(cuts), np.linspace(0, len(cuts) - 1, 3000).astype(int)])
+                    np.concatenate(
+                        [
+                            np.arange(-1000, 0) % len(cuts),
+                            np.linspace(0, len(cuts) - 1, 3000).astype(int),
+                        ]
+                    )
                 )
             ]
-        hits = [size - np.searchsorted(side, cuts, side="left") for side, size in zip(sides, sizes, strict=True)]
+        hits = [
+            size - np.searchsorted(side, cuts, side="left")
+            for side, size in zip(sides, sizes, strict=True)
+        ]
         for a in (0, 1):
             bounds = epsilon_bound(hits[a], sizes[a], hits[1 - a], sizes[1 - a], delta, careful)
             k = int(np.argmax(bounds))

@@ -20,7 +20,11 @@ from .game import Case, Transcripts, candidates, watch
 from .likelihood import honest_sums, of_node
 
 optimize = Later("scipy.optimize")
-_POINTS, _SPAN = {1: 40_001, 2: 601}, {1: 30.0, 2: 12.0}  # grid points an axis, and its half-width in deviations
+# grid points an axis, and its half-width in deviations
+_POINTS, _SPAN = (
+    {1: 40_001, 2: 601},
+    {1: 30.0, 2: 12.0},
+)
 _SEEN = 400
 
 
@@ -53,7 +57,9 @@ class Exact:
             return self.epsilon
         if self.delta(0.0) <= delta:
             return 0.0
-        return float(optimize.brentq(lambda e: self.delta(e) - delta, 0.0, self.epsilon, xtol=1e-10))
+        return float(
+            optimize.brentq(lambda e: self.delta(e) - delta, 0.0, self.epsilon, xtol=1e-10)
+        )
 
 
 def densities(case: Case, seed: int = 0) -> Exact:
@@ -82,12 +88,22 @@ def densities(case: Case, seed: int = 0) -> Exact:
         return _of_sum(case, seen[0])
     whole = seen[0].asked[0][0]
     tables = candidates(case, facts)
-    answers = np.concatenate([of_node(one.asked[0][1], tables[0].i, len(facts.n))[:, 0] for one in seen])
+    answers = np.concatenate(
+        [of_node(one.asked[0][1], tables[0].i, len(facts.n))[:, 0] for one in seen]
+    )
     if answers.shape[1] != d:
-        raise InvalidInput("method", case.config.method, "its answer is more than a model", "use a game")
+        raise InvalidInput(
+            "method", case.config.method, "its answer is more than a model", "use a game"
+        )
     # A few simulated answers place the grid, around their median.
-    centre, spread = np.median(answers, axis=0), np.abs(answers - np.median(answers, axis=0)).mean(axis=0) + 1e-300
-    axes = [c + s * _SPAN[d] * np.linspace(-1.0, 1.0, _POINTS[d]) for c, s in zip(centre, spread, strict=True)]
+    centre, spread = (
+        np.median(answers, axis=0),
+        np.abs(answers - np.median(answers, axis=0)).mean(axis=0) + 1e-300,
+    )
+    axes = [
+        c + s * _SPAN[d] * np.linspace(-1.0, 1.0, _POINTS[d])
+        for c, s in zip(centre, spread, strict=True)
+    ]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 1, d)
     logs = []
     for one in tables:
@@ -97,7 +113,12 @@ def densities(case: Case, seed: int = 0) -> Exact:
             raise InvalidInput("method", case.config.method, rule, "use a game")
         density = one.log_density(query, grid)
         if density is None or not np.all(np.isfinite(density)):
-            raise InvalidInput("method", case.config.method, "its density is not known in closed form", "use a game")
+            raise InvalidInput(
+                "method",
+                case.config.method,
+                "its density is not known in closed form",
+                "use a game",
+            )
         logs.append(density - logsumexp(density))
     return Exact((logs[0], logs[1]))
 
@@ -107,7 +128,9 @@ def _of_sum(case: Case, seen: Transcripts) -> Exact:
 
     It is Gaussian, so only the line matters on which the tables differ.
     """
-    middles, deviation = honest_sums(seen.opened[0], case.tables, seen.facts, case.solve, case.known)
+    middles, deviation = honest_sums(
+        seen.opened[0], case.tables, seen.facts, case.solve, case.known
+    )
     apart = float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
     x = apart / 2 + (_SPAN[1] + apart) * np.linspace(-1.0, 1.0, _POINTS[1])
     logs = [-0.5 * (x - middle) ** 2 for middle in (0.0, apart)]
@@ -120,5 +143,9 @@ def _first(query: Query) -> Query:
     They are the same at every point of the grid.
     """
     found = {f.name: getattr(query, f.name) for f in fields(query)}  # type: ignore[arg-type]
-    once = {name: value[:1] for name, value in found.items() if isinstance(value, np.ndarray) and value.ndim == 3}
+    once = {
+        name: value[:1]
+        for name, value in found.items()
+        if isinstance(value, np.ndarray) and value.ndim == 3
+    }
     return replace(query, **once)  # type: ignore[type-var]

@@ -281,13 +281,17 @@ def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
     config = replace(case.config, seed=seed, replicates=replicates)
     rows = case.tables[table]
     named(config, None, rows.d)  # an audit starts at zero
-    ready = prepare(config, rows.n, rows.d, method=case.method, loss=case.loss, centre=case.centring)
+    ready = prepare(
+        config, rows.n, rows.d, method=case.method, loss=case.loss, centre=case.centring
+    )
     rows = held(ready.config, rows)
     nodes = range(len(rows.n))
     algorithm = ready.algorithm if case.algorithm is None else case.algorithm(ready.algorithm)
     noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)
     book: Book = ready.ledger if case.book is None else case.book(ready.ledger)
-    guard = RowGuard(rows, ready.facts, noise, book, partial(case.solve, table=table), case.centring)
+    guard = RowGuard(
+        rows, ready.facts, noise, book, partial(case.solve, table=table), case.centring
+    )
     recorder, net = Recorder(guard, ready.facts), OpenNet(ready.graph)
     place = Place(ready.facts, net, recorder, (replicates, len(rows.n)), rows.d)
     if case.centring is not None:
@@ -296,7 +300,9 @@ def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
     return replace(transcripts(case, recorder, net, ready.ledger, book.rows), move=guard.move)
 
 
-def transcripts(case: Case, seen: Recorder, net: OpenNet, own: Ledger, charged: Sequence[Event]) -> Transcripts:
+def transcripts(
+    case: Case, seen: Recorder, net: OpenNet, own: Ledger, charged: Sequence[Event]
+) -> Transcripts:
     """Collect what left the sites of a run, and price everything that was charged.
 
     Parameters
@@ -324,13 +330,18 @@ def transcripts(case: Case, seen: Recorder, net: OpenNet, own: Ledger, charged: 
     proved, claim = spent.total(), spent.claimed()
     claimed = proved if case.config.form == "corrected" or claim is None else claim
     replicates, nodes = len((seen.asked or seen.opened)[0][1]), len(seen.facts.n)
-    sent = [np.broadcast_to(x, (replicates, nodes, x.shape[-1])).reshape(replicates, -1) for x in net.sent]
+    sent = [
+        np.broadcast_to(x, (replicates, nodes, x.shape[-1])).reshape(replicates, -1)
+        for x in net.sent
+    ]
     # The adversary knows the colluding sites' shares, and those of the honest ones as a sum.
     opened, honest = [], nodes - case.known
     for (query, answer), share in zip(seen.opened, net.shares, strict=True):
         opened.append(OpenedSum(query, share[:, :honest].sum(axis=1, keepdims=True)))
         sent += [answer[:, 0], share[:, honest:].reshape(replicates, -1).astype(float)]
-    return Transcripts(seen.asked, np.concatenate(sent, axis=1), seen.facts, claimed, proved, opened)
+    return Transcripts(
+        seen.asked, np.concatenate(sent, axis=1), seen.facts, claimed, proved, opened
+    )
 
 
 @dataclass(frozen=True)
@@ -376,7 +387,9 @@ class Verdict:
     @property
     def refuted_exactly(self) -> bool:
         """True if the claim is refuted by quadrature: the exact epsilon is above it."""
-        return self.exact_epsilon is not None and self.exact_epsilon > self.claimed_epsilon * (1.0 + 1e-6)
+        return self.exact_epsilon is not None and self.exact_epsilon > self.claimed_epsilon * (
+            1.0 + 1e-6
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain data, with both refutations."""
@@ -389,7 +402,9 @@ def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
 
     def one(table: int) -> Candidate:
         rows = case.tables[table].pooled() if curator else case.tables[table]
-        return Candidate(rows, facts, 0 if curator else case.victim, partial(case.solve, table=table))
+        return Candidate(
+            rows, facts, 0 if curator else case.victim, partial(case.solve, table=table)
+        )
 
     return one(0), one(1)
 
@@ -413,7 +428,9 @@ def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
         # With centring the first release is the mean, of rows that are not moved yet.
         mean, after = (0 if transcripts.move is None else 1), case.moved(transcripts.move)
         if not opened:
-            return score(asked[:mean], candidates(case, facts)) + score(asked[mean:], candidates(after, facts))
+            return score(asked[:mean], candidates(case, facts)) + score(
+                asked[mean:], candidates(after, facts)
+            )
         first, later = (
             score_sums(seen, case.tables, facts, one.solve, case.known)
             for one, seen in ((case, opened[:mean]), (after, opened[mean:]))
@@ -428,10 +445,15 @@ def discriminant(known: Sequence[Array]) -> Array:
 
     It is the difference of the means, multiplied by the inverse of the pooled covariance.
     """
-    within = np.mean([np.cov(x, rowvar=False, bias=True).reshape(x.shape[1], -1) for x in known], axis=0)
-    ridge = 1e-9 * (1e-6 + float(np.trace(within)) / len(within))  # entries may be copies of each other, or constant
+    within = np.mean(
+        [np.cov(x, rowvar=False, bias=True).reshape(x.shape[1], -1) for x in known], axis=0
+    )
+    # entries may be copies of each other, or constant
+    ridge = 1e-9 * (1e-6 + float(np.trace(within)) / len(within))
     return np.asarray(
-        np.linalg.solve(within + ridge * np.eye(len(within)), known[1].mean(axis=0) - known[0].mean(axis=0))
+        np.linalg.solve(
+            within + ridge * np.eye(len(within)), known[1].mean(axis=0) - known[0].mean(axis=0)
+        )
     )
 
 
@@ -461,7 +483,9 @@ def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
     return found
 
 
-def play(case: Case, replicates: int = 20_000, *, seed: int = 0, confidence: float = 0.95) -> Verdict:
+def play(
+    case: Case, replicates: int = 20_000, *, seed: int = 0, confidence: float = 0.95
+) -> Verdict:
     """Play the distinguishing game on a case, and bound epsilon from below.
 
     Parameters
@@ -488,7 +512,9 @@ def play(case: Case, replicates: int = 20_000, *, seed: int = 0, confidence: flo
     return verdict(case, seen, attacks(case, seen), confidence)
 
 
-def verdict(case: Case, seen: Sequence[Transcripts], found: Sequence[Attack], confidence: float) -> Verdict:
+def verdict(
+    case: Case, seen: Sequence[Transcripts], found: Sequence[Attack], confidence: float
+) -> Verdict:
     """Choose the best attack on one half of the replicates, and bound epsilon on the other half.
 
     Parameters
@@ -519,8 +545,16 @@ def verdict(case: Case, seen: Sequence[Transcripts], found: Sequence[Attack], co
     # Fresh replicates: nothing that chose the score or its threshold enters the bound.
     bound = test.verdict((attack.scores[0][half:], attack.scores[1][half:]), delta, confidence)
     return Verdict(
-        method=case.config.method, form=case.config.form,
-        claimed_epsilon=max(one.claimed for one in seen), proved_epsilon=max(one.proved for one in seen),
-        lower_bound=bound, delta=delta, confidence=confidence, replicates=replicates, rounds=case.config.rounds,
-        attack=attack.name, why=case.why, releases=sum(len(one.asked) + len(one.opened) for one in seen) // 2,
-    )  # fmt: skip
+        method=case.config.method,
+        form=case.config.form,
+        claimed_epsilon=max(one.claimed for one in seen),
+        proved_epsilon=max(one.proved for one in seen),
+        lower_bound=bound,
+        delta=delta,
+        confidence=confidence,
+        replicates=replicates,
+        rounds=case.config.rounds,
+        attack=attack.name,
+        why=case.why,
+        releases=sum(len(one.asked) + len(one.opened) for one in seen) // 2,
+    )

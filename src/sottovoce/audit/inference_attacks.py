@@ -34,7 +34,11 @@ METHODS = (("pvp", "listed"), ("dvp", "printed"), ("dvp", "corrected"), ("prox_a
 
 ATTRIBUTES: dict[str, dict[str, str]] = {
     "income": {"at most 50K": "<=50K", "over 50K": ">50K"},
-    "marital-status": {"married": "Married-civ-spouse", "never married": "Never-married", "apart": "Divorced"},
+    "marital-status": {
+        "married": "Married-civ-spouse",
+        "never married": "Never-married",
+        "apart": "Divorced",
+    },
 }
 """Column -> name of a value -> a raw value that is encoded so."""
 
@@ -81,10 +85,14 @@ def _stage(targets: int, seed: int) -> _Stage:
 
     public, whole, guesses, truth, prior = order[-PUBLIC:], signed(raw.take(target)), {}, {}, {}
     for column, values in ATTRIBUTES.items():
-        guesses[column] = np.stack([with_value(column, value, target) for value in values.values()], axis=1)
+        guesses[column] = np.stack(
+            [with_value(column, value, target) for value in values.values()], axis=1
+        )
         truth[column] = np.argmin(np.abs(guesses[column] - whole[:, None]).sum(axis=2), axis=1)
         known = signed(raw.take(public))
-        alike = [np.all(with_value(column, value, public) == known, axis=1) for value in values.values()]
+        alike = [
+            np.all(with_value(column, value, public) == known, axis=1) for value in values.values()
+        ]
         prior[column] = np.mean(alike, axis=1)
     rows = Rows.build([(adult.X_train[part], adult.y_train[part]) for part in sites])
     return _Stage(rows, whole, signed(raw.take(other)), guesses, truth, prior)
@@ -97,7 +105,9 @@ def _with_density(query: Query) -> Query:
     """
     law = SphericalLaw(np.array(_EXACT), polish=False)
     if isinstance(query, NoisyMinimiser) and query.alpha is None:
-        return PerturbedObjective(np.asarray(query.linear), np.asarray(query.curvature), query.start, law, query.source)
+        return PerturbedObjective(
+            np.asarray(query.linear), np.asarray(query.curvature), query.start, law, query.source
+        )
     if isinstance(query, PerturbedObjective) and query.noise is None:
         return replace(query, noise=law)
     return query
@@ -110,7 +120,9 @@ def _likelihood(seen: Transcripts, rows: Rows) -> Array:
     """
     candidate, total = Candidate(rows, seen.facts, VICTIM), np.zeros(len(seen.messages))
     for query, answers in seen.asked:
-        density = candidate.log_density(candidate.cut(_with_density(query)), of_node(answers, VICTIM, SITES))
+        density = candidate.log_density(
+            candidate.cut(_with_density(query)), of_node(answers, VICTIM, SITES)
+        )
         assert density is not None
         total = total + density
     return np.round(total, 9)  # as in likelihood.score
@@ -142,7 +154,9 @@ def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
                 true if v == stage.truth[column][t] else _likelihood(seen[1], stage.holding(row))
                 for v, row in enumerate(guesses[t])
             ]
-            named = of_margins(len(fits)).decode(np.stack(fits) + np.log(stage.prior[column])[:, None])
+            named = of_margins(len(fits)).decode(
+                np.stack(fits) + np.log(stage.prior[column])[:, None]
+            )
             right[column].append((named == stage.truth[column][t]).astype(float))
     found = {column: np.stack(each) for column, each in right.items()}
     return _Seen(claimed, proved, np.stack(inside), np.stack(outside), found)
@@ -239,13 +253,21 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
     membership: list[dict[str, Any]] = []
     areas: dict[tuple[str, str, float], Array] = {}
     told: dict[str, list[dict[str, Any]]] = {column: [] for column in ATTRIBUTES}
-    settings = [("admm", "corrected", math.inf)] + [(*method, e) for e in EPSILONS for method in METHODS]
+    settings = [("admm", "corrected", math.inf)] + [
+        (*method, e) for e in EPSILONS for method in METHODS
+    ]
     for k, (method, form, epsilon) in enumerate(settings):
         config = RunConfig(method=method, form=form, epsilon=epsilon, rounds=ROUNDS)
-        exact = math.isinf(epsilon) or form == "listed"  # no noise, so repetitions would all be alike
+        # no noise, so repetitions would all be alike
+        exact = math.isinf(epsilon) or form == "listed"
         seen = _play(config, stage, 1 if exact else replicates, k + 100 * seed)
         fpr, tpr = curve(seen.inside, seen.outside, weights)
-        name = {"method": method, "form": form, "claimed_epsilon": epsilon, "proved_epsilon": seen.proved}
+        name = {
+            "method": method,
+            "form": form,
+            "claimed_epsilon": epsilon,
+            "proved_epsilon": seen.proved,
+        }
         areas[method, form, epsilon] = area(fpr, tpr)
         membership.append(name | _rates(fpr, tpr, targets))
         for column, right in seen.right.items():
@@ -285,7 +307,10 @@ def _rates(fpr: Array, tpr: Array, targets: int) -> dict[str, Any]:
     ):
         found |= {what: float(x[0]), f"{what}_interval": _interval(float(x[0]), x[1:], targets)}
     grid = np.linspace(0.0, 1.0, 101)
-    return found | {"fpr": grid.tolist(), "tpr": [float(reach(fpr[:1], tpr[:1], f)[0]) for f in grid]}
+    return found | {
+        "fpr": grid.tolist(),
+        "tpr": [float(reach(fpr[:1], tpr[:1], f)[0]) for f in grid],
+    }
 
 
 def _attribute(column: str, stage: _Stage, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -302,7 +327,9 @@ def _attribute(column: str, stage: _Stage, rows: list[dict[str, Any]]) -> dict[s
     }
 
 
-def _printed_beside_corrected(areas: dict[tuple[str, str, float], Array], targets: int) -> list[dict[str, Any]]:
+def _printed_beside_corrected(
+    areas: dict[tuple[str, str, float], Array], targets: int
+) -> list[dict[str, Any]]:
     """Return areas of printed and corrected forms, and intervals of their difference."""
     beside = []
     for method, form, epsilon in areas:

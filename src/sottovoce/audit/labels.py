@@ -120,13 +120,17 @@ class Stand:
             warnings.simplefilter("always")
             try:
                 model.fit(X, np.array(y), groups)
-                told = "; ".join(f"{name} {value}" for name, value in sorted(outputs(model).items()))
+                told = "; ".join(
+                    f"{name} {value}" for name, value in sorted(outputs(model).items())
+                )
             except Exception as error:  # its words are an output, too
                 told = f"{type(error).__name__}: {error}"
         told += "".join(
-            f"; warns: {one.message}" for one in heard
-            if not issubclass(one.category, HolderNote) and not str(one.message).startswith(ONE_CLASS)
-        )  # fmt: skip
+            f"; warns: {one.message}"
+            for one in heard
+            if not issubclass(one.category, HolderNote)
+            and not str(one.message).startswith(ONE_CLASS)
+        )
         ledger = getattr(model, "ledger", None)
         if isinstance(ledger, Ledger):
             told += f"; the ledger has {len(ledger.rows)} rows, {ledger.total():.6g}"
@@ -143,7 +147,9 @@ def outputs(model: Any) -> dict[str, str]:
         elif name in FOLLOWS:
             found[name] = type(value).__name__
         elif name not in parameters:
-            found[name] = f"{value.dtype} {value.tolist()}" if isinstance(value, np.ndarray) else repr(value)
+            found[name] = (
+                f"{value.dtype} {value.tolist()}" if isinstance(value, np.ndarray) else repr(value)
+            )
     return found
 
 
@@ -158,13 +164,18 @@ def _factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
 def _with_ledger(make: Factory, delta: float | None) -> Factory:
     def made(epsilon: float, classes: Sequence[str] | None) -> Estimator:
         model: Any = make(epsilon, classes)
-        return model.set_params(ledger=Ledger("pure" if delta is None else "rdp", 10.0 * epsilon, delta or 0.0))
+        return model.set_params(
+            ledger=Ledger("pure" if delta is None else "rdp", 10.0 * epsilon, delta or 0.0)
+        )
 
     return made
 
 
 def _stands(rounds: int | None, delta: float | None) -> dict[str, Stand]:
-    from ..estimators.classifiers import ConsensusClassifier, PrivateClassifier  # which load scikit-learn
+    from ..estimators.classifiers import (
+        ConsensusClassifier,
+        PrivateClassifier,
+    )  # which load scikit-learn
 
     one = _factory(PrivateClassifier, method="objective", delta=delta)
     several: dict[str, Any] = {"delta": delta, "rounds": rounds or 2, "n_sites": 2}
@@ -189,7 +200,9 @@ class LabelVerdict(Verdict):
     told: tuple[dict[str, int], ...] = ()
     """Outputs on each table, and how often."""
     differ: tuple[str, ...] = ()
-    """Estimators and declarations for which a first look saw no output that occurs on both tables."""
+    """Estimators and declarations for which a first look saw no output that occurs on both
+    tables.
+    """
 
 
 @dataclass(frozen=True)
@@ -217,7 +230,9 @@ class _Tried:
         pair of list of Seen
         """
         stand = stands[self.name]
-        first, second = ([stand.watch(table, epsilon, self.classes) for _ in range(runs)] for table in (0, 1))
+        first, second = (
+            [stand.watch(table, epsilon, self.classes) for _ in range(runs)] for table in (0, 1)
+        )
         return first, second
 
 
@@ -230,7 +245,9 @@ def _first_look(
     """
     apart, released = list[_Tried](), list[_Tried]()
     for one in tried:
-        first, second = ({seen.told for seen in side} for side in one.releases(stands, epsilon, _LOOK))
+        first, second = (
+            {seen.told for seen in side} for side in one.releases(stands, epsilon, _LOOK)
+        )
         if not first & second:
             apart.append(one)
         if any(COEFFICIENTS[0] in told for told in first | second):
@@ -238,7 +255,9 @@ def _first_look(
     return apart, released
 
 
-def _strongest(games: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: float, asked: Options) -> LabelVerdict:
+def _strongest(
+    games: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: float, asked: Options
+) -> LabelVerdict:
     """Return the verdict with the largest bound among several games.
 
     All bounds together hold at the requested confidence.
@@ -247,7 +266,9 @@ def _strongest(games: Sequence[_Tried], stands: Mapping[str, Stand], epsilon: fl
     found = []
     for one in games:
         played = one.releases(stands, epsilon, runs)
-        found.append(_verdict((one.name, one.how), played, asked.delta or 0.0, asked.confidence, each))
+        found.append(
+            _verdict((one.name, one.how), played, asked.delta or 0.0, asked.confidence, each)
+        )
     return max(found, key=lambda one: one.lower_bound)
 
 
@@ -273,21 +294,31 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
     epsilon = 1.0 if asked.epsilon is None else asked.epsilon
     if stands is None:
         stands = _stands(asked.rounds, asked.delta)
-    tried = [_Tried(name, how, classes) for name, stand in stands.items() for how, classes in stand.declared().items()]
+    tried = [
+        _Tried(name, how, classes)
+        for name, stand in stands.items()
+        for how, classes in stand.declared().items()
+    ]
     apart, released = _first_look(tried, stands, epsilon)
     silent = sorted(stands.keys() - {one.name for one in released})
     if silent and not apart:
         rule = f"at this budget no model is released by {silent[0]}, so there is nothing to look at"
         raise InvalidInput("epsilon", epsilon, rule, "use epsilon=1")
-    games = apart or released[:1]  # what differs by its noise alone must not stand before what differs by the label
+    # what differs by its noise alone must not stand before what differs by the label
+    games = apart or released[:1]
     best = _strongest(games, stands, epsilon, asked)
     return replace(
-        best, claimed_epsilon=epsilon, proved_epsilon=epsilon, rounds=asked.rounds or 2,
+        best,
+        claimed_epsilon=epsilon,
+        proved_epsilon=epsilon,
+        rounds=asked.rounds or 2,
         differ=tuple(f"{one.name}, {one.how}" for one in apart),
-    )  # fmt: skip
+    )
 
 
-def _verdict(key: tuple[str, str], played: Played, delta: float, confidence: float, each: float) -> LabelVerdict:
+def _verdict(
+    key: tuple[str, str], played: Played, delta: float, confidence: float, each: float
+) -> LabelVerdict:
     """Return the verdict of one game, without its claim.
 
     All bounds together hold at `confidence`, each alone at `each`.
@@ -295,9 +326,17 @@ def _verdict(key: tuple[str, str], played: Played, delta: float, confidence: flo
     known, fresh = halves(played)
     bet = Bet.choose(known, delta, confidence)
     return LabelVerdict(
-        method="labels", form="corrected", claimed_epsilon=0.0, proved_epsilon=0.0,
-        lower_bound=bet.bound(fresh, delta, each), delta=delta, confidence=confidence,
-        replicates=len(played[0]), rounds=0, attack=f"all outputs of {', '.join(key)}",
-        why="one row has a label that no other row has", releases=1,
+        method="labels",
+        form="corrected",
+        claimed_epsilon=0.0,
+        proved_epsilon=0.0,
+        lower_bound=bet.bound(fresh, delta, each),
+        delta=delta,
+        confidence=confidence,
+        replicates=len(played[0]),
+        rounds=0,
+        attack=f"all outputs of {', '.join(key)}",
+        why="one row has a label that no other row has",
+        releases=1,
         told=tuple(dict(Counter(one.told for one in side)) for side in played),
-    )  # fmt: skip
+    )

@@ -154,7 +154,8 @@ def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candida
         size = np.linalg.norm(line, axis=-1, keepdims=True)
         along = np.sum((answer - 0.5 * (a + b)) * line, axis=-1, keepdims=True)
         total = total + np.divide(along, size**2, out=np.zeros_like(along), where=size > 0)[:, 0, 0]
-    return np.round(total, 9)  # simulated noise's last digits depend on what it was added to: docs/explanation/audit.md
+    # simulated noise's last digits depend on what it was added to: docs/explanation/audit.md
+    return np.round(total, 9)
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,9 @@ def honest_sums(
     return (exact(0), exact(1)), float(np.sqrt(honest) * np.max(attempt.grid.tau))
 
 
-def score_sums(opened: list[OpenedSum], tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int) -> Array:
+def score_sums(
+    opened: list[OpenedSum], tables: tuple[Rows, Rows], facts: Facts, solvers: Solvers, known: int
+) -> Array:
     """Return the log likelihood ratio of the second table to the first, (R,), over all sums.
 
     Parameters

@@ -92,9 +92,16 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
     True
     """
     if not 0 <= right <= guesses <= canaries:
-        raise InvalidInput("right", right, f"must be from 0 to guesses={guesses} <= canaries={canaries}", "count again")
+        raise InvalidInput(
+            "right",
+            right,
+            f"must be from 0 to guesses={guesses} <= canaries={canaries}",
+            "count again",
+        )
     if not (epsilon >= 0.0 and 0.0 <= delta <= 1.0):
-        raise InvalidInput("epsilon, delta", (epsilon, delta), "must be >= 0, and inside [0, 1]", "use (1, 1e-5)")
+        raise InvalidInput(
+            "epsilon, delta", (epsilon, delta), "must be >= 0, and inside [0, 1]", "use (1, 1e-5)"
+        )
     q = expit(epsilon)
     # f(v), the tail of Binomial(r, e^epsilon / (1 + e^epsilon)).
     tail = float(stats.binom.sf(right - 1, guesses, q))
@@ -105,7 +112,9 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
     return min(tail + 2.0 * canaries * delta * float(derivative), 1.0)
 
 
-def least_epsilon(canaries: int, guesses: int, right: int, delta: float = 0.0, confidence: float = 0.95) -> float:
+def least_epsilon(
+    canaries: int, guesses: int, right: int, delta: float = 0.0, confidence: float = 0.95
+) -> float:
     """Return a lower confidence bound on epsilon at `delta`, from the number of right guesses.
 
     Parameters
@@ -153,7 +162,9 @@ class Count:
     right: int
 
 
-def best_count(scores: Array, coins: BoolArray, delta: float = 0.0, confidence: float = 0.95) -> Count:
+def best_count(
+    scores: Array, coins: BoolArray, delta: float = 0.0, confidence: float = 0.95
+) -> Count:
     """Guess coins by the signs of the largest scores, and bound epsilon by the best count.
 
     Parameters
@@ -179,13 +190,18 @@ def best_count(scores: Array, coins: BoolArray, delta: float = 0.0, confidence: 
     # scores would depend on the answer.
     careful = 1.0 - (1.0 - confidence) / len(FRACTIONS)
     tries = [max(m // k, 1) for k in FRACTIONS]
-    found = [Count(least_epsilon(m, r, int(hits[r - 1]), delta, careful), r, int(hits[r - 1])) for r in tries]
+    found = [
+        Count(least_epsilon(m, r, int(hits[r - 1]), delta, careful), r, int(hits[r - 1]))
+        for r in tries
+    ]
     return max(found, key=lambda one: one.lower_bound)
 
 
 @dataclass(frozen=True)
 class Planted:
-    """Tables with canaries in the last rows of some sites; every list has an entry for each site."""
+    """Tables with canaries in the last rows of some sites; every list has an entry for each
+    site.
+    """
 
     rows: Rows  # the table of the run, by the coins
     others: list[Array]  # signed rows, zero where a canary is                            (n_i, d)
@@ -197,8 +213,13 @@ class Planted:
         """Return the same tables for a curator who holds all rows."""
         starts = np.cumsum([0, *(len(x) for x in self.others)])
         where = np.concatenate([w + start for w, start in zip(self.where, starts, strict=False)])
-        both = (np.concatenate([v[0] for v in self.values]), np.concatenate([v[1] for v in self.values]))
-        return Planted(self.rows, [np.concatenate(self.others)], [where], [both], [np.concatenate(self.coins)])
+        both = (
+            np.concatenate([v[0] for v in self.values]),
+            np.concatenate([v[1] for v in self.values]),
+        )
+        return Planted(
+            self.rows, [np.concatenate(self.others)], [where], [both], [np.concatenate(self.coins)]
+        )
 
 
 def plant(
@@ -258,7 +279,9 @@ def plant(
 
 @dataclass
 class _Reader:
-    """Scores of one site's canaries from what it sent (:class:`~sottovoce.queries.audit_hooks.Canaries`)."""
+    """Scores of one site's canaries from what it sent
+    (:class:`~sottovoce.queries.audit_hooks.Canaries`).
+    """
 
     others: Array
     where: IntArray
@@ -308,7 +331,9 @@ class _Reader:
         own = self.others[part::parts]
         false, true = (self._loss(v).derivative(v @ w)[:, None] * v for v in self.values)
         here = (self.where % parts == part)[:, None]
-        middle = own.T @ self._loss(own).derivative(own @ w) + 0.5 * np.sum((false + true) * here, axis=0)
+        middle = own.T @ self._loss(own).derivative(own @ w) + 0.5 * np.sum(
+            (false + true) * here, axis=0
+        )
         return middle, (0.5 * (true - false) * here).T
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
@@ -342,7 +367,9 @@ class _Reader:
         lean, covariance = said.lean, said.covariance
         weighted: Array
         if isinstance(covariance, np.ndarray):
-            weighted = np.asarray(np.linalg.solve(covariance + _FLOOR**2 * np.eye(len(lean)), lean), dtype=float)
+            weighted = np.asarray(
+                np.linalg.solve(covariance + _FLOOR**2 * np.eye(len(lean)), lean), dtype=float
+            )
         else:
             weighted = lean / max(float(covariance), _FLOOR**2)
         # Rounds add up: t = sum R' Cov^-1 residual, M = sum R' Cov^-1 R.
@@ -431,7 +458,9 @@ def play_once(
     return _verdict(config, planted, seen, why, confidence)
 
 
-def _verdict(config: RunConfig, planted: Planted, seen: Transcripts, why: str, confidence: float) -> OneRunVerdict:
+def _verdict(
+    config: RunConfig, planted: Planted, seen: Transcripts, why: str, confidence: float
+) -> OneRunVerdict:
     """Bound epsilon by the coins that are guessed best."""
     delta = config.delta or 0.0
     coins = np.concatenate(planted.coins)
@@ -461,12 +490,19 @@ def _check_one_run(config: RunConfig, confidence: float) -> None:
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
     cls = REGISTRY[config.method]
     if not (cls.private and config.budgeted):
-        raise InvalidInput("epsilon", config.epsilon, "a run without noise makes no claim", "use a private method")
+        raise InvalidInput(
+            "epsilon", config.epsilon, "a run without noise makes no claim", "use a private method"
+        )
     if cls.trust.opens_sums:
-        rule = "one-run audits look for canaries in the releases of single sites, and need trust in nobody"
+        rule = (
+            "one-run audits look for canaries in the releases of single sites, and need trust "
+            "in nobody"
+        )
         raise InvalidInput("method", config.method, rule, "use `sottovoce audit sums`")
     if make_loss(config.loss).outputs > 1 or make_loss(config.loss).offset_bound:
-        raise InvalidInput("loss", config.loss, "canaries have a label of two", f"use {LOSS!r} or 'logistic'")
+        raise InvalidInput(
+            "loss", config.loss, "canaries have a label of two", f"use {LOSS!r} or 'logistic'"
+        )
 
 
 @dataclass(frozen=True)
@@ -533,7 +569,9 @@ def attack_once(
     cls = find_method(method)
     if cls is None or not cls.private:
         private = [name for name, other in REGISTRY.items() if other.private]
-        raise InvalidInput("method", method, f"must be one of {', '.join(private)}", "see `sottovoce methods`")
+        raise InvalidInput(
+            "method", method, f"must be one of {', '.join(private)}", "see `sottovoce methods`"
+        )
     delta, rounds, nodes = claim.delta, claim.rounds, run.nodes
     if delta is None and cls.needs_delta:
         delta = 1e-5

@@ -29,10 +29,21 @@ from .worst_cases import make_case, signed_site
 RUNS, QUICK_RUNS = 8_000, 2_000
 ROWS = 4
 """The most rows of a person."""
-METHODS = ("prox_admm", "prox_average", "dgd", "momentum", "output", "sum_prox", "sum_momentum", "central_gd")
+METHODS = (
+    "prox_admm",
+    "prox_average",
+    "dgd",
+    "momentum",
+    "output",
+    "sum_prox",
+    "sum_momentum",
+    "central_gd",
+)
 ANSWERS = ("mean of rows", "second moments")
 DELTA = 0.1
-WHY = "all rows of a person with several rows, who pull one way; the other person pulls the other way"
+WHY = (
+    "all rows of a person with several rows, who pull one way; the other person pulls the other way"
+)
 
 
 def tables(own: Sequence[float], other: Sequence[float], sites: int) -> tuple[Rows, Rows]:
@@ -56,13 +67,18 @@ def tables(own: Sequence[float], other: Sequence[float], sites: int) -> tuple[Ro
 
     def one(row: float, many: int) -> Rows:
         rows = Rows.build([signed_site(*own, *[row] * many), *others])
-        people = [np.append(np.arange(len(own)), [len(own)] * many), *(np.arange(len(y)) for _, y in others)]
+        people = [
+            np.append(np.arange(len(own)), [len(own)] * many),
+            *(np.arange(len(y)) for _, y in others),
+        ]
         return rows.with_people(people, ROWS)
 
     return one(1.0, ROWS), one(-1.0, 2)
 
 
-def cases(epsilon: float | None = None, delta: float | None = None, rounds: int | None = None) -> dict[str, Case]:
+def cases(
+    epsilon: float | None = None, delta: float | None = None, rounds: int | None = None
+) -> dict[str, Case]:
     """Make the worst cases of every kind of release that is proved for people.
 
     Parameters
@@ -85,9 +101,14 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
         case = make_case(name, "corrected", epsilon, delta or (DELTA if gaussian else None), rounds)
         sites = len(case.tables[0].n)
         config = replace(case.config, rows_per_person=ROWS)
-        found[name] = replace(case, config=config, tables=tables(own, [1.0, -1.0] * 2, sites), why=WHY)
+        found[name] = replace(
+            case, config=config, tables=tables(own, [1.0, -1.0] * 2, sites), why=WHY
+        )
     config = RunConfig("auto", epsilon or 1.0, delta or DELTA, rows_per_person=ROWS)
-    found |= {name: replace(answers.release(name, answers.PAIRS[name], config), tables=_pair(name)) for name in ANSWERS}
+    found |= {
+        name: replace(answers.release(name, answers.PAIRS[name], config), tables=_pair(name))
+        for name in ANSWERS
+    }
     return found | {"survey": _survey(config)}
 
 
@@ -102,7 +123,10 @@ def _pair(name: str) -> tuple[Rows, Rows]:
         first = rows.signed[0, : counts[0]]
         longer = np.concatenate([np.repeat(first[:1], many - 1, axis=0), first])
         parts = [longer, *(own[:n] for own, n in zip(rows.signed[1:], counts[1:], strict=True))]
-        people = [np.append(np.zeros(many - 1, dtype=int), np.arange(counts[0])), *map(np.arange, counts[1:])]
+        people = [
+            np.append(np.zeros(many - 1, dtype=int), np.arange(counts[0])),
+            *map(np.arange, counts[1:]),
+        ]
         return Rows.build([(own, np.ones(len(own))) for own in parts]).with_people(people, ROWS)
 
     first, second = answers.tables(answers.PAIRS[name])
@@ -138,6 +162,8 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
     """
     stands = cases(asked.epsilon, asked.delta, asked.rounds) if stands is None else stands
     return play_all(
-        "people", stands, asked.confidence,
+        "people",
+        stands,
+        asked.confidence,
         lambda case, each: game(case, asked.replicates or RUNS, seed=asked.seed, confidence=each),
-    )  # fmt: skip
+    )

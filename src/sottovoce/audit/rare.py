@@ -93,9 +93,16 @@ def _ranges(config: RunConfig) -> Stand:
         return {name: np.array([1.5] * (COMMON + moved) + [FAR] * (few - moved)) for name in names}
 
     def shows(columns: Sequence[Column]) -> bool:
-        return any(one.proposed.get("hi", 0.0) > FAR / 4.0 or one.missing or one.unread for one in columns)
+        return any(
+            one.proposed.get("hi", 0.0) > FAR / 4.0 or one.missing or one.unread for one in columns
+        )
 
-    return Stand(Schema.from_dict({"columns": dict.fromkeys(names, block)}), (table(0), table(1)), shows, config)
+    return Stand(
+        Schema.from_dict({"columns": dict.fromkeys(names, block)}),
+        (table(0), table(1)),
+        shows,
+        config,
+    )
 
 
 def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, Stand]:
@@ -136,7 +143,9 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
     each = 1.0 - (1.0 - asked.confidence) / len(stands)
     runs = asked.replicates or RUNS
     found = [_verdict(name, stand, runs, asked.seed, each) for name, stand in stands.items()]
-    return replace(max(found, key=lambda one: (one.refuted, one.rate_bound)), confidence=asked.confidence)
+    return replace(
+        max(found, key=lambda one: (one.refuted, one.rate_bound)), confidence=asked.confidence
+    )
 
 
 def _verdict(name: str, stand: Stand, runs: int, seed: int, confidence: float) -> RareVerdict:
@@ -153,9 +162,17 @@ def _verdict(name: str, stand: Stand, runs: int, seed: int, confidence: float) -
     # One half of the runs chooses the test, and the other half bounds epsilon.
     test = choose_test((sides[0][:half], sides[1][:half]), delta, confidence)
     return RareVerdict(
-        method="rare", form="corrected", claimed_epsilon=said.epsilon, proved_epsilon=said.epsilon,
-        lower_bound=test.verdict((sides[0][half:], sides[1][half:]), delta, confidence), delta=delta,
-        confidence=confidence, replicates=runs, rounds=1, attack=f"whether {name}, is shown",
-        why=f"every rare level or range has {RARE:g} rows, or one of them a row less", shown=hits,
+        method="rare",
+        form="corrected",
+        claimed_epsilon=said.epsilon,
+        proved_epsilon=said.epsilon,
+        lower_bound=test.verdict((sides[0][half:], sides[1][half:]), delta, confidence),
+        delta=delta,
+        confidence=confidence,
+        replicates=runs,
+        rounds=1,
+        attack=f"whether {name}, is shown",
+        why=f"every rare level or range has {RARE:g} rows, or one of them a row less",
+        shown=hits,
         rate_bound=float(least_probability(hits, 2 * runs, 1.0 - confidence)),
-    )  # fmt: skip
+    )

@@ -23,11 +23,14 @@ def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
     ours = [one for one in all_ if one.form == "corrected"]
     theirs = [one for one in all_ if one.form != "corrected"]
     return {
-        "claims": len(all_), "refuted": sum(one.refuted for one in all_),
-        "corrected": len(ours), "corrected_refuted": sum(one.refuted for one in ours),
-        "printed": len(theirs), "printed_refuted": sum(one.refuted for one in theirs),
+        "claims": len(all_),
+        "refuted": sum(one.refuted for one in all_),
+        "corrected": len(ours),
+        "corrected_refuted": sum(one.refuted for one in ours),
+        "printed": len(theirs),
+        "printed_refuted": sum(one.refuted for one in theirs),
         "exact_only": sum(one.refuted_exactly and not one.refuted for one in all_),
-    }  # fmt: skip
+    }
 
 
 def headline(verdicts: Iterable[Verdict]) -> str:
@@ -35,8 +38,10 @@ def headline(verdicts: Iterable[Verdict]) -> str:
     n = counts(verdicts)
     more = f"; {n['exact_only']} more by exact quadrature alone" if n["exact_only"] else ""
     return (
-        f"{n['claims']} claims were attacked and {n['refuted']} refuted: {n['printed_refuted']} of {n['printed']} as "
-        f"printed in the papers, {n['corrected_refuted']} of {n['corrected']} as corrected here{more}."
+        f"{n['claims']} claims were attacked and {n['refuted']} refuted: {n['printed_refuted']} of "
+        f"{n['printed']} as "
+        f"printed in the papers, {n['corrected_refuted']} of {n['corrected']} as corrected "
+        f"here{more}."
     )
 
 
@@ -82,7 +87,10 @@ class ClaimPlot(NamedTuple):
 def _claim_plots(verdicts: Sequence[Verdict]) -> list[ClaimPlot]:
     printed = [_claim_row(one) for one in verdicts if one.form != "corrected"]
     corrected = [_claim_row(one) for one in verdicts if one.form == "corrected"]
-    plots = [ClaimPlot("As printed in the papers", printed), ClaimPlot("As corrected here", corrected)]
+    plots = [
+        ClaimPlot("As printed in the papers", printed),
+        ClaimPlot("As corrected here", corrected),
+    ]
     return [plot for plot in plots if plot.rows]
 
 
@@ -137,7 +145,10 @@ def _panel(those: Sequence[dict[str, Any]], epsilon: float) -> Panel:
     # A pure claim bounds the curve by tpr <= e^epsilon fpr and by its mirror image; both lines meet
     # at this false positive rate.
     knee = 1.0 / (1.0 + math.exp(epsilon))
-    curves = [Curve(_name(one), _style(one), path([0.0, *one["fpr"]], [0.0, *one["tpr"]])) for one in those]
+    curves = [
+        Curve(_name(one), _style(one), path([0.0, *one["fpr"]], [0.0, *one["tpr"]]))
+        for one in those
+    ]
     return Panel(f"{epsilon:g}", path([0.0, knee, 1.0], [0.0, 1.0 - knee, 1.0]), curves)
 
 
@@ -225,7 +236,9 @@ class Attribute(NamedTuple):
 
 
 def _attribute(column: dict[str, Any]) -> Attribute:
-    values = ", ".join(f"{v} {100 * p:.0f}%" for v, p in zip(column["values"], column["prior"], strict=True))
+    values = ", ".join(
+        f"{v} {100 * p:.0f}%" for v, p in zip(column["values"], column["prior"], strict=True)
+    )
     return Attribute(
         title=f"{column['attribute']}: {values}",
         rows=[_guess_row(one, column["base_rate"]) for one in column["rows"]],
@@ -260,7 +273,8 @@ def _gain(those: Sequence[dict[str, Any]]) -> str:
     if most <= 0.0:
         return "Corrected forms gain nothing over it"
     return (
-        f"The most that a corrected form gains over it is {100.0 * most:.1f} points ({attribute}, {_name(one)}, "
+        f"The most that a corrected form gains over it is {100.0 * most:.1f} points ({attribute}, "
+        f"{_name(one)}, "
         f"ε {one['claimed_epsilon']:g})"
     )
 
@@ -351,7 +365,9 @@ def page(verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -
     )
 
 
-def write(path: str | Path, verdicts: Sequence[Verdict], inference: dict[str, Any], command: str) -> None:
+def write(
+    path: str | Path, verdicts: Sequence[Verdict], inference: dict[str, Any], command: str
+) -> None:
     """Write the page of an audit to a file.
 
     Parameters

@@ -44,8 +44,15 @@ def play_all(
     each = 1.0 - (1.0 - confidence) / len(stands)
     found = {name: play(case, each) for name, case in stands.items()}
     name = max(found, key=lambda one: _over(found[one]))
-    worst = vars(found[name]) | {"method": method, "confidence": confidence, "attack": f"{name}: {found[name].attack}"}
-    games = {name: {"lower_bound": v.lower_bound, "exact_epsilon": v.exact_epsilon} for name, v in found.items()}
+    worst = vars(found[name]) | {
+        "method": method,
+        "confidence": confidence,
+        "attack": f"{name}: {found[name].attack}",
+    }
+    games = {
+        name: {"lower_bound": v.lower_bound, "exact_epsilon": v.exact_epsilon}
+        for name, v in found.items()
+    }
     return WorstVerdict(**worst, games=games)
 
 

@@ -50,8 +50,15 @@ NOTIONS = ("zcdp", "rdp")
 
 _LEAST = 1e-12  # of the delta: far above the rounding of the backward induction, some 1e-16
 _SPAN = 1e3  # of the spending that she sees, from the first release to the last
-_POINTS, _WIDTH = 12, 8.0  # of the grid: points a deviation of the smallest step, and deviations that it spans
-_WHY = "one feature, a row and its opposite: the gradient moves by all of its sensitivity in every release"
+# of the grid: points a deviation of the smallest step, and deviations that it spans
+_POINTS, _WIDTH = (
+    12,
+    8.0,
+)
+_WHY = (
+    "one feature, a row and its opposite: the gradient moves by all of its sensitivity in "
+    "every release"
+)
 
 
 class Quoting(Protocol):
@@ -88,7 +95,9 @@ def on_disk(notion: str) -> OpensLedger:
     def opened(epsilon: float, delta: float) -> Iterator[Quoting]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "audited.ledger"
-            with DurableLedger.create(path, epsilon=epsilon, delta=delta, accountant=notion) as ledger:
+            with DurableLedger.create(
+                path, epsilon=epsilon, delta=delta, accountant=notion
+            ) as ledger:
                 yield ledger
 
     return opened
@@ -288,7 +297,9 @@ def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) ->
         low, high = 0.0, 1.0
 
         def fits(alpha: float) -> bool:
-            return bool(np.all(ledger.accountant.total([_release(alpha).event(_FACTS)], delta) <= epsilon))
+            return bool(
+                np.all(ledger.accountant.total([_release(alpha).event(_FACTS)], delta) <= epsilon)
+            )
 
         # Scale all releases together until the accountant prices them at the whole budget.
         while fits(high):
@@ -304,7 +315,9 @@ def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) ->
     return Game(queries, quotes, shifts, best_rule(quotes, shifts))
 
 
-def losses(game: Game, opened: OpensLedger, epsilon: float, delta: float, runs: int, seed: int) -> tuple[Array, Array]:
+def losses(
+    game: Game, opened: OpensLedger, epsilon: float, delta: float, runs: int, seed: int
+) -> tuple[Array, Array]:
     """Make the releases of a game through a real row guard, and follow the privacy loss.
 
     Parameters
@@ -389,30 +402,57 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     InvalidInput
         If delta is too small to see anything.
     """
-    epsilon, delta = 2.0 if asked.epsilon is None else asked.epsilon, DELTA if asked.delta is None else asked.delta
+    epsilon, delta = (
+        2.0 if asked.epsilon is None else asked.epsilon,
+        DELTA if asked.delta is None else asked.delta,
+    )
     replicates, seed, confidence = asked.replicates or RUNS, asked.seed, asked.confidence
     if not 0.0 < delta < 1.0:
-        raise InvalidInput("delta", delta, "must lie inside (0, 1): without it there is no quote to outrun", "use 1e-3")
+        raise InvalidInput(
+            "delta",
+            delta,
+            "must lie inside (0, 1): without it there is no quote to outrun",
+            "use 1e-3",
+        )
     if delta < _LEAST:
         rule = f"must be at least {_LEAST:g}: what a rule lets through is known to some 1e-16"
         raise InvalidInput("delta", delta, rule, "use 1e-3")
     # Which ledger is worst is decided by induction, without runs, so the choice costs no error.
-    games = {name: prepare(opened, epsilon, delta, asked.rounds or RELEASES) for name, opened in stands.items()}
+    games = {
+        name: prepare(opened, epsilon, delta, asked.rounds or RELEASES)
+        for name, opened in stands.items()
+    }
     name = max(games, key=lambda one: round(games[one].rule.delta / delta, 6))
     game = games[name]
     followed, quotes = losses(game, stands[name], epsilon, delta, replicates, seed)
     coins = np.random.default_rng([seed, 1]).random(replicates)
     # Raising all quotes by a margin leaves heads only in the runs whose margin is as large.
-    margins, hits = np.sort(ahead(game, followed, quotes, coins))[::-1], np.arange(1, replicates + 1)
-    sure = least_probability(hits, replicates, 1.0 - confidence) > delta  # more heads than the claim allows
+    margins, hits = (
+        np.sort(ahead(game, followed, quotes, coins))[::-1],
+        np.arange(1, replicates + 1),
+    )
+    # more heads than the claim allows
+    sure = least_probability(hits, replicates, 1.0 - confidence) > delta
     last = float(quotes[-1])
     bound = max(0.0, last + float(margins[np.argmax(sure)])) if sure.any() else 0.0
     attack = f"stops by what she sees, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"
     return StoppingVerdict(
-        method="stopping", form="corrected", claimed_epsilon=last, proved_epsilon=last, lower_bound=bound, delta=delta,
-        confidence=confidence, replicates=replicates, rounds=len(quotes), attack=attack,
-        why=_WHY, releases=len(quotes), exact_epsilon=last + needed(quotes, game.shifts, delta),
+        method="stopping",
+        form="corrected",
+        claimed_epsilon=last,
+        proved_epsilon=last,
+        lower_bound=bound,
+        delta=delta,
+        confidence=confidence,
+        replicates=replicates,
+        rounds=len(quotes),
+        attack=attack,
+        why=_WHY,
+        releases=len(quotes),
+        exact_epsilon=last + needed(quotes, game.shifts, delta),
         realised_delta=game.rule.delta,
-        realised_delta_bound=float(least_probability(np.sum(margins > 0.0), replicates, 1.0 - confidence)),
+        realised_delta_bound=float(
+            least_probability(np.sum(margins > 0.0), replicates, 1.0 - confidence)
+        ),
         ledgers={one: each.rule.delta for one, each in games.items()},
-    )  # fmt: skip
+    )

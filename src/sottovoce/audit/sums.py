@@ -22,7 +22,9 @@ from .worst_cases import LINEAR, linear, signed_site
 
 RUNS, QUICK_RUNS = 20_000, 4_000
 DELTA = 0.1
-"""Large, so that a threshold in the middle of the law decides, and half as much noise shows in few runs."""
+"""Large, so that a threshold in the middle of the law decides, and half as much noise shows in
+few runs.
+"""
 OWN, OTHER = [1.0, -1.0, 1.0], [1.0, -1.0] * 5
 """Signed rows of the victim, the smallest site, and of any other site."""
 TWICE = ", two sites"
@@ -50,7 +52,9 @@ def tables(victims: int, sites: int) -> tuple[Rows, Rows]:
     return first, second
 
 
-def cases(epsilon: float | None = None, delta: float | None = None, rounds: int | None = None) -> dict[str, Case]:
+def cases(
+    epsilon: float | None = None, delta: float | None = None, rounds: int | None = None
+) -> dict[str, Case]:
     """Make the worst case of every method of sums, for one row and for a person with two rows.
 
     Parameters
@@ -72,10 +76,17 @@ def cases(epsilon: float | None = None, delta: float | None = None, rounds: int 
         if cls.trust.opens_sums:
             for m, mark in ((1, ""), (2, TWICE)):
                 case = linear(
-                    name, "corrected", 1.0 if epsilon is None else epsilon, DELTA if delta is None else delta,
-                    2 if rounds is None else rounds, sites_per_row=m, eta=1e6,
-                )  # fmt: skip
-                found[name + mark] = replace(case, tables=tables(m, m + 2), why=f"{LINEAR}, at {m} of {m + 2} sites")
+                    name,
+                    "corrected",
+                    1.0 if epsilon is None else epsilon,
+                    DELTA if delta is None else delta,
+                    2 if rounds is None else rounds,
+                    sites_per_row=m,
+                    eta=1e6,
+                )
+                found[name + mark] = replace(
+                    case, tables=tables(m, m + 2), why=f"{LINEAR}, at {m} of {m + 2} sites"
+                )
     return found
 
 
@@ -101,10 +112,18 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
     stands = cases(asked.epsilon, asked.delta, asked.rounds) if stands is None else stands
 
     def one(case: Case, each: float) -> Verdict:
-        known, victims = case.known if asked.colluders is None else asked.colluders, case.config.sites_per_row
+        known, victims = (
+            case.known if asked.colluders is None else asked.colluders,
+            case.config.sites_per_row,
+        )
         if not 0 <= known <= len(case.tables[0].n) - victims:
             rule = f"of {len(case.tables[0].n)} sites, {victims} hold rows of the victim"
             raise InvalidInput("colluders", known, rule, "let fewer collude")
-        return game(replace(case, colluders=known), asked.replicates or RUNS, seed=asked.seed, confidence=each)
+        return game(
+            replace(case, colluders=known),
+            asked.replicates or RUNS,
+            seed=asked.seed,
+            confidence=each,
+        )
 
     return play_all("sums", stands, asked.confidence, one)

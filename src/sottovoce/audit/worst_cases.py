@@ -26,7 +26,10 @@ from ..util.typing import Any, Array, ArrayLike
 from .game import Case
 
 STIFF = 1e6  # curvature of a node's problem, sum scale: noise moves its minimiser by millionths
-LINEAR = "one feature, Huber's linear piece, a row and its opposite: gradients change by 2 in every round"
+LINEAR = (
+    "one feature, Huber's linear piece, a row and its opposite: gradients change by 2 in "
+    "every round"
+)
 
 
 def signed_site(*signed: float) -> tuple[Array, Array]:
@@ -62,7 +65,12 @@ def tables(own: list[float], other: list[float], row: float, sites: int = 2) -> 
 def _stiff(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
     """Return options that give n rows the curvature STIFF, with one neighbour and C = 1."""
     edge = REGISTRY[method].curvature == "edge"
-    return {"eta": STIFF / n / (2.0 if edge else 1.0), "rho": rho, "loss": "huber:0.5", "graph": "complete"}
+    return {
+        "eta": STIFF / n / (2.0 if edge else 1.0),
+        "rho": rho,
+        "loss": "huber:0.5",
+        "graph": "complete",
+    }
 
 
 def regulariser_for(method: str, form: str) -> dict[str, Any]:
@@ -74,7 +82,9 @@ def regulariser_for(method: str, form: str) -> dict[str, Any]:
     return {"rho": 2000.0} if form == "printed" and issubclass(REGISTRY[method], PPADMM) else {}
 
 
-def linear(method: str, form: str, epsilon: float, delta: float | None, rounds: int, **knobs: Any) -> Case:
+def linear(
+    method: str, form: str, epsilon: float, delta: float | None, rounds: int, **knobs: Any
+) -> Case:
     """Make the common worst case: one feature, on the linear piece of the Huber loss.
 
     Of a sum over sites there are three, one of which colludes: two could not hide.
@@ -155,9 +165,12 @@ def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: 
     -------
     Case
     """
-    case = linear(method, form, epsilon, delta, rounds, batches=2, eta=100.0, rho=200.0)  # step times mu is 1
+    # step times mu is 1
+    case = linear(method, form, epsilon, delta, rounds, batches=2, eta=100.0, rho=200.0)
     return replace(
-        case, why=f"{LINEAR}; the row is in the last part, and the regulariser wipes out the noise before it"
+        case,
+        why=f"{LINEAR}; the row is in the last part, and the regulariser wipes out the noise "
+        "before it",
     )
 
 
@@ -183,13 +196,24 @@ def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: i
     Case
     """
     K = 2.0 / epsilon  # c1 = 1 at h = 1/2
-    rest = 1.0 - 0.5 * K  # the others' derivatives: without noise the minimiser is at the linear piece's edge, w = 1/2
+    # the others' derivatives: without noise the minimiser is at the linear piece's edge, w = 1/2
+    rest = 1.0 - 0.5 * K
     own = [rest] if abs(rest) <= 1.0 else [np.sign(rest)] * int(abs(rest))
     config = RunConfig(
-        method=method, form=form, epsilon=epsilon, delta=delta, rounds=rounds, eta=1e-9, rho=1e-9, loss="huber:0.5",
+        method=method,
+        form=form,
+        epsilon=epsilon,
+        delta=delta,
+        rounds=rounds,
+        eta=1e-9,
+        rho=1e-9,
+        loss="huber:0.5",
         graph="complete",
-    )  # fmt: skip
-    why = "Huber's edge: derivatives still differ by 2 where one row has curvature and its opposite has none"
+    )
+    why = (
+        "Huber's edge: derivatives still differ by 2 where one row has curvature and its "
+        "opposite has none"
+    )
     return Case(config, tables(own, [1.0, -1.0], 1.0), 0, why)
 
 
@@ -216,7 +240,13 @@ class Contrary(Solver):
         # Solve almost exactly, then spend the whole tolerance: ||grad|| <= tol * C moves the
         # minimiser by tol * C / q, the most where the data term is linear.
         exact = super().minimise(linear, q, start, 1e-10)
-        away = self.side * np.asarray(tol) * self._rows.C * (1.0 - 1e-6) / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
+        away = (
+            self.side
+            * np.asarray(tol)
+            * self._rows.C
+            * (1.0 - 1e-6)
+            / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
+        )
         return replace(exact, w=exact.w + away)
 
 
@@ -312,7 +342,9 @@ RECIPES: dict[tuple[str, str], Callable[[str, str, float, float | None, int], Ca
 OF_SUMS = 0.1
 DELTAS = {("pp_admm", "printed"): 0.01}
 EPSILONS = {("pp_admm", "printed"): 2.65}
-"""Delta and epsilon at which a claim breaks first, or at which too little noise shows in few runs."""
+"""Delta and epsilon at which a claim breaks first, or at which too little noise shows in few
+runs.
+"""
 ONCE = {("pp_admm", "printed"), ("central_sgd", "corrected")}
 """Where one round gives the largest bound."""
 

@@ -42,23 +42,30 @@ Train linear models across sites that may not share their rows, with a proved pr
 
 
 COMMANDS = {
-    "audit": "Attack METHOD (or `all`): play the worst distinguishing game known against the real code.",
+    "audit": "Attack METHOD (or `all`): play the worst distinguishing game known against the "
+    "real code.",
     "data": "List the data sets that come with the package, or check a schema of yours (--schema).",
-    "demo": "Start a hub and sites as real processes with generated certificates, train on Adult, and compare.",
-    "evaluate": "Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise.",
+    "demo": "Start a hub and sites as real processes with generated certificates, train on "
+    "Adult, and compare.",
+    "evaluate": "Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with "
+    "noise.",
     "export": "Write the model in RUN for other programs, with the schema's encoding in it.",
     "graphs": "List the networks that --graph understands.",
     "hub": "Carry the messages of a run between sites.",
-    "ledger": "Keep a data set's lifetime budget: one file beside the rows, which outlives runs and crashes.",
-    "methods": "List the private methods: whom each can trust, how often it releases what, and when to pick it.",
-    "plan": "Price a run from sizes alone: a budget gives the noise, a noise gives the price.  No data are read.",
+    "ledger": "Keep a data set's lifetime budget: one file beside the rows, which outlives runs "
+    "and crashes.",
+    "methods": "List the private methods: whom each can trust, how often it releases what, and "
+    "when to pick it.",
+    "plan": "Price a run from sizes alone: a budget gives the noise, a noise gives the price.  "
+    "No data are read.",
     "predict": "Classify ROWS (CSV or Parquet) with the model in RUN.",
     "report": "Write the answers in RUN as one page to read, print or pass on.",
     "schema": "Write, check and survey a schema: the public facts by which rows are encoded.",
     "site": "Take part in a run across organisations: rows, ledger and keys stay here.",
     "train": "Train across sites, print the privacy statement and the accuracy.",
 }
-"""The line of every command of this package in ``sottovoce --help``, which is the first line of its own help.
+"""The line of every command of this package in ``sottovoce --help``, which is the first line of its
+own help.
 
 Others come from installed packages (:mod:`sottovoce.util.plugins`).
 """
@@ -72,9 +79,21 @@ CLOSED = 141
 """Exit code where the reader of a pipe has left, as that of a program which the signal ends."""
 _REPLACED = "sottovoce"
 _LOOKS = {
-    "█": "#", "…": "...", "±": "+/-", "–": "-", "—": "-", "−": "-", "→": "->", "≤": "<=", "≥": ">=", "×": "x",
-    "‘": "'", "’": "'", "“": '"', "”": '"',
-}  # fmt: skip
+    "█": "#",
+    "…": "...",
+    "±": "+/-",
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "→": "->",
+    "≤": "<=",
+    "≥": ">=",
+    "×": "x",
+    "‘": "'",
+    "’": "'",
+    "“": '"',
+    "”": '"',
+}
 """What is written for characters that an encoding lacks."""
 
 
@@ -85,12 +104,17 @@ class Commands(click.Group):
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options, commands={name: click.Command(name, help=line) for name, line in COMMANDS.items()})
+        super().__init__(
+            **options,
+            commands={name: click.Command(name, help=line) for name, line in COMMANDS.items()},
+        )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command: click.Command | None
         if cmd_name in COMMANDS:
-            command = getattr(import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__), cmd_name)
+            command = getattr(
+                import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__), cmd_name
+            )
         else:
             command = plugins.load(plugins.COMMANDS, cmd_name)
         return command
@@ -131,7 +155,12 @@ class Commands(click.Group):
         click.Group(commands=known).format_commands(ctx, formatter)
 
 
-@click.group(cls=Commands, help=_EXAMPLES, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    help=_EXAMPLES,
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="sottovoce")
 def cli() -> None:
     """Entry of all commands."""
@@ -144,7 +173,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     _fit_encodings()
     try:
-        cli.main(args=list(arguments) if arguments is not None else None, prog_name="sottovoce", standalone_mode=False)
+        cli.main(
+            args=list(arguments) if arguments is not None else None,
+            prog_name="sottovoce",
+            standalone_mode=False,
+        )
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.Abort:
@@ -154,15 +187,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         sys.exit(error.exit_code)
     except SottovoceError as error:
-        more = " (`sottovoce schema check SCHEMA TABLE` tells all at once)" if isinstance(error, SchemaError) else ""
+        more = (
+            " (`sottovoce schema check SCHEMA TABLE` tells all at once)"
+            if isinstance(error, SchemaError)
+            else ""
+        )
         click.echo(f"error: {error}{more}", err=True)
         sys.exit(exit_code(error))
     except OSError as error:  # a full disk behind standard output, say
         place = "" if error.filename is None else f" for {error.filename!r}"
         more = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        _say_last(f"error: {error.strerror or type(error).__name__}{place}; repair that, and try again{more}")
+        _say_last(
+            f"error: {error.strerror or type(error).__name__}{place}; repair that, and try "
+            f"again{more}"
+        )
     except MemoryError:
-        _say_last("error: this machine's memory does not hold that; use less data, or fewer features or replicates")
+        _say_last(
+            "error: this machine's memory does not hold that; use less data, or fewer features or "
+            "replicates"
+        )
 
 
 def _where_stored(ctx: click.Context) -> str | None:

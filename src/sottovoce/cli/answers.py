@@ -34,10 +34,13 @@ _NAMES = {
 def _head(what: str, done: Inferred | Fitted, console: Console) -> None:
     """Print the data, sizes and privacy statement of a run."""
     sizes = done.sizes.astype(int)
-    size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
+    size = (
+        f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
+    )
     console.print(
         f"[bold]{what}[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of {size} "
-        f"{done.statement.counted}, {escape(done.config.partition or '')} partition, {len(done.answered.model)} columns"
+        f"{done.statement.counted}, {escape(done.config.partition or '')} partition, "
+        f"{len(done.answered.model)} columns"
     )
     console.print(privacy(done.statement.words))
 
@@ -84,7 +87,11 @@ def show_coefficients(plain: dict[str, Any], console: Console) -> None:
     (column, heads), *rows = rows_of(lines)
     table.add_column(column, overflow="fold")
     for head in heads:
-        table.add_column(head if head.startswith("95%") else head.replace(" ", "\n"), justify="right", no_wrap=True)
+        table.add_column(
+            head if head.startswith("95%") else head.replace(" ", "\n"),
+            justify="right",
+            no_wrap=True,
+        )
     for name, row in rows:
         table.add_row(escape(name), *(f"[dim]{x}[/]" if x in DIMMED else x for x in row))
     console.print(table)
@@ -120,7 +127,9 @@ def render_quality(found: dict[str, Any], console: Console) -> None:
                 console.print(f"[yellow]note[/] {head}, {escape(name)}: {quality[key]['refused']}")
 
 
-def _quality_table(found: dict[str, Any], names: Sequence[str], every: Sequence[dict[str, Any]]) -> Listing:
+def _quality_table(
+    found: dict[str, Any], names: Sequence[str], every: Sequence[dict[str, Any]]
+) -> Listing:
     """Make a table with a line for each measure.
 
     It has a column for all rows, and one for each group of rows.
@@ -138,7 +147,9 @@ def _quality_table(found: dict[str, Any], names: Sequence[str], every: Sequence[
         told = f"[dim]{exact[name]:.4f}[/]" if name in exact else ""
         table.add_row(head, *(estimate_text(one, many) for one in of), told)
 
-    for key, head in ({"auc": "AUC", "brier": "Brier score"} | _RECALIBRATED | {"positives": "positives"}).items():
+    for key, head in (
+        {"auc": "AUC", "brier": "Brier score"} | _RECALIBRATED | {"positives": "positives"}
+    ).items():
         row(head, [q[key] for q in every], key)
     table.add_row(f"at {found['threshold']:g} or more:", *[""] * len(every), "")
     for name in ("accuracy", "sensitivity", "specificity", "precision"):
@@ -160,9 +171,11 @@ def _calibration(cells: Sequence[dict[str, Any]]) -> Table:
     table = listing(">predicted", ">observed", ">95% interval", ">rows, about")
     for cell in cells:
         table.add_row(
-            cell_text(cell), f"{100 * cell['observed']:.1f}%",
-            f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}", f"{cell['rows']:,.0f}",
-        )  # fmt: skip
+            cell_text(cell),
+            f"{100 * cell['observed']:.1f}%",
+            f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}",
+            f"{cell['rows']:,.0f}",
+        )
     return table
 
 
@@ -177,7 +190,10 @@ def render_any(found: Any, console: Console, *, exact: bool = True) -> None:
     exact : bool
         Also print quality without noise, which is for the holder of the rows only.
     """
-    kinds: dict[type, Callable[..., None]] = {ClassEvaluation: render_classes, NumberEvaluation: render_errors}
+    kinds: dict[type, Callable[..., None]] = {
+        ClassEvaluation: render_classes,
+        NumberEvaluation: render_errors,
+    }
     kinds.get(type(found), render_evaluation)(found, console, exact=exact)
 
 
@@ -196,13 +212,20 @@ def render_classes(found: ClassEvaluation, console: Console, *, exact: bool = Tr
     heads = ["<held-out rows", ">share", ">found (recall)", ">answers right (precision)"]
     table = listing(*heads, *([">[dim]recall, exact, for\nthe holder[/]"] if exact else []))
     for name in found.names:
-        row = [estimate_text(of[name].to_dict(), True) for of in (found.share, found.found, found.right)]
+        row = [
+            estimate_text(of[name].to_dict(), True)
+            for of in (found.share, found.found, found.right)
+        ]
         beside = [f"[dim]{found.exact[f'recall on {name}']:.4f}[/]"] if exact else []
         table.add_row(escape(printable(name)), *row, *beside)
     beside = [f"[dim]{found.exact['accuracy']:.4f}[/]"] if exact else []
-    table.add_row("[bold]all: accuracy[/]", "", estimate_text(found.accuracy.to_dict(), True), "", *beside)
+    table.add_row(
+        "[bold]all: accuracy[/]", "", estimate_text(found.accuracy.to_dict(), True), "", *beside
+    )
     console.print(table)
-    counts = listing("<rows, about, of", *(f">answered\n{escape(printable(name))}" for name in found.names))
+    counts = listing(
+        "<rows, about, of", *(f">answered\n{escape(printable(name))}" for name in found.names)
+    )
     for name, line in zip(found.names, found.counts, strict=True):
         counts.add_row(escape(printable(name)), *(f"{count:,.0f}" for count in line))
     console.print(counts)
@@ -228,13 +251,20 @@ def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
         table = listing("<on test rows", ">this run", ">mean of training rows")
         for name, words in _NAMES.items():
             if name != "mean_target" and name in done.exact:
-                table.add_row(_with_unit(words, name, unit), f"{done.exact[name]:.4g}", f"{done.baseline[name]:.4g}")
+                table.add_row(
+                    _with_unit(words, name, unit),
+                    f"{done.exact[name]:.4g}",
+                    f"{done.baseline[name]:.4g}",
+                )
         console.print(table)
         console.print(
-            f"[dim]{done.exact['rows']:,.0f} test rows, taken as public, without noise: for the data's holder only[/]"
+            f"[dim]{done.exact['rows']:,.0f} test rows, taken as public, without noise: for the "
+            "data's holder only[/]"
         )
     if has_intervals(done.coefficients):
-        console.print(f"[dim]coefficients in {escape(unit or 'units of the target')} a step of the column[/]")
+        console.print(
+            f"[dim]coefficients in {escape(unit or 'units of the target')} a step of the column[/]"
+        )
         show_coefficients(done.to_dict(), console)
     else:
         console.print(_coefficients(done))
@@ -273,10 +303,18 @@ def render_errors(found: NumberEvaluation, console: Console, *, exact: bool = Tr
         Also print errors without noise, which are for the holder of the rows only.
     """
     console.print(privacy(found.statement.words, HELD))
-    table = listing("<held-out rows", ">with its 95% interval", ">[dim]exact, for the holder[/]" if exact else ">")
+    table = listing(
+        "<held-out rows",
+        ">with its 95% interval",
+        ">[dim]exact, for the holder[/]" if exact else ">",
+    )
     for name, estimate in found.errors.estimates.items():
         beside = f"[dim]{found.exact[name]:.4f}[/]" if exact and name in found.exact else ""
-        table.add_row(_with_unit(_NAMES[name], name, found.errors.unit), estimate_text(estimate.to_dict()), beside)
+        table.add_row(
+            _with_unit(_NAMES[name], name, found.errors.unit),
+            estimate_text(estimate.to_dict()),
+            beside,
+        )
     console.print(table)
     if found.errors.r2.refused is not None:
         console.print(f"[yellow]note[/] R2: {found.errors.r2.refused}")

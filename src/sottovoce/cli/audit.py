@@ -27,39 +27,80 @@ from .options import as_json, say, takes, typed
 from .screen import Console, escape, listing
 
 _OPTIONS = [
-    say("--form", "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]"),
+    say(
+        "--form",
+        "corrected, printed, or listed (pvp).  [default: corrected; for `all`: every form]",
+    ),
     say("--epsilon", "Total that the run claims.  [default: 1]", type=float),
     say("--delta", "Of the claim.  [default: none, where the method has a pure price]", type=float),
-    say("--rounds", "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]", type=int),
-    say("--replicates", f"Runs of each of the two tables.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at most "
-        f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]", type=int),
-    say("--colluders", "Of `sums`: sites that tell the adversary all they know.  [default: 1, as claimed]", type=int),
+    say(
+        "--rounds",
+        "Rounds that the adversary watches.  [default: 2, or 1; stopping: 40 releases]",
+        type=int,
+    ),
+    say(
+        "--replicates",
+        f"Runs of each of the two tables.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at "
+        "most "
+        f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
+        type=int,
+    ),
+    say(
+        "--colluders",
+        "Of `sums`: sites that tell the adversary all they know.  [default: 1, as claimed]",
+        type=int,
+    ),
     say("--confidence", "That the lower bound is true.", type=float, default=0.95),
     say("--seed", "Keys the noise of both tables.", type=int, default=0),
-    say("--report", "Also write an HTML page: bounds, and what a neighbour learns about real rows.", type=click.Path()),
-    say("--quick", "At most 4,000 runs of each table by default; smaller attacks in the page.", is_flag=True),
-    say("--one-run", "One run on real rows with canaries among them, instead of the worst pair.", is_flag=True),
+    say(
+        "--report",
+        "Also write an HTML page: bounds, and what a neighbour learns about real rows.",
+        type=click.Path(),
+    ),
+    say(
+        "--quick",
+        "At most 4,000 runs of each table by default; smaller attacks in the page.",
+        is_flag=True,
+    ),
+    say(
+        "--one-run",
+        "One run on real rows with canaries among them, instead of the worst pair.",
+        is_flag=True,
+    ),
     say("--data", "With --one-run: the rows.  [default: adult]"),
     say("--canaries", "With --one-run: rows that a coin decides.  [default: 1000]", type=int),
     as_json(),
-]  # fmt: skip
+]
 
 
 @click.command(name="audit")
 @click.argument("method")
 @takes(_OPTIONS)
 def audit(
-    method: str, form: str | None, epsilon: float | None, delta: float | None, rounds: int | None,
-    replicates: int | None, confidence: float, seed: int, report: str | None, quick: bool,
-    one_run: bool, data: str | None, canaries: int | None, colluders: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    method: str,
+    form: str | None,
+    epsilon: float | None,
+    delta: float | None,
+    rounds: int | None,
+    replicates: int | None,
+    confidence: float,
+    seed: int,
+    report: str | None,
+    quick: bool,
+    one_run: bool,
+    data: str | None,
+    canaries: int | None,
+    colluders: int | None,
+    as_json: bool,
+) -> None:
     """Attack METHOD (or `all`): play the worst distinguishing game known against the real code.
 
-    Two tables differ in one row of one site.  The adversary knows both, sees every message of every round, and must say
-    which one it was.  From thousands of runs of each follows a lower bound on epsilon, beside the claim; a bound above
-    the claim refutes it.  Others attack what stands around the methods: `stopping` the epsilon that a ledger quotes,
-    `refusals` a site that gets extreme vectors, `labels` an estimator that meets a rare label, `capped` the cap on a
-    row's gradient, `sums` sums over sites of which some collude, `answers` what coefficients, evaluations and
+    Two tables differ in one row of one site.  The adversary knows both, sees every message of every
+    round, and must say which one it was.  From thousands of runs of each follows a lower bound on
+    epsilon, beside the claim; a bound above the claim refutes it.  Others attack what stands around
+    the methods: `stopping` the epsilon that a ledger quotes, `refusals` a site that gets extreme
+    vectors, `labels` an estimator that meets a rare label, `capped` the cap on a row's gradient,
+    `sums` sums over sites of which some collude, `answers` what coefficients, evaluations and
     regressions ask for, `people` the unit of several rows, `rare` what a survey must not show.
 
     \b
@@ -74,7 +115,12 @@ def audit(
       sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
     """
     claim = Claim(epsilon, delta, rounds)
-    beside = {"--replicates": replicates, "--report": report, "--quick": quick or None, "--colluders": colluders}
+    beside = {
+        "--replicates": replicates,
+        "--report": report,
+        "--quick": quick or None,
+        "--colluders": colluders,
+    }
     alone = {"--data": data, "--canaries": canaries}
     _check_way(method, one_run, beside if one_run else alone)
     _check_games(method, replicates, colluders)
@@ -90,9 +136,14 @@ def audit(
         )
     else:
         play = partial(
-            attack, claim=claim, replicates=replicates, seed=seed, confidence=confidence, quick=quick,
+            attack,
+            claim=claim,
+            replicates=replicates,
+            seed=seed,
+            confidence=confidence,
+            quick=quick,
             colluders=colluders,
-        )  # fmt: skip
+        )
     found = []
     for k, (name, kind) in enumerate(chosen, 1):
         with _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})"):
@@ -111,9 +162,13 @@ def _check_way(method: str, one_run: bool, of_the_other_way: dict[str, Any]) -> 
     """Refuse options of games with ``--one-run``, and its own options without it."""
     for name, value in of_the_other_way.items():
         if value is not None:
-            raise click.BadParameter("does not go with --one-run" if one_run else "needs --one-run", param_hint=name)
+            raise click.BadParameter(
+                "does not go with --one-run" if one_run else "needs --one-run", param_hint=name
+            )
     if one_run and method == "all":
-        raise click.BadParameter("`all` does not go with --one-run; name one method", param_hint="METHOD")
+        raise click.BadParameter(
+            "`all` does not go with --one-run; name one method", param_hint="METHOD"
+        )
 
 
 def _check_games(method: str, replicates: int | None, colluders: int | None) -> None:
@@ -128,16 +183,23 @@ def _check_games(method: str, replicates: int | None, colluders: int | None) -> 
 def _check_claim(form: str | None, epsilon: float | None) -> None:
     """Refuse an unknown form, and an epsilon that claims nothing."""
     if form not in (None, *FORMS):
-        raise InvalidInput("form", form, "must be corrected, printed or listed", "leave it out for `all`")
+        raise InvalidInput(
+            "form", form, "must be corrected, printed or listed", "leave it out for `all`"
+        )
     if epsilon is not None and not (math.isfinite(epsilon) and epsilon > 0):
-        raise InvalidInput("epsilon", epsilon, "must be finite and > 0: a claim to attack", "use --epsilon 1")
+        raise InvalidInput(
+            "epsilon", epsilon, "must be finite and > 0: a claim to attack", "use --epsilon 1"
+        )
 
 
 def _games(found: WorstVerdict) -> Table:
     table = listing("<game", ">bound", ">exact", no_wrap=True)
     table.title = "All games"
     for name, game in found.games.items():
-        table.add_row(escape(name), *("" if x is None else f"{math.floor(1000 * x) / 1000:.3f}" for x in game.values()))
+        table.add_row(
+            escape(name),
+            *("" if x is None else f"{math.floor(1000 * x) / 1000:.3f}" for x in game.values()),
+        )
     return table
 
 
@@ -152,7 +214,9 @@ def _step(console: Console, report: str | None, about: str) -> AbstractContextMa
 
 def _render(found: list[Verdict], confidence: float) -> None:
     bound = f">bound, {confidence:.0%}"
-    table = listing("<method, form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True)
+    table = listing(
+        "<method, form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True
+    )
     names = table.columns[0]
     names.no_wrap, names.overflow = False, "fold"  # on a narrow screen names give way, not numbers
     table.title = "Claims under attack"
@@ -163,7 +227,9 @@ def _render(found: list[Verdict], confidence: float) -> None:
         if one.refuted or one.refuted_exactly:
             word = "[bold red]refuted[/]" if one.refuted else "[bold red]refuted (exact)[/]"
         claimed = ceil_text(one.claimed_epsilon) + (f" at {one.delta:g}" if one.delta else "")
-        table.add_row(f"{one.method}, {one.form}", claimed, ceil_text(one.proved_epsilon), lower, exact, word)
+        table.add_row(
+            f"{one.method}, {one.form}", claimed, ceil_text(one.proved_epsilon), lower, exact, word
+        )
     console = Console()
     console.print(table)
     if len(found) != 1:
@@ -184,15 +250,20 @@ def _played(one: Verdict, at: str) -> list[str]:
     if isinstance(one, StoppingVerdict):
         return [
             f"{one.releases} releases, {one.replicates:,} runs{at}; attack: {one.attack}",
-            f"who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by the runs at least "
+            f"who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by "
+            "the runs at least "
             f"{one.realised_delta_bound:.3g}",
             tables,
         ]
     if isinstance(one, RareVerdict):
         runs = 2 * one.replicates
         return [
-            f"{one.shown:,} of {runs:,} surveys{at} show what few rows have: {one.shown / runs:.4f}, and at least "
+            f"{one.shown:,} of {runs:,} surveys{at} show what few rows have: "
+            f"{one.shown / runs:.4f}, and at least "
             f"{one.rate_bound:.4f}; stated: at most {one.stated:g}; attack: {one.attack}",
             tables,
         ]
-    return [f"{one.rounds} rounds, {one.replicates:,} runs of each table{at}; attack: {one.attack}", tables]
+    return [
+        f"{one.rounds} rounds, {one.replicates:,} runs of each table{at}; attack: {one.attack}",
+        tables,
+    ]

@@ -28,36 +28,92 @@ _EVERY = 0.5
 
 
 @click.command(name="demo")
-@takes([
-    say("--sites", "Number of sites.", type=int, default=5),
-    say("--rounds", "Exchanges with the neighbours.", type=int, default=30),
-    say("--method", "One of `sottovoce methods`.  [default: prox_admm; momentum with --trust sum]"),
-    say("--trust", "Whom sites trust: nobody, or that only sums over sites are seen.  [default: nobody]",
-        type=click.Choice(["nobody", "sum"])),
-    say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1),
-    say("--epsilon", "Total budget of the run.", type=float, default=defaults.EPSILON),
-    say("--delta", "Delta of an (epsilon, delta) guarantee.", type=float, default=defaults.DELTA),
-    say("--graph", "The sites' network.", default="ring"),
-    say("--centre/--no-centre", "Whether the means of all columns are released first, where it pays.", default=True),
-    say("--inference", "Coefficients with intervals of a few columns, in place of training.", is_flag=True),
-    say("--evaluation", "Also ask held-out rows how good it is, with this epsilon of theirs.", type=float),
-    say("--holdout", "Share of every site's rows that is held out for that.", type=float, default=0.2),
-    say("--lose-site", "Sites that are killed in the middle of the run, and do not come back.", type=int, default=0),
-    say("--transport", "What carries the messages.", type=click.Choice(["relay", "nvflare"]), default="relay"),
-    say("--keep", "Folder for hub and sites, which stays.  [default: one that is removed at the end]",
-        type=click.Path(file_okay=False, path_type=Path)),
-    as_json(),
-])  # fmt: skip
+@takes(
+    [
+        say("--sites", "Number of sites.", type=int, default=5),
+        say("--rounds", "Exchanges with the neighbours.", type=int, default=30),
+        say(
+            "--method",
+            "One of `sottovoce methods`.  [default: prox_admm; momentum with --trust sum]",
+        ),
+        say(
+            "--trust",
+            "Whom sites trust: nobody, or that only sums over sites are seen.  [default: nobody]",
+            type=click.Choice(["nobody", "sum"]),
+        ),
+        say(
+            "--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1
+        ),
+        say("--epsilon", "Total budget of the run.", type=float, default=defaults.EPSILON),
+        say(
+            "--delta", "Delta of an (epsilon, delta) guarantee.", type=float, default=defaults.DELTA
+        ),
+        say("--graph", "The sites' network.", default="ring"),
+        say(
+            "--centre/--no-centre",
+            "Whether the means of all columns are released first, where it pays.",
+            default=True,
+        ),
+        say(
+            "--inference",
+            "Coefficients with intervals of a few columns, in place of training.",
+            is_flag=True,
+        ),
+        say(
+            "--evaluation",
+            "Also ask held-out rows how good it is, with this epsilon of theirs.",
+            type=float,
+        ),
+        say(
+            "--holdout",
+            "Share of every site's rows that is held out for that.",
+            type=float,
+            default=0.2,
+        ),
+        say(
+            "--lose-site",
+            "Sites that are killed in the middle of the run, and do not come back.",
+            type=int,
+            default=0,
+        ),
+        say(
+            "--transport",
+            "What carries the messages.",
+            type=click.Choice(["relay", "nvflare"]),
+            default="relay",
+        ),
+        say(
+            "--keep",
+            "Folder for hub and sites, which stays.  [default: one that is removed at the end]",
+            type=click.Path(file_okay=False, path_type=Path),
+        ),
+        as_json(),
+    ]
+)
 def demo(
-    sites: int, rounds: int, method: str | None, trust: str | None, colluders: int, epsilon: float, delta: float,
-    graph: str, centre: bool, inference: bool, evaluation: float | None, holdout: float, lose_site: int, transport: str,
-    keep: Path | None, as_json: bool,
-) -> None:  # fmt: skip
-    """Start a hub and sites as real processes with generated certificates, train on Adult, and compare.
+    sites: int,
+    rounds: int,
+    method: str | None,
+    trust: str | None,
+    colluders: int,
+    epsilon: float,
+    delta: float,
+    graph: str,
+    centre: bool,
+    inference: bool,
+    evaluation: float | None,
+    holdout: float,
+    lose_site: int,
+    transport: str,
+    keep: Path | None,
+    as_json: bool,
+) -> None:
+    """Start a hub and sites as real processes with generated certificates, train on Adult, and
+    compare.
 
-    With --inference it prints coefficients with intervals, with --evaluation the area under the ROC curve and more.
-    The model is compared with that of the same run in one process.  For that the noise is repeatable: this is a
-    demonstration, not a release, and its ledgers and reports say so.
+    With --inference it prints coefficients with intervals, with --evaluation the area under the ROC
+    curve and more. The model is compared with that of the same run in one process.  For that the
+    noise is repeatable: this is a demonstration, not a release, and its ledgers and reports say so.
 
     \b
       sottovoce demo                             five sites on a ring
@@ -69,17 +125,30 @@ def demo(
         raise InvalidInput("lose_site", lose_site, rule, "use --lose-site 1")
     if lose_site and (transport != "relay" or inference or evaluation is not None):
         rule = "is for a training over the relay"
-        raise InvalidInput("lose_site", lose_site, rule, "leave transport, inference and evaluation out")
+        raise InvalidInput(
+            "lose_site", lose_site, rule, "leave transport, inference and evaluation out"
+        )
     asks = asked(inference, False, evaluation, holdout, 0.5, None)
-    named = method or ("auto" if inference else "momentum" if TRUSTS[trust or "nobody"].opens_sums else "prox_admm")
+    named = method or (
+        "auto" if inference else "momentum" if TRUSTS[trust or "nobody"].opens_sums else "prox_admm"
+    )
     config = RunConfig(named, epsilon, delta, rounds, graph, trust=trust, colluders=colluders)
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="sottovoce-demo-") if keep is None else nullcontext(keep) as place:
+    with (
+        tempfile.TemporaryDirectory(prefix="sottovoce-demo-")
+        if keep is None
+        else nullcontext(keep) as place
+    ):
         folder = Path(place)
         demo = demonstration.build(
-            folder, config, sites, schema=demonstration.FEW if inference else None, asks=asks, centre=centre,
+            folder,
+            config,
+            sites,
+            schema=demonstration.FEW if inference else None,
+            asks=asks,
+            centre=centre,
             waits=demonstration.SOON if lose_site else Waits(),
-        )  # fmt: skip
+        )
         started, last = time.perf_counter(), 0.0
         live = Live(_table(demo), console=console, transient=True)
         with nullcontext() if as_json or not console.is_terminal else live as shown:
@@ -115,16 +184,24 @@ def demo(
         same = "are" if report["same_answers"] else "[bold red]are not[/]"
         console.print(f"all answers {same} those of the same run in one process")
     console.print(
-        f"{report['rounds']} rounds over {transport}, {report['seconds_per_round']:.3f} s a round; test error "
+        f"{report['rounds']} rounds over {transport}, {report['seconds_per_round']:.3f} s a round; "
+        "test error "
         f"{100 * report['test_error']:.2f}%; largest difference to the same run in one process: "
-        f"{report['difference']:.3g}", highlight=False,
-    )  # fmt: skip
+        f"{report['difference']:.3g}",
+        highlight=False,
+    )
     for name, why in (report["roster"] or {"gone": {}})["gone"].items():
-        console.print(f"without {escape(name)} from round {report['roster']['since'][name]} on: it {why}",
-                      highlight=False)  # fmt: skip
+        console.print(
+            f"without {escape(name)} from round {report['roster']['since'][name]} on: it {why}",
+            highlight=False,
+        )
     if keep is not None:
         first = escape(str(keep / "hub" / "hub.html"))
-        console.print(f"everything is in {escape(str(keep))}: start with {first}", highlight=False, soft_wrap=True)
+        console.print(
+            f"everything is in {escape(str(keep))}: start with {first}",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _table(demo: Demonstration) -> Table:
@@ -133,5 +210,7 @@ def _table(demo: Demonstration) -> Table:
     for one, size in zip(demonstration.progress(demo), rows, strict=True):
         bar = "█" * round(24 * one["round"] / rounds)
         spent = (ceil_text(one["spent"]), f"{one['budget']:g}")
-        table.add_row(one["site"], f"{size:,}", f"{one['round']}/{rounds}", f"[green]{bar:24}[/]", *spent)
+        table.add_row(
+            one["site"], f"{size:,}", f"{one['round']}/{rounds}", f"[green]{bar:24}[/]", *spent
+        )
     return table

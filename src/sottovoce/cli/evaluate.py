@@ -35,7 +35,9 @@ _OPTIONS = [
     say("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
     say("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
     say(
-        "--threshold", "Probability from which on a row counts as positive.  [default: the run's, else 0.5]", type=float
+        "--threshold",
+        "Probability from which on a row counts as positive.  [default: the run's, else 0.5]",
+        type=float,
     ),
     say("--by", "Also for every level of this column of the schema."),
     say("--replicate", "Which repetition's model to use.", type=int, default=0),
@@ -43,8 +45,16 @@ _OPTIONS = [
     say("--seed", "Keys the noise: a simulation.", type=int, default=0),
     say("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
     say("--ledger", "These rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
-    say("--report", "Also write this, with the run's own answers, as one HTML page to read or pass on.", type=FILE),
-    say("--run", "Name of this evaluation in the ledger.  [default: from all that is asked]", name="run_name"),
+    say(
+        "--report",
+        "Also write this, with the run's own answers, as one HTML page to read or pass on.",
+        type=FILE,
+    ),
+    say(
+        "--run",
+        "Name of this evaluation in the ledger.  [default: from all that is asked]",
+        name="run_name",
+    ),
     method_of_run(),
     as_json(),
     holder_too(),
@@ -56,18 +66,32 @@ _OPTIONS = [
 @click.argument("rows", type=FILE)
 @takes(_OPTIONS)
 def evaluate(
-    run: Path, rows: Path, epsilon: float, delta: float, relation: str, threshold: float | None, by: str | None,
-    replicate: int, site: str | None, seed: int, system_noise: bool, ledger: Path | None, report: Path | None,
-    run_name: str | None, as_json: bool, holder: bool,
-) -> None:  # fmt: skip
+    run: Path,
+    rows: Path,
+    epsilon: float,
+    delta: float,
+    relation: str,
+    threshold: float | None,
+    by: str | None,
+    replicate: int,
+    site: str | None,
+    seed: int,
+    system_noise: bool,
+    ledger: Path | None,
+    report: Path | None,
+    run_name: str | None,
+    as_json: bool,
+    holder: bool,
+) -> None:
     """Tell how good the model in RUN is on ROWS (CSV or Parquet) with labels, with noise.
 
-    RUN is a file written by `train --save`.  ROWS must not have been trained on.  One release, a histogram of scores by
-    label, gives the area under the ROC curve, calibration, Brier score and rates at a threshold, with intervals that
-    hold sampling and noise; of several classes, accuracy by class; of a number, R2 and how far predictions are off.  A
-    simulation prints the exact numbers beside.  Rows are read as `predict` reads them: where every site has a constant,
-    with that of the site that a row names.  With --ledger the result is stored before it is shown, in a folder
-    beside the ledger.
+    RUN is a file written by `train --save`.  ROWS must not have been trained on.  One release, a
+    histogram of scores by label, gives the area under the ROC curve, calibration, Brier score and
+    rates at a threshold, with intervals that hold sampling and noise; of several classes, accuracy
+    by class; of a number, R2 and how far predictions are off.  A simulation prints the exact
+    numbers beside.  Rows are read as `predict` reads them: where every site has a constant, with
+    that of the site that a row names.  With --ledger the result is stored before it is shown, in a
+    folder beside the ledger.
 
     \b
       sottovoce evaluate run.npz held.csv --epsilon 0.5
@@ -83,15 +107,21 @@ def evaluate(
     encoded = schema.encode(asked)
     assert encoded.y is not None
     judge = judge_of(schema.task, Held(epsilon, _threshold(threshold, saved, schema), by), schema)
-    config = RunConfig("auto", epsilon, delta, relation=relation, seed=None if system_noise else seed)
+    config = RunConfig(
+        "auto", epsilon, delta, relation=relation, seed=None if system_noise else seed
+    )
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
         where = saved.places(asked)
         scored = Scored(saved.margins(asked, encoded.X, where), saved.digest, encoded.y, encoded.X)
         config = one_row_each(config, schema)
         raw = table_digest([table], deal_of(ONE_SITE, schema, 1, config))
         if book is not None:  # which may know the rows as they were encoded
-            book.identity.bind(raw, rows_digest(encoded.X if scored.X is None else scored.X, scored.y))
-        found = judge.ask(scored, config, ledger=book, run_name=run_name, digest=raw, caveat=schema.caveat)
+            book.identity.bind(
+                raw, rows_digest(encoded.X if scored.X is None else scored.X, scored.y)
+            )
+        found = judge.ask(
+            scored, config, ledger=book, run_name=run_name, digest=raw, caveat=schema.caveat
+        )
     released = jsonable(found.released())
     told = saved.record | {"evaluation": released, "command": _commands(saved.record)}
     name = None if found.statement.ledger is None else found.statement.ledger.run
@@ -121,7 +151,9 @@ def _threshold(given: float | None, saved: SavedModel, schema: Schema) -> float:
 
 def _one_unit_each(table: Table, schema: Schema) -> Table:
     """Keep one row of each person, where a person may have several."""
-    people = None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
+    people = (
+        None if schema.person is None else schema.person.among(table.columns, frozenset(schema.na))
+    )
     return Table(table.name, columns_of(table, rows_read(table.n_rows, people)))
 
 

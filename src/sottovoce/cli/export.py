@@ -12,9 +12,18 @@ from ..util import files
 from .options import FILE, method_of_run, say, takes
 
 _OPTIONS = [
-    say("--onnx", "Write an ONNX graph here, from raw columns to answers.", type=FILE, required=True, name="place"),
+    say(
+        "--onnx",
+        "Write an ONNX graph here, from raw columns to answers.",
+        type=FILE,
+        required=True,
+        name="place",
+    ),
     say("--replicate", "Which repetition's model to use.", type=int, default=0),
-    say("--site", "Write one site's own model, or the average with the constant of one site: see `predict`."),
+    say(
+        "--site",
+        "Write one site's own model, or the average with the constant of one site: see `predict`.",
+    ),
     method_of_run(),
 ]
 
@@ -25,10 +34,11 @@ _OPTIONS = [
 def export(run: Path, place: Path, replicate: int, site: str | None) -> None:
     """Write the model in RUN for other programs, with the schema's encoding in it.
 
-    RUN is a file written by `train --save`.  The graph's inputs are the schema's columns, each of shape (rows, 1):
-    texts for categories, else double precision; a vector is one input.  It answers as `sottovoce predict` does;
-    but where every site has a constant it has their average for all rows, or with --site that of one, as it does not
-    read the site column.  Needs the extra `sottovoce[onnx]`.
+    RUN is a file written by `train --save`.  The graph's inputs are the schema's columns, each of
+    shape (rows, 1): texts for categories, else double precision; a vector is one input.  It answers
+    as `sottovoce predict` does; but where every site has a constant it has their average for all
+    rows, or with --site that of one, as it does not read the site column.  Needs the extra
+    `sottovoce[onnx]`.
 
     \b
       sottovoce export run.json --onnx model.onnx
@@ -38,5 +48,8 @@ def export(run: Path, place: Path, replicate: int, site: str | None) -> None:
     model = Linear.of(saved)
     files.write("onnx", place, to_onnx(model).SerializeToString())
     if saved.only is None and saved.naming is not None and saved.naming.sites:
-        click.echo("Note: all rows get the average of the sites' constants; --site NAME takes one site's.", err=True)
+        click.echo(
+            "Note: all rows get the average of the sites' constants; --site NAME takes one site's.",
+            err=True,
+        )
     click.echo(f"saved to {place}")

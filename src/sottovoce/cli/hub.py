@@ -32,9 +32,18 @@ from .options import FILE, FOLDER, as_json, check_folder, say, takes
 from .screen import Console, escape, print_json
 from .serving import LINGER, Serving, Teller, sites_table
 
-_STATES = {True: "the hub runs", False: "the hub does not run", None: "no times are kept by this carrier"}
-_CODE = say("--code", "NAME=CODE, what a site read out, so that nobody is asked; once a site.", name="codes",
-            multiple=True, metavar="NAME=CODE")  # fmt: skip
+_STATES = {
+    True: "the hub runs",
+    False: "the hub does not run",
+    None: "no times are kept by this carrier",
+}
+_CODE = say(
+    "--code",
+    "NAME=CODE, what a site read out, so that nobody is asked; once a site.",
+    name="codes",
+    multiple=True,
+    metavar="NAME=CODE",
+)
 
 
 @click.group(epilog=EXIT_CODES)
@@ -53,14 +62,25 @@ def hub() -> None:
 
 @hub.command()
 @click.argument("folder", type=FOLDER)
-@takes([say("--host", "Name or address by which sites reach the hub; repeat for more.", name="hosts", multiple=True,
-            required=True)])  # fmt: skip
+@takes(
+    [
+        say(
+            "--host",
+            "Name or address by which sites reach the hub; repeat for more.",
+            name="hosts",
+            multiple=True,
+            required=True,
+        )
+    ]
+)
 def init(folder: Path, hosts: tuple[str, ...]) -> None:
     """Make a hub's FOLDER: an authority, a certificate."""
     need_cryptography()
     check_folder("folder", folder)
     if (folder / "ca.key").exists():
-        raise InvalidInput("folder", str(folder), "holds an authority already", "use another folder")
+        raise InvalidInput(
+            "folder", str(folder), "holds an authority already", "use another folder"
+        )
     for host in hosts:
         check_host(host)
     with together(folder) as made:
@@ -77,17 +97,24 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
 @hub.command()
 @click.argument("folder", type=FOLDER)
 @click.argument("requests", type=FILE, nargs=-1, required=True)
-@takes([
-    say("--renew", "Sign new keys of sites that have a certificate: into FOLDER/renewal.", is_flag=True),
-    _CODE,
-])  # fmt: skip
+@takes(
+    [
+        say(
+            "--renew",
+            "Sign new keys of sites that have a certificate: into FOLDER/renewal.",
+            is_flag=True,
+        ),
+        _CODE,
+    ]
+)
 def admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: tuple[str, ...]) -> None:
     """Sign the keys of sites: NAME.crt.
 
-    REQUESTS are answers to invitations, NAME.joined: type the code that each site reads to you by telephone.  Or they
-    are certificate requests, NAME.csr, of `site init`: be sure of who sent each, have the sender read out the key that
-    `site init` showed, and compare.  A name that was signed before is refused: with --renew its new certificate goes to
-    the folder renewal.  All are signed, or none.
+    REQUESTS are answers to invitations, NAME.joined: type the code that each site reads to you by
+    telephone.  Or they are certificate requests, NAME.csr, of `site init`: be sure of who sent
+    each, have the sender read out the key that `site init` showed, and compare.  A name that was
+    signed before is refused: with --renew its new certificate goes to the folder renewal.  All are
+    signed, or none.
     """
     _admit(folder, requests, renew, codes_of(codes))
 
@@ -99,7 +126,8 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
     """
     authority = Authority.read(folder)
     place = folder / "renewal" if renew else folder
-    taken = {path.name.lower() for path in place.iterdir()} if place.is_dir() else set()  # as some file systems do
+    # as some file systems do
+    taken = {path.name.lower() for path in place.iterdir()} if place.is_dir() else set()
     signed: list[tuple[Path, str, bytes, str]] = []
     for path in requests:
         joined = path.suffix == f".{ANSWER}"
@@ -107,10 +135,19 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
         request = read("request", path, KEY) if answer is None else answer.request.encode()
         name, certificate = authority.admit(request)
         if answer is not None and name != answer.member.name:
-            raise InvalidInput("answer", path, "asks for a certificate of another name", "have the site join again")
+            raise InvalidInput(
+                "answer", path, "asks for a certificate of another name", "have the site join again"
+            )
         if f"{name}.crt".lower() in taken:
-            rule = f"{place / name}.crt exists: this name was signed before, and that certificate stays good"
-            remedy = "remove it when the site has it" if renew else "for a new key of the same site use --renew"
+            rule = (
+                f"{place / name}.crt exists: this name was signed before, and that certificate "
+                "stays good"
+            )
+            remedy = (
+                "remove it when the site has it"
+                if renew
+                else "for a new key of the same site use --renew"
+            )
             raise InvalidInput("request", str(path), rule, remedy)
         taken.add(f"{name}.crt".lower())
         signed.append((path, name, certificate, "" if joined else fingerprint(request)))
@@ -121,19 +158,35 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
             made(place / f"{name}.crt")
     for path, name, _, key in signed:
         if key:
-            click.echo(f"{path}: {name}, signed; give the site {place / name}.crt\n   its key: {key}")
+            click.echo(
+                f"{path}: {name}, signed; give the site {place / name}.crt\n   its key: {key}"
+            )
         else:
             click.echo(f"{path}: {name}, admitted; the site gets its certificate from this hub")
 
 
 @hub.command()
 @click.argument("folder", type=FOLDER)
-@takes([
-    say("--authority", "A new authority, which takes the place of the old one step by step.", is_flag=True),
-    say("--forget", "Last step: certificates of an earlier authority are no longer taken.", is_flag=True),
-    say("--host", "Name or address by which sites reach the hub; repeat for more.  [default: as before]", name="hosts",
-        multiple=True),
-])  # fmt: skip
+@takes(
+    [
+        say(
+            "--authority",
+            "A new authority, which takes the place of the old one step by step.",
+            is_flag=True,
+        ),
+        say(
+            "--forget",
+            "Last step: certificates of an earlier authority are no longer taken.",
+            is_flag=True,
+        ),
+        say(
+            "--host",
+            "Name or address by which sites reach the hub; repeat for more.  [default: as before]",
+            name="hosts",
+            multiple=True,
+        ),
+    ]
+)
 def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -> None:
     """Make a new key and certificate of the hub in FOLDER, or with --authority a new authority.
 
@@ -147,31 +200,43 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
       4. sottovoce hub renew hub --forget       when each has its new key
     """
     if forget and (authority or hosts):
-        raise InvalidInput("forget", True, "is a step of its own", "see `sottovoce hub renew --help`")
+        raise InvalidInput(
+            "forget", True, "is a step of its own", "see `sottovoce hub renew --help`"
+        )
     for host in hosts:
         check_host(host)
     if authority:
         Authority.follow(folder)
         click.echo(
-            f"{folder / 'ca.crt'} holds a new authority and the old one, and signs by the new one from now on\n"
-            f"authority {fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same\n"
-            f"1. give ca.crt to every site, which puts it in place of its own, and starts `site renew`\n"
+            f"{folder / 'ca.crt'} holds a new authority and the old one, and signs by the new one "
+            "from now on\n"
+            f"authority {fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the "
+            "same\n"
+            "1. give ca.crt to every site, which puts it in place of its own, and starts `site "
+            "renew`\n"
             f"2. when all have it: sottovoce hub renew {folder}"
         )
         return
     signs = Authority.read(folder)
     if forget:
-        certificates.check("hub", *((folder / f).read_bytes() for f in ("ca.crt", "hub.crt", "hub.key")))
+        certificates.check(
+            "hub", *((folder / f).read_bytes() for f in ("ca.crt", "hub.crt", "hub.key"))
+        )
         own = certificates.ends(folder / "ca.crt", folder / "hub.crt")
         if not signs.signed((folder / "hub.crt").read_bytes()):
             rule = "the hub's own certificate is of the earlier authority"
             raise InvalidInput("forget", True, rule, f"first: sottovoce hub renew {folder}")
         signs.forget(folder)
-        click.echo(f"{folder / 'ca.crt'} holds one authority; the hub's certificate is good until {own:%Y-%m-%d}")
+        click.echo(
+            f"{folder / 'ca.crt'} holds one authority; the hub's certificate is good until "
+            f"{own:%Y-%m-%d}"
+        )
         return
     signs.serve(folder, hosts or hosts_of(folder / "hub.crt"), again=True)
     end = certificates.ends(folder / "ca.crt", folder / "hub.crt")
-    click.echo(f"made {folder / 'hub.crt'}, good until {end:%Y-%m-%d}; a hub that runs takes it by itself")
+    click.echo(
+        f"made {folder / 'hub.crt'}, good until {end:%Y-%m-%d}; a hub that runs takes it by itself"
+    )
 
 
 @hub.command()
@@ -180,43 +245,81 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
 def revoke(folder: Path, name: str) -> None:
     """Refuse every certificate and invitation of site NAME from now on, also in a hub that runs.
 
-    For a key that was stolen, or a site that is no longer a member.  The name is free then: a new invitation, or a new
-    request of the same site, can be admitted.  A plan still has the site's signing key: end its part in a run that goes
-    on, and write the next plan with a new key, or without the site.
+    For a key that was stolen, or a site that is no longer a member.  The name is free then: a new
+    invitation, or a new request of the same site, can be admitted.  A plan still has the site's
+    signing key: end its part in a run that goes on, and write the next plan with a new key, or
+    without the site.
     """
     check_name("name", name)
     gone = certificates.revoke(folder, name)
     if not gone:
-        raise InvalidInput("name", name, f"has no certificate in {folder}", "see the names of NAME.crt there")
-    click.echo(f"revoked {', '.join(gone)}: no certificate of {name} made until now is taken any more")
+        raise InvalidInput(
+            "name", name, f"has no certificate in {folder}", "see the names of NAME.crt there"
+        )
+    click.echo(
+        f"revoked {', '.join(gone)}: no certificate of {name} made until now is taken any more"
+    )
 
 
 @hub.command()
 @click.argument("folder", type=FOLDER)
-@takes([
-    say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
-    say("--once", "End when every site has left the run.", is_flag=True),
-    say("--patience", "Seconds that a round waits for the last site after the first.  [default: the plan's deadline]",
-        type=float),
-    say("--greeting", "The same for the greeting.  [default: until all sites are there]", type=float),
-    say("--linger", "With --once: seconds more for sites without which the run went on, to be told.", type=float,
-        default=LINGER),
-    say("--page", "HOST:PORT of the page that shows the run while it goes on; or none.  [default: "
-        f"{PAGE}, or a free port]"),
-    say("--admit", "First admit the site with this answer to its invitation, as `hub admit`; once a site.",
-        name="answers", multiple=True, type=FILE),
-    _CODE,
-    as_json("Print a JSON object at the start, for every refusal, and when every site has left."),
-])  # fmt: skip
+@takes(
+    [
+        say("--listen", "HOST:PORT to listen on.", default="0.0.0.0:8443"),
+        say("--once", "End when every site has left the run.", is_flag=True),
+        say(
+            "--patience",
+            "Seconds that a round waits for the last site after the first.  [default: the plan's "
+            "deadline]",
+            type=float,
+        ),
+        say(
+            "--greeting",
+            "The same for the greeting.  [default: until all sites are there]",
+            type=float,
+        ),
+        say(
+            "--linger",
+            "With --once: seconds more for sites without which the run went on, to be told.",
+            type=float,
+            default=LINGER,
+        ),
+        say(
+            "--page",
+            "HOST:PORT of the page that shows the run while it goes on; or none.  [default: "
+            f"{PAGE}, or a free port]",
+        ),
+        say(
+            "--admit",
+            "First admit the site with this answer to its invitation, as `hub admit`; once a site.",
+            name="answers",
+            multiple=True,
+            type=FILE,
+        ),
+        _CODE,
+        as_json(
+            "Print a JSON object at the start, for every refusal, and when every site has left."
+        ),
+    ]
+)
 def run(
-    folder: Path, listen: str, once: bool, patience: float | None, greeting: float | None, linger: float,
-    page: str | None, answers: tuple[Path, ...], codes: tuple[str, ...], as_json: bool,
-) -> None:  # fmt: skip
+    folder: Path,
+    listen: str,
+    once: bool,
+    patience: float | None,
+    greeting: float | None,
+    linger: float,
+    page: str | None,
+    answers: tuple[Path, ...],
+    codes: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Serve the plan.json of FOLDER until stopped.
 
-    After a crash, the same command goes on.  When the last model of every site is there, hub.html, hub.npz and hub.json
-    are written to FOLDER; the hub goes on answering until Ctrl-C, or SIGTERM, unless --once is given.  A site
-    without which a run of sums went on erases its key of the run when it is told so; --once gives it some time to ask.
+    After a crash, the same command goes on.  When the last model of every site is there, hub.html,
+    hub.npz and hub.json are written to FOLDER; the hub goes on answering until Ctrl-C, or SIGTERM,
+    unless --once is given.  A site without which a run of sums went on erases its key of the run
+    when it is told so; --once gives it some time to ask.
     """
     plan = read_plan(folder / "plan.json")
     _check_seconds(patience, greeting, linger)
@@ -238,9 +341,13 @@ def _check_seconds(patience: float | None, greeting: float | None, linger: float
     """Raise :class:`InvalidInput` for times that no clock can reach."""
     for field, seconds in (("patience", patience), ("greeting", greeting)):
         if seconds is not None and not 0.0 < seconds < math.inf:
-            raise InvalidInput(field, seconds, "must be above 0, in seconds", f"use --{field} {DEFAULT.deadline:g}")
+            raise InvalidInput(
+                field, seconds, "must be above 0, in seconds", f"use --{field} {DEFAULT.deadline:g}"
+            )
     if not 0.0 <= linger < math.inf:
-        raise InvalidInput("linger", linger, "must be 0 or above, in seconds", f"use --linger {LINGER:g}")
+        raise InvalidInput(
+            "linger", linger, "must be 0 or above, in seconds", f"use --linger {LINGER:g}"
+        )
 
 
 def _admit_new(folder: Path, answers: tuple[Path, ...], codes: tuple[str, ...]) -> None:
@@ -248,7 +355,9 @@ def _admit_new(folder: Path, answers: tuple[Path, ...], codes: tuple[str, ...]) 
 
     After a restart none is left.
     """
-    waiting = tuple(path for path in answers if not (folder / f"{Answer.read(path).member.name}.crt").exists())
+    waiting = tuple(
+        path for path in answers if not (folder / f"{Answer.read(path).member.name}.crt").exists()
+    )
     if waiting:
         _admit(folder, waiting, False, codes_of(codes))
 
@@ -282,9 +391,11 @@ def status(folder: Path, as_json: bool) -> None:
     pace = shown["seconds_a_round"]
     console.print(
         f"run [bold]{escape(shown['run'])}[/], round {max(0, shown['round'])} of {shown['rounds']}"
-        + ("" if pace is None else f", {pace:.3g} s a round") + f"; {state}\nplan {shown['plan']}",
-        soft_wrap=True, highlight=False,
-    )  # fmt: skip
+        + ("" if pace is None else f", {pace:.3g} s a round")
+        + f"; {state}\nplan {shown['plan']}",
+        soft_wrap=True,
+        highlight=False,
+    )
     console.print(sites_table(shown["sites"], shown["rounds"]))
     for line in waiting_lines(shown, 0.0):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -298,19 +409,27 @@ def status(folder: Path, as_json: bool) -> None:
 def end(folder: Path, run_name: str) -> None:
     """End RUN, the run of FOLDER's plan.json, for good.
 
-    Every site that asks the hub from now on is told so, ends with exit code 4, and gives back what it has not spent.
-    The hub may run meanwhile or be started afterwards; what the sites have spent stays spent.
+    Every site that asks the hub from now on is told so, ends with exit code 4, and gives back what
+    it has not spent. The hub may run meanwhile or be started afterwards; what the sites have spent
+    stays spent.
     """
     plan = read_plan(folder / "plan.json")
     if run_name != plan.run:
-        raise InvalidInput("run", run_name, f"the plan of {folder} is of the run {plan.run!r}", "give that name")
+        raise InvalidInput(
+            "run", run_name, f"the plan of {folder} is of the run {plan.run!r}", "give that name"
+        )
     with _log(folder) as log:
         carried = Hub(plan, log)
         carried.check()
         if carried.over:
-            raise InvalidInput("run", run_name, "is over: every site has left it", "there is nothing to end")
+            raise InvalidInput(
+                "run", run_name, "is over: every site has left it", "there is nothing to end"
+            )
         log.decisions.end(plan.run)
-    click.echo(f"run {plan.run} is ended; every site is told when it asks, while `sottovoce hub run {folder}` runs")
+    click.echo(
+        f"run {plan.run} is ended; every site is told when it asks, while `sottovoce hub run "
+        f"{folder}` runs"
+    )
 
 
 @hub.command()
@@ -319,21 +438,32 @@ def end(folder: Path, run_name: str) -> None:
 def expel(folder: Path, name: str) -> None:
     """Take site NAME out of the run of FOLDER's plan.json.
 
-    The others do not wait for it any longer: they sign a roster without it and go on, or end if too few would be left.
-    NAME is told when it asks, and ends with exit code 4.  The hub may run meanwhile or be started afterwards.
+    The others do not wait for it any longer: they sign a roster without it and go on, or end if too
+    few would be left. NAME is told when it asks, and ends with exit code 4.  The hub may run
+    meanwhile or be started afterwards.
     """
     plan = read_plan(folder / "plan.json")
     plan.index(name)
     if plan.waits.endless:
         rule = "this plan needs all its sites to its end: it was written without a deadline"
-        raise InvalidInput("name", name, rule, f"end the run, for every site: `sottovoce hub end {folder} {plan.run}`")
+        raise InvalidInput(
+            "name",
+            name,
+            rule,
+            f"end the run, for every site: `sottovoce hub end {folder} {plan.run}`",
+        )
     with _log(folder) as log:
         carried = Hub(plan, log)
         carried.check()
         if name in carried.gone():
-            raise InvalidInput("name", name, f"is out already: {carried.gone()[name]}", "there is nothing to do")
+            raise InvalidInput(
+                "name", name, f"is out already: {carried.gone()[name]}", "there is nothing to do"
+            )
         log.decisions.expel(plan.run, name)
-    click.echo(f"{name} is taken out of run {plan.run}; the others go on while `sottovoce hub run {folder}` runs")
+    click.echo(
+        f"{name} is taken out of run {plan.run}; the others go on while `sottovoce hub run "
+        f"{folder}` runs"
+    )
 
 
 @hub.command()
@@ -341,14 +471,18 @@ def expel(folder: Path, name: str) -> None:
 def prune(folder: Path) -> None:
     """Remove from hub.log what the sites sent in runs that are over.
 
-    That is of runs, other than that of plan.json, whose results are in FOLDER, or which were ended by `hub end`.  The
-    sites' greetings and farewells stay: a farewell is signed, and holds the hash of the site's ledger, in which every
-    message is.  The hub must not run meanwhile.
+    That is of runs, other than that of plan.json, whose results are in FOLDER, or which were ended
+    by `hub end`.  The sites' greetings and farewells stay: a farewell is signed, and holds the hash
+    of the site's ledger, in which every message is.  The hub must not run meanwhile.
     """
     plan = read_plan(folder / "plan.json")
     with only_one(folder / "hub.lock"), _log(folder) as log:
         there = {run_of(path) for path in folder.glob("hub*.json")}
-        over = [run for run in log.runs() if run != plan.run and (run in there or log.decisions.ended(run))]
+        over = [
+            run
+            for run in log.runs()
+            if run != plan.run and (run in there or log.decisions.ended(run))
+        ]
         before = (folder / "hub.log").stat().st_size
         removed = log.prune(over)
     saved = before - (folder / "hub.log").stat().st_size

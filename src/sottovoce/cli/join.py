@@ -29,29 +29,51 @@ _TRIES = 3
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@takes([
-    say("--host", "HOST or HOST:PORT by which sites reach the hub.  [default: as in the invitations before]"),
-    say("--folder", "The hub's folder; made if there is none.", default="hub", type=FOLDER),
-    say("--schema", "TOML file that the sites are asked to use; a site may give another.", type=FILE),
-    say("--epsilon", "Lifetime budget that the sites are asked to choose; each decides itself.", type=float,
-        default=3.0),
-    say("--delta", "The delta of that budget; 0 for none.", type=float, default=1e-5),
-])  # fmt: skip
+@takes(
+    [
+        say(
+            "--host",
+            "HOST or HOST:PORT by which sites reach the hub.  [default: as in the invitations "
+            "before]",
+        ),
+        say("--folder", "The hub's folder; made if there is none.", default="hub", type=FOLDER),
+        say(
+            "--schema",
+            "TOML file that the sites are asked to use; a site may give another.",
+            type=FILE,
+        ),
+        say(
+            "--epsilon",
+            "Lifetime budget that the sites are asked to choose; each decides itself.",
+            type=float,
+            default=3.0,
+        ),
+        say("--delta", "The delta of that budget; 0 for none.", type=float, default=1e-5),
+    ]
+)
 def invite(
-    names: tuple[str, ...], host: str | None, folder: Path, schema: Path | None, epsilon: float, delta: float
+    names: tuple[str, ...],
+    host: str | None,
+    folder: Path,
+    schema: Path | None,
+    epsilon: float,
+    delta: float,
 ) -> None:
     """Write an invitation for each site NAME: FOLDER/NAME.invite.
 
-    Send each to its site, by mail or any other way.  The site answers with a file, NAME.joined, and reads a code to you
-    by telephone, by which `hub admit` knows that both files came unchanged.  The hub's authority and certificate are
-    made if FOLDER has none.  Sites can be invited at any time; those that are there need nothing new.
+    Send each to its site, by mail or any other way.  The site answers with a file, NAME.joined, and
+    reads a code to you by telephone, by which `hub admit` knows that both files came unchanged.
+    The hub's authority and certificate are made if FOLDER has none.  Sites can be invited at any
+    time; those that are there need nothing new.
     """
     for name in names:
         check_name("name", name)
     if len({name.lower() for name in names}) != len(names):
         raise InvalidInput("name", None, "is given twice", "give every site a name of its own")
     if not epsilon > 0.0 or not 0.0 <= delta < 1.0:
-        raise InvalidInput("epsilon", epsilon, "must be above 0, and delta in [0, 1)", "use e.g. --epsilon 3")
+        raise InvalidInput(
+            "epsilon", epsilon, "must be above 0, and delta in [0, 1)", "use e.g. --epsilon 3"
+        )
     declared = None if schema is None else Schema.from_toml(schema).to_dict()
     check_folder("folder", folder)
     address = _address(folder, host)
@@ -60,7 +82,12 @@ def invite(
         for ending in (INVITE, "crt"):
             if f"{name}.{ending}".lower() in taken:
                 rule = f"{folder / name}.{ending} exists: this name was invited or admitted before"
-                raise InvalidInput("name", name, rule, "use another name, or remove an invitation that is not wanted")
+                raise InvalidInput(
+                    "name",
+                    name,
+                    rule,
+                    "use another name, or remove an invitation that is not wanted",
+                )
     with together(folder) as made:
         if not (folder / "ca.crt").exists():
             authority = Authority.make(folder)
@@ -77,7 +104,10 @@ def invite(
             made(folder / f"{name}.{INVITE}")
     for name in names:
         click.echo(f"{folder / name}.{INVITE}: send it to {name}, who answers with {name}.{ANSWER}")
-    click.echo(f"the sites reach the hub at {address}; `hub run --admit` asks for the code that each reads to you")
+    click.echo(
+        f"the sites reach the hub at {address}; `hub run --admit` asks for the code that each "
+        "reads to you"
+    )
 
 
 def _address(folder: Path, host: str | None) -> str:
@@ -85,16 +115,23 @@ def _address(folder: Path, host: str | None) -> str:
     if host is None:
         for path in sorted(folder.glob(f"*.{INVITE}")):
             return Invitation.read(path).hub
-        raise InvalidInput("host", None, "is needed for the first invitation", "use e.g. --host hub.example.org")
+        raise InvalidInput(
+            "host", None, "is needed for the first invitation", "use e.g. --host hub.example.org"
+        )
     name, colon, port = host.rpartition(":")
-    if not colon or (":" in name and not host.endswith("]") and not name.startswith("[")):  # none, or a bare IPv6
+    if not colon or (
+        ":" in name and not host.endswith("]") and not name.startswith("[")
+    ):  # none, or a bare IPv6
         name, port = host, PORT
     name = name.strip("[]")
     check_host(name)
     address = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
     target(address, "host")
     if (folder / "hub.crt").exists() and name not in hosts_of(folder / "hub.crt"):
-        rule = f"is not in the hub's certificate, which is for {', '.join(hosts_of(folder / 'hub.crt'))}"
+        rule = (
+            "is not in the hub's certificate, which is for "
+            f"{', '.join(hosts_of(folder / 'hub.crt'))}"
+        )
         raise InvalidInput("host", name, rule, "use one of those, or `hub renew --host`")
     return address
 
@@ -105,9 +142,13 @@ def codes_of(given: tuple[str, ...]) -> dict[str, str]:
     for one in given:
         name, equals, code = one.partition("=")
         if not equals:
-            raise InvalidInput("code", None, "must be NAME=CODE", "use e.g. --code north=K7QM-2XRD-9V4H")
+            raise InvalidInput(
+                "code", None, "must be NAME=CODE", "use e.g. --code north=K7QM-2XRD-9V4H"
+            )
         if name in found:
-            raise InvalidInput("code", None, f"is given twice for {printable(name)}", "leave one of the two out")
+            raise InvalidInput(
+                "code", None, f"is given twice for {printable(name)}", "leave one of the two out"
+            )
         found[name] = code
     return found
 
@@ -137,7 +178,9 @@ def check_answer(folder: Path, path: Path, codes: dict[str, str]) -> Answer:
     name = answer.member.name
     invitation = folder / f"{name}.{INVITE}"
     if not invitation.exists():
-        raise InvalidInput("answer", path, f"is from {name!r}, who was not invited", "see `sottovoce hub invite`")
+        raise InvalidInput(
+            "answer", path, f"is from {name!r}, who was not invited", "see `sottovoce hub invite`"
+        )
     answer.check(Invitation.read(invitation))
     heard(f"{name}: the code that {name} reads to you", answer.code, codes.get(name), f"of {name}")
     return answer
@@ -168,16 +211,23 @@ def heard(question: str, code: str, given: str | None, of: str) -> None:
         if given is None:
             click.echo("that is another code", err=True)
     rule = f"is not the code {of}: it was misheard, or a file was changed on its way"
-    raise InvalidInput("code", None, rule, "ask again by a telephone number that you know; if it stays so, stop")
+    raise InvalidInput(
+        "code", None, rule, "ask again by a telephone number that you know; if it stays so, stop"
+    )
 
 
 # The site's side
 
 
 def make(
-    invited: Invitation, folder: Path, data: Path | None, schema: Path | None, epsilon: float | None,
-    delta: float | None, accountant: str | None,
-) -> None:  # fmt: skip
+    invited: Invitation,
+    folder: Path,
+    data: Path | None,
+    schema: Path | None,
+    epsilon: float | None,
+    delta: float | None,
+    accountant: str | None,
+) -> None:
     """Make the folder of an invited site, and say what to do next.
 
     Parameters
@@ -201,34 +251,56 @@ def make(
     """
     name = invited.name
     if data is None:
-        raise InvalidInput("data", None, "is missing", "give the table of this site: --data rows.csv")
+        raise InvalidInput(
+            "data", None, "is missing", "give the table of this site: --data rows.csv"
+        )
     epsilon = invited.epsilon if epsilon is None else epsilon
     delta = invited.delta if delta is None else delta or None
     if epsilon is None:
-        raise InvalidInput("epsilon", None, "is missing, and the invitation proposes none", "use e.g. --epsilon 3")
+        raise InvalidInput(
+            "epsilon", None, "is missing, and the invitation proposes none", "use e.g. --epsilon 3"
+        )
     if schema is None and invited.schema is None:
         rule = "is missing, and the invitation holds none"
-        raise InvalidInput("schema", None, rule, "agree on one with the other sites: --schema schema.toml")
+        raise InvalidInput(
+            "schema", None, rule, "agree on one with the other sites: --schema schema.toml"
+        )
     check_folder("folder", folder)
-    encoding = Schema.from_dict(invited.schema or {}) if schema is None else Schema.from_toml(schema)
-    proposed = {"schema.toml": toml_of(encoding, [f"From the invitation of {name}."])} if schema is None else {}
+    encoding = (
+        Schema.from_dict(invited.schema or {}) if schema is None else Schema.from_toml(schema)
+    )
+    proposed = (
+        {"schema.toml": toml_of(encoding, [f"From the invitation of {name}."])}
+        if schema is None
+        else {}
+    )
 
     def more(member: Member, request: str) -> dict[str, str]:
         answer = Answer(member, request, invited.digest)
         return proposed | {
-            "ca.crt": invited.authority, f"{name}.{INVITE}": invited.text(), f"{name}.{ANSWER}": answer.text(),
-        }  # fmt: skip
+            "ca.crt": invited.authority,
+            f"{name}.{INVITE}": invited.text(),
+            f"{name}.{ANSWER}": answer.text(),
+        }
 
     file = Path("schema.toml") if schema is None else schema.resolve()
     made = make_site(
-        folder, name, invited.hub, TableSource(data, encoding, file), LifetimeBudget(epsilon, delta, accountant), more
+        folder,
+        name,
+        invited.hub,
+        TableSource(data, encoding, file),
+        LifetimeBudget(epsilon, delta, accountant),
+        more,
     )
     answer = Answer(made.member, made.request, invited.digest)
     click.echo(f"made {folder}: {made.member.rows:,} rows, keys, and the one ledger of these rows")
     if schema is None:
         click.echo(f"the schema is the invitation's: read {folder / 'schema.toml'}")
     spread = "pure epsilon" if delta is None else f"delta {delta:g}"
-    click.echo(f"lifetime budget of these rows: epsilon {epsilon:g}, {spread}; never make a second ledger for them")
+    click.echo(
+        f"lifetime budget of these rows: epsilon {epsilon:g}, {spread}; never make a second ledger "
+        "for them"
+    )
     tell_more(made)
     tell(folder, answer)
 
@@ -246,12 +318,19 @@ def tell(folder: Path, answer: Answer) -> None:
     name = answer.member.name
     click.echo(
         f"1. send {folder / name}.{ANSWER} to the hub's operator\n"
-        f"2. telephone the operator, by a number that you know, and read out this code: {answer.code}"
+        "2. telephone the operator, by a number that you know, and read out this code: "
+        f"{answer.code}"
     )
 
 
 def agree(settings: Path, digest: str) -> None:
     """Write the plan's digest into ``site.toml``."""
-    lines = [line for line in settings.read_text("utf-8").splitlines() if not line.startswith("agreed =")]
+    lines = [
+        line for line in settings.read_text("utf-8").splitlines() if not line.startswith("agreed =")
+    ]
     place = lines.index("[data]")
-    files.write("settings", settings, "\n".join([*lines[:place], f'agreed = "{digest}"', *lines[place:]]) + "\n")
+    files.write(
+        "settings",
+        settings,
+        "\n".join([*lines[:place], f'agreed = "{digest}"', *lines[place:]]) + "\n",
+    )

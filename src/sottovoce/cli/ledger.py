@@ -30,17 +30,33 @@ def ledger() -> None:
 
 @ledger.command()
 @click.argument("file", type=FILE)
-@click.option("--epsilon", type=NUMBER, required=True, help="Lifetime budget of every node, or one a node.")
-@click.option("--delta", type=float, help="Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]")
-@click.option("--accountant", help="pure, zcdp or rdp, for life.  [default: pure without a delta, else rdp]")
-@click.option("--nodes", type=int, default=1, show_default=True, help="Nodes whose rows the data set holds.")
+@click.option(
+    "--epsilon", type=NUMBER, required=True, help="Lifetime budget of every node, or one a node."
+)
+@click.option(
+    "--delta",
+    type=float,
+    help="Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]",
+)
+@click.option(
+    "--accountant", help="pure, zcdp or rdp, for life.  [default: pure without a delta, else rdp]"
+)
+@click.option(
+    "--nodes", type=int, default=1, show_default=True, help="Nodes whose rows the data set holds."
+)
 def init(
-    file: Path, epsilon: float | tuple[float, ...], delta: float | None, accountant: str | None, nodes: int
+    file: Path,
+    epsilon: float | tuple[float, ...],
+    delta: float | None,
+    accountant: str | None,
+    nodes: int,
 ) -> None:
     """Make the ledger FILE.  It is tied to the rows of its first run; its budget never changes."""
     check_folder("file", file)
     kind = accountant or ("pure" if delta is None else "rdp")
-    DurableLedger.create(file, epsilon=epsilon, delta=delta or 0.0, accountant=kind, n_nodes=nodes).close()
+    DurableLedger.create(
+        file, epsilon=epsilon, delta=delta or 0.0, accountant=kind, n_nodes=nodes
+    ).close()
     click.echo(f"made {file}; keep it where the rows are, and never restore it from a backup")
     if (share := example(kind, float(np.min(epsilon)), delta or 0.0)) is not None:
         click.echo(share)
@@ -60,36 +76,51 @@ def show(file: Path, as_json: bool) -> None:
         return
     console = Console()
     console.print(
-        f"[bold]{escape(str(file))}[/]: {shown['accountant']} accountant, delta = {shown['delta']:g}, "
+        f"[bold]{escape(str(file))}[/]: {shown['accountant']} accountant, delta = "
+        f"{shown['delta']:g}, "
         f"{shown['releases']} releases, "
         + ("tied to its rows" if shown["bound"] else "not tied to any rows yet")
-        + ("; [bold red]of a demonstration: it holds no release[/]" if shown["demonstration"] else "")
+        + (
+            "; [bold red]of a demonstration: it holds no release[/]"
+            if shown["demonstration"]
+            else ""
+        )
     )
     nodes = listing(">node", ">budget", ">spent", ">spent or held")
-    for i, values in enumerate(zip(shown["epsilon"], shown["spent"], shown["committed"], strict=True)):
-        nodes.add_row(str(i), *(ceil_text(v, 6) if isinstance(v, float) else str(v) for v in values))
+    for i, values in enumerate(
+        zip(shown["epsilon"], shown["spent"], shown["committed"], strict=True)
+    ):
+        nodes.add_row(
+            str(i), *(ceil_text(v, 6) if isinstance(v, float) else str(v) for v in values)
+        )
     console.print(nodes)
     for caution in shown["cautions"]:
         console.print(f"[bold yellow]note[/]: {escape(caution)}", highlight=False)
     for run in shown["runs"]:
         console.print(
-            f"run {escape(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} releases, "
+            f"run {escape(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} "
+            "releases, "
             f"{run['held']} held, since {run['since']}"
         )
         if run["state"] == "open" and not run["goes_on"]:
             console.print(
-                f"  [yellow]it {FORMER}: what it holds stays charged until `sottovoce ledger close` gives it back[/]",
+                f"  [yellow]it {FORMER}: what it holds stays charged until `sottovoce ledger "
+                "close` gives it back[/]",
                 highlight=False,
             )
         for path in run["results"]:
             console.print(f"  result in {escape(path)}", highlight=False)
-    console.print("[dim]note the next line elsewhere: `ledger verify --head` tells a restored backup by it[/]")
+    console.print(
+        "[dim]note the next line elsewhere: `ledger verify --head` tells a restored backup by it[/]"
+    )
     click.echo(f"head {shown['head']}")
 
 
 @ledger.command()
 @click.argument("file", type=FILE)
-@click.option("--head", help="A head noted earlier (the last line of `show`), which the file must go through.")
+@click.option(
+    "--head", help="A head noted earlier (the last line of `show`), which the file must go through."
+)
 def verify(file: Path, head: str | None) -> None:
     """Check every record and every stored release of FILE."""
     with DurableLedger.open(file, expected_head=head) as book:
@@ -110,7 +141,8 @@ def export(file: Path, out: Path) -> None:
 @click.argument("file", type=FILE)
 @click.argument("run")
 def close(file: Path, run: str) -> None:
-    """Give up the open RUN of FILE: its releases stay spent, what has no row goes back to the budget.
+    """Give up the open RUN of FILE: its releases stay spent, what has no row goes back to the
+    budget.
 
     Keys of runs of sums that cannot go on are erased, this run's first.
     """

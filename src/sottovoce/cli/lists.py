@@ -20,10 +20,13 @@ from .tables import read_rows
 
 
 @click.command(name="methods")
-@click.option("--all", "everything", is_flag=True, help="Also those that cannot meet a budget (no noise).")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also those that cannot meet a budget (no noise)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 def methods(everything: bool, as_json: bool) -> None:
-    """List the private methods: whom each can trust, how often it releases what, and when to pick it.
+    """List the private methods: whom each can trust, how often it releases what, and when to pick
+    it.
 
     \b
       sottovoce methods                 whom each can trust, and when
@@ -31,13 +34,21 @@ def methods(everything: bool, as_json: bool) -> None:
     """
     rows: list[dict[str, Any]] = [
         {
-            "name": cls.name, "private": cls.private, "trusts": _trusts(cls.name), "releases": cls.releases,
-            "noise": cls.noise_law, "relations": list(cls.relations) if cls.private else [], "good for": cls.good_for,
-            "equals": list(same_as(cls.name)), "paper": cls.paper, "summary": cls.summary, "forms": list(cls.forms),
+            "name": cls.name,
+            "private": cls.private,
+            "trusts": _trusts(cls.name),
+            "releases": cls.releases,
+            "noise": cls.noise_law,
+            "relations": list(cls.relations) if cls.private else [],
+            "good for": cls.good_for,
+            "equals": list(same_as(cls.name)),
+            "paper": cls.paper,
+            "summary": cls.summary,
+            "forms": list(cls.forms),
         }
         for cls in map(REGISTRY.__getitem__, NAMES)
         if cls.private or everything
-    ]  # fmt: skip
+    ]
     if as_json:
         print_json(rows, indent=2)
         return
@@ -54,12 +65,17 @@ def methods(everything: bool, as_json: bool) -> None:
     _list("Methods", shown)
     relations = " or ".join(dict.fromkeys(name for row in rows for name in row["relations"]))
     Console().print(
-        f"Every private method: {relations} (--set relation).  `--method auto` picks one from public facts.  --trust "
-        "sum or curator: a method that lists it releases sums over all sites, or answers of all rows."
+        f"Every private method: {relations} (--set relation).  `--method auto` picks one from "
+        "public facts.  --trust "
+        "sum or curator: a method that lists it releases sums over all sites, or answers of all "
+        "rows."
     )
     for entry in _of_other_packages():
         line = plugins.first_line(entry)
-        Console().print(f"Of the package {escape(entry.package)}: --method {escape(entry.name)}.  {escape(line)}")
+        Console().print(
+            f"Of the package {escape(entry.package)}: --method {escape(entry.name)}.  "
+            f"{escape(line)}"
+        )
 
 
 def _of_other_packages() -> list[plugins.EntryPoint]:
@@ -72,21 +88,31 @@ def _trusts(name: str) -> dict[str, dict[str, str]]:
     """Return a method's trusts, with the name in records and the releases of each."""
     pairs = {trust: REGISTRY[pair] for trust, pair in trusts_of(name).items()}
     return {
-        trust: {"name": cls.name, "releases": cls.releases, "noise": cls.noise_law, "good for": cls.good_for}
+        trust: {
+            "name": cls.name,
+            "releases": cls.releases,
+            "noise": cls.noise_law,
+            "good for": cls.good_for,
+        }
         for trust, cls in pairs.items()
     }
 
 
 @click.command(name="data")
 @click.argument("table", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--schema", type=click.Path(), help="TOML file: say how long its rows will be, and what to change.")
+@click.option(
+    "--schema",
+    type=click.Path(),
+    help="TOML file: say how long its rows will be, and what to change.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def data(table: Path | None, schema: str | None, as_json: bool) -> None:
     """List the data sets that come with the package, or check a schema of yours (--schema).
 
-    With a TABLE (CSV or Parquet) and its schema: what in the table does not fit, and what training would refuse, before
-    any budget is spent.  These counts are exact, so they are for the holder of the rows only.  Exit code 2 if training
-    would refuse the table.  `sottovoce schema check` does the same, and finds every mistake in the schema at once.
+    With a TABLE (CSV or Parquet) and its schema: what in the table does not fit, and what training
+    would refuse, before any budget is spent.  These counts are exact, so they are for the holder of
+    the rows only.  Exit code 2 if training would refuse the table.  `sottovoce schema check` does
+    the same, and finds every mistake in the schema at once.
 
     \b
       sottovoce data                           data sets in the package
@@ -95,7 +121,9 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
     """
     if schema is None:
         if table is not None:
-            raise InvalidInput("schema", None, "a table is compared with its schema", "give --schema FILE")
+            raise InvalidInput(
+                "schema", None, "a table is compared with its schema", "give --schema FILE"
+            )
         _list("Data sets", datasets.describe(), as_json)
         return
     declared = datasets.Schema.from_toml(schema)
@@ -138,7 +166,9 @@ def _list(title: str, rows: Sequence[dict[str, object]], as_json: bool = False) 
     for i, key in enumerate(rows[0]):
         table.add_column(key, overflow="fold", no_wrap=i == 0)
     for row in rows:
-        table.add_row(*(escape(", ".join(v) if isinstance(v, list) else _word(v)) for v in row.values()))
+        table.add_row(
+            *(escape(", ".join(v) if isinstance(v, list) else _word(v)) for v in row.values())
+        )
     Console().print(table)
 
 

@@ -55,7 +55,10 @@ NUMBER = Numbers()
 FILES_OF_RUNS = ("set_", "config", "save_config")
 """Parameters that give others or write them down, so no record of a run holds them."""
 LIFELONG = click.Choice(["pure", "zcdp", "rdp"])  # accountants of ledgers on disk
-FILE, FOLDER = click.Path(dir_okay=False, path_type=Path), click.Path(file_okay=False, path_type=Path)
+FILE, FOLDER = (
+    click.Path(dir_okay=False, path_type=Path),
+    click.Path(file_okay=False, path_type=Path),
+)
 
 
 def say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Option:
@@ -77,7 +80,9 @@ def say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Optio
     callable
         A decorator of commands.
     """
-    return click.option(flag, *([name] if name else []), help=about, show_default="default" in more, **more)
+    return click.option(
+        flag, *([name] if name else []), help=about, show_default="default" in more, **more
+    )
 
 
 def takes(options: Iterable[Option]) -> Option:
@@ -98,7 +103,10 @@ def as_json(text: str = "Print one JSON object and nothing else.", **more: Any) 
 
 def holder_too(**more: Any) -> Option:
     """``--holder``."""
-    text = "In the JSON of a release, also numbers without noise, under holder_only: for the holder of the rows only."
+    text = (
+        "In the JSON of a release, also numbers without noise, under holder_only: for the "
+        "holder of the rows only."
+    )
     return say("--holder", text, is_flag=True, **more)
 
 
@@ -107,7 +115,10 @@ def method_of_run() -> Option:
 
     Files never make anybody load a package, but a user may.
     """
-    about = "Method of the run, where another installed package brings it: it is loaded only if it is typed here."
+    about = (
+        "Method of the run, where another installed package brings it: it is loaded only if "
+        "it is typed here."
+    )
     return say("--method", about, metavar="NAME", expose_value=False, callback=_load_method)
 
 
@@ -118,7 +129,11 @@ def _load_method(ctx: click.Context, param: click.Parameter, name: str | None) -
 
 
 def run_config(
-    knobs: dict[str, Any], *, seed: int | None, ledger: DurableLedger | None = None, priced: bool = False
+    knobs: dict[str, Any],
+    *,
+    seed: int | None,
+    ledger: DurableLedger | None = None,
+    priced: bool = False,
 ) -> RunConfig:
     """Make the run that parameters ask for, with the default budget where they give none.
 
@@ -145,9 +160,13 @@ def run_config(
     options = dict(knobs)
     pure, delta, method = options.pop("pure"), options["delta"], options["method"]
     if delta is not None and not 0.0 < delta < 1.0:
-        raise InvalidInput("delta", delta, "must lie inside (0, 1)", "use e.g. --delta 1e-5, or --pure for none")
+        raise InvalidInput(
+            "delta", delta, "must lie inside (0, 1)", "use e.g. --delta 1e-5, or --pure for none"
+        )
     if delta is not None and pure:
-        raise InvalidInput("pure", delta, "means that there is no delta", "give --delta or --pure, not both")
+        raise InvalidInput(
+            "pure", delta, "means that there is no delta", "give --delta or --pure, not both"
+        )
     if delta is None and not pure:
         total = options["accountant"] if ledger is None else ledger
         options["delta"] = defaults.default_delta(method, options["form"], total)
@@ -160,7 +179,9 @@ def run_config(
 def left_open() -> tuple[str, ...]:
     """Return the knobs that the command line did not give, for ``--method auto`` to choose."""
     context = click.get_current_context()
-    return tuple(knob for knob in KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT)
+    return tuple(
+        knob for knob in KNOBS if context.get_parameter_source(knob) is ParameterSource.DEFAULT
+    )
 
 
 def typed() -> str:
@@ -173,7 +194,10 @@ def typed() -> str:
     words = ["sottovoce", context.info_name or ""]
     for param in context.command.params:
         source = context.get_parameter_source(param.name or "")
-        given = source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP) or param.name == "seed"
+        given = (
+            source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+            or param.name == "seed"
+        )
         value = context.params.get(param.name or "")
         if given and value is not None and param.name not in FILES_OF_RUNS:
             words += _words_of(param, value)
@@ -182,7 +206,9 @@ def typed() -> str:
 
 def _words_of(param: click.Parameter, value: Any) -> list[str]:
     """Return the words of one parameter, as it is typed."""
-    texts = [_text_of(param, each) for each in value] if param.multiple else [_text_of(param, value)]
+    texts = (
+        [_text_of(param, each) for each in value] if param.multiple else [_text_of(param, value)]
+    )
     if isinstance(param, click.Argument):
         return texts
     if not param.opts:
@@ -195,7 +221,11 @@ def _words_of(param: click.Parameter, value: Any) -> list[str]:
 
 def _text_of(param: click.Parameter, value: Any) -> str:
     """Return a value as text, without the folders of a path."""
-    is_path = isinstance(param, click.Argument) or isinstance(param.type, click.Path) or param.name == "data"
+    is_path = (
+        isinstance(param, click.Argument)
+        or isinstance(param.type, click.Path)
+        or param.name == "data"
+    )
     return Path(str(value)).name if is_path else text_of(value)
 
 
@@ -211,4 +241,6 @@ def text_of(value: Any) -> str:
 def check_folder(field: str, path: Path) -> None:
     """Refuse a path whose folder is missing or read-only."""
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise InvalidInput(field, str(path), "its folder must exist and be writable", "make it first")
+        raise InvalidInput(
+            field, str(path), "its folder must exist and be writable", "make it first"
+        )

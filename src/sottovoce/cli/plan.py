@@ -87,10 +87,13 @@ class Sites:
         return self.schema if fits else None
 
 
-@click.command(name="plan", cls=RunCommand, epilog=_EXAMPLES, context_settings={"max_content_width": 100})
+@click.command(
+    name="plan", cls=RunCommand, epilog=_EXAMPLES, context_settings={"max_content_width": 100}
+)
 @takes(PLAN_OPTIONS)
 def plan(**parameters: Any) -> None:
-    """Price a run from sizes alone: a budget gives the noise, a noise gives the price.  No data are read.
+    """Price a run from sizes alone: a budget gives the noise, a noise gives the price.  No data are
+    read.
 
     With --write it is the plan that separate sites agree on.
     """
@@ -114,7 +117,9 @@ def plan(**parameters: Any) -> None:
     _show(found, options.as_json)
 
 
-def forecast(options: PlanOptions, config: RunConfig, sizes: Array, schema: Schema) -> dict[str, Any]:
+def forecast(
+    options: PlanOptions, config: RunConfig, sizes: Array, schema: Schema
+) -> dict[str, Any]:
     """Forecast the price and the standard errors of an inference over sites of these sizes.
 
     Parameters
@@ -135,7 +140,9 @@ def forecast(options: PlanOptions, config: RunConfig, sizes: Array, schema: Sche
     """
     from ..answers.forecast import without_sites  # only this needs recipes
 
-    return without_sites(schema, config, sizes, options.site_constants, options.assumed, options.life)
+    return without_sites(
+        schema, config, sizes, options.site_constants, options.assumed, options.life
+    )
 
 
 def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple[RunConfig, Sites]:
@@ -163,7 +170,9 @@ def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple
         If an inference is asked for together with a knob of a method.
     """
     asks = options.asks
-    if sites.schema is not None and sites.schema.person is not None:  # then sizes are numbers of people
+    if (
+        sites.schema is not None and sites.schema.person is not None
+    ):  # then sizes are numbers of people
         config = replace(config, rows_per_person=sites.schema.person.rows)
     if asks is None:
         return config, sites
@@ -179,18 +188,24 @@ def check_answers(options: PlanOptions) -> None:
     """Refuse answers that this plan cannot ask."""
     _ = options.asks  # refuses a cut and a share that are none
     if options.evaluation is not None and options.write is None:
-        raise InvalidInput("asks", None, "answers are asked in the sites' plan", "add --write, or leave them out")
+        raise InvalidInput(
+            "asks", None, "answers are asked in the sites' plan", "add --write, or leave them out"
+        )
     if options.inference and options.schema is None:
         rule = "coefficients are those of a schema's columns"
         raise InvalidInput("inference", True, rule, "add --schema, and --write for the sites' plan")
     if options.life is not None and not 0.0 < options.life < np.inf:
-        raise InvalidInput("life", options.life, "must be above 0 and finite", "give the epsilon of `site init`")
+        raise InvalidInput(
+            "life", options.life, "must be above 0 and finite", "give the epsilon of `site init`"
+        )
 
 
 def members_of(options: PlanOptions) -> tuple[Member, ...]:
     """Read the sites that agree on the plan; none if only sizes are given."""
     if bool(options.sites) != (options.write is not None):
-        raise InvalidInput("site", None, "--site and --write belong together", "give both, or --sizes alone")
+        raise InvalidInput(
+            "site", None, "--site and --write belong together", "give both, or --sizes alone"
+        )
     return tuple(map(Member.read, options.sites))
 
 
@@ -200,7 +215,9 @@ def check_outputs(options: PlanOptions, schema: Schema | None) -> None:
     for name, path in (("write", options.write), ("save_config", options.save_config)):
         if path is not None:
             files.check(name, path, reads=reads)
-    if options.write is not None and (options.run_name is None or schema is None or not schema.n_features):
+    if options.write is not None and (
+        options.run_name is None or schema is None or not schema.n_features
+    ):
         rule = "the sites' plan needs --run and --schema"
         raise InvalidInput("write", str(options.write), rule, "give both")
     starts = [path for path in (options.start, options.public) if path is not None]
@@ -282,7 +299,12 @@ def outlined(options: PlanOptions, config: RunConfig, sites: Sites) -> dict[str,
         schema_caveat = None if sites.schema is None else sites.schema.caveat
         caveats = [schema_caveat, *([] if start is None else [start.caveat])]
         found = outline(
-            config, sites.sizes[:, None], sites.features, caveat=caveats, life=options.life, centre=centring
+            config,
+            sites.sizes[:, None],
+            sites.features,
+            caveat=caveats,
+            life=options.life,
+            centre=centring,
         )
         if options.dropout:
             found["dropout"] = outlook_of(options.dropout, config, len(sites.sizes))
@@ -317,7 +339,9 @@ def decided(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision |
     return decide(config, sites.sizes, sites.features, frame_of(sites.encoded))
 
 
-def chosen(options: PlanOptions, config: RunConfig, sites: Sites, decision: Decision | None) -> Choice:
+def chosen(
+    options: PlanOptions, config: RunConfig, sites: Sites, decision: Decision | None
+) -> Choice:
     """Choose the method and its open knobs by trials on synthetic data like the expected rows.
 
     Parameters
@@ -365,7 +389,9 @@ def public_of(options: PlanOptions, config: RunConfig, sites: Sites) -> Public:
     -------
     Public
     """
-    return Public.of(load(str(options.public), schema=sites.schema, test_share=None), config, len(sites.sizes))
+    return Public.of(
+        load(str(options.public), schema=sites.schema, test_share=None), config, len(sites.sizes)
+    )
 
 
 def start_at(options: PlanOptions, config: RunConfig, sites: Sites) -> Start | None:
@@ -414,7 +440,9 @@ def outlook_of(rate: float, config: RunConfig, sites: int) -> dict[str, Any]:
     """
     least, _ = quorum(config, sites)
     graph, method = make_graph(config.graph, sites, config.seed or 0), REGISTRY[config.method]
-    return outlook(rate, graph, config.rounds, least=least, summed=least > 0, induced=bool(method.induced))
+    return outlook(
+        rate, graph, config.rounds, least=least, summed=least > 0, induced=bool(method.induced)
+    )
 
 
 def agreed(
@@ -480,10 +508,14 @@ def _show(outlined: dict[str, Any], as_json: bool) -> None:
 
 
 def _lifelong(said: dict[str, Any]) -> str:
-    told = f"a ledger with a lifetime budget of {ceil_text(said['least'])} can pay for this run, and is used up by it"
+    told = (
+        f"a ledger with a lifetime budget of {ceil_text(said['least'])} can pay for this run, "
+        "and is used up by it"
+    )
     if "budget" in said and said["runs"]:
         told += (
-            f"; of one of {said['budget']:g} it takes {ceil_text(said['first'])} as the first run and "
+            f"; of one of {said['budget']:g} it takes {ceil_text(said['first'])} as the first run "
+            "and "
             f"{ceil_text(said['later'])} as a later one, {said['runs']} times in all"
         )
     elif "budget" in said:
@@ -501,8 +533,10 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
     _render_notes(outlined, console)
     for part in outlined.get("parts", [])[1:]:
         console.print(
-            f"{sum(outlined['held']):,} of {sum(outlined['n']):,} {stated.counted} are held out, never trained on, and "
-            f"cost {ceil_text(part['epsilon'])} each; the others cost {ceil_text(outlined['parts'][0]['epsilon'])}",
+            f"{sum(outlined['held']):,} of {sum(outlined['n']):,} {stated.counted} are held out, "
+            "never trained on, and "
+            f"cost {ceil_text(part['epsilon'])} each; the others cost "
+            f"{ceil_text(outlined['parts'][0]['epsilon'])}",
             highlight=False,
         )
     if outlined.get("forecast"):
@@ -512,7 +546,8 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         code = f"the plan's code, for the telephone: {outlined['code']}"
         console.print(f"{wrote}\n{code}", soft_wrap=True, highlight=False)
     console.print(
-        "[dim]noise: standard deviation of a coordinate of what a site sends, at most; weights of a useful classifier "
+        "[dim]noise: standard deviation of a coordinate of what a site sends, at most; weights of "
+        "a useful classifier "
         "are of order 1[/]"
     )
 
@@ -524,7 +559,8 @@ def _render_head(outlined: dict[str, Any], stated: Statement, console: Console) 
     if min(sizes) != max(sizes):
         size += f" to {max(sizes):,}"
     console.print(
-        f"[bold]{outlined['method']}[/] ({outlined['privacy']['form']}): {len(sizes)} sites of {size} "
+        f"[bold]{outlined['method']}[/] ({outlined['privacy']['form']}): {len(sizes)} sites of "
+        f"{size} "
         f"{stated.counted}, {escape(outlined['graph'])} graph, {outlined['features']} features, "
         f"{outlined['rounds']} rounds: a plan, no data were read"
     )
@@ -547,7 +583,9 @@ def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
     sizes, first, last = outlined["n"], outlined["releases"][0], outlined["releases"][-1]
     names = outlined.get("sites", range(len(sizes)))
     for i, rows in enumerate(sizes[:_SHOWN]):
-        prices = (ceil_text(each[i]) for each in (outlined["privacy"]["per_node"], first["epsilon"]))
+        prices = (
+            ceil_text(each[i]) for each in (outlined["privacy"]["per_node"], first["epsilon"])
+        )
         noise = (f"{release['spread'][i]:.3g}" for release in (first, last))
         table.add_row(escape(str(names[i])), f"{rows:,}", *prices, *noise)
     if len(sizes) > _SHOWN:
@@ -559,8 +597,10 @@ def _render_notes(outlined: dict[str, Any], console: Console) -> None:
     """Print how lost sites end the run, what it takes of a ledger, and the method's own noise."""
     if (dropout := outlined.get("dropout")) is not None:
         console.print(
-            f"if a site is lost with probability {dropout['rate']:g} a round, {dropout['finishes']:.1%} of runs come "
-            f"to their end, with {dropout['sites_left']:.1f} sites on average; the others end after "
+            f"if a site is lost with probability {dropout['rate']:g} a round, "
+            f"{dropout['finishes']:.1%} of runs come "
+            f"to their end, with {dropout['sites_left']:.1f} sites on average; the others end "
+            "after "
             f"{dropout['rounds_if_not']:.1f} rounds; the price stays",
             highlight=False,
         )
@@ -571,7 +611,8 @@ def _render_notes(outlined: dict[str, Any], console: Console) -> None:
         factors = np.atleast_1d(schedule["factor"])[:_SHOWN]
         shown = ", ".join(f"{factor:.4g}" for factor in factors)
         console.print(
-            f"noise parameter of the method (`--set noise=`): {shown} times {schedule['start']}", highlight=False
+            f"noise parameter of the method (`--set noise=`): {shown} times {schedule['start']}",
+            highlight=False,
         )
 
 
@@ -579,19 +620,26 @@ def _render_forecast(said: dict[str, Any], console: Console) -> None:
     """From how many rows on coefficients are printed, and how sure they will be."""
     fewest, most = said["rows_half_range"]
     console.print(
-        f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on as real tables go (four in "
-        f"five: from {fewest:,.0f} to {most:,.0f}), and all from {said['rows_needed']:,.0f} on, or from "
-        f"{said['rows_even']:,.0f} on if columns spread over their ranges and are unrelated; there are "
-        f"{said['rows']:,.0f}", highlight=False,
-    )  # fmt: skip
+        f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on as real "
+        "tables go (four in "
+        f"five: from {fewest:,.0f} to {most:,.0f}), and all from {said['rows_needed']:,.0f} on, or "
+        "from "
+        f"{said['rows_even']:,.0f} on if columns spread over their ranges and are unrelated; there "
+        "are "
+        f"{said['rows']:,.0f}",
+        highlight=False,
+    )
     heads = ("<coefficient", ">standard error\nto expect", ">without\nprivacy", ">printed\nin")
     table = listing(*heads, vertical="bottom")
     for line in said["standard_errors"]:
         name = line["name"] if line["level"] is None else f"{line['name']}: {line['level']}"
         error = "refused" if line["standard_error"] is None else f"{line['standard_error']:.3g}"
-        table.add_row(escape(name), error, f"{line['without_privacy']:.3g}", f"{line['printed']:.0%}")
+        table.add_row(
+            escape(name), error, f"{line['without_privacy']:.3g}", f"{line['printed']:.0%}"
+        )
     console.print(table)
     console.print(
         "[dim]standard errors: if nine in ten numbers fill their declared ranges, "
-        f"{escape(said['expects'])}; by made-up rows, no data were read[/]", highlight=False,
-    )  # fmt: skip
+        f"{escape(said['expects'])}; by made-up rows, no data were read[/]",
+        highlight=False,
+    )

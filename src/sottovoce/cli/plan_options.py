@@ -82,16 +82,25 @@ class PlanOptions:
     @property
     def assumed(self) -> Assumed:
         """Assumptions of a forecast about rows that nobody has read."""
-        return Assumed(self.expect_positives, self.expect_correlation, self.expect_residuals, self.expect_share)
+        return Assumed(
+            self.expect_positives, self.expect_correlation, self.expect_residuals, self.expect_share
+        )
 
     @property
     def asks(self) -> Asks | None:
         """Answers that are asked for in addition to training; None without any."""
-        return asked(self.inference, self.site_constants, self.evaluation, self.holdout, self.cut, self.by)
+        return asked(
+            self.inference, self.site_constants, self.evaluation, self.holdout, self.cut, self.by
+        )
 
 
 def asked(
-    inference: bool, site_constants: bool, evaluation: float | None, holdout: float, cut: float, by: str | None
+    inference: bool,
+    site_constants: bool,
+    evaluation: float | None,
+    holdout: float,
+    cut: float,
+    by: str | None,
 ) -> Asks | None:
     """Return the answers that are asked for in addition to training; None without any.
 
@@ -152,7 +161,8 @@ _ANSWERS: list[Option] = [
     setting(
         ANSWERS,
         "expect_residuals",
-        "Of inference on numbers: standard deviation of their residuals, over the width of the label's bounds.",
+        "Of inference on numbers: standard deviation of their residuals, over the width of the "
+        "label's bounds.",
         type=float,
         default=_EXPECTED.residuals,
     ),
@@ -176,7 +186,12 @@ _ANSWERS: list[Option] = [
 
 _RULES: list[Option] = [
     *starts("a table under the schema of the sites' plan"),
-    setting(SITES_PLAN, "norm_cap", "Longest message of the run.  [default: from public facts]", type=float),
+    setting(
+        SITES_PLAN,
+        "norm_cap",
+        "Longest message of the run.  [default: from public facts]",
+        type=float,
+    ),
     setting(
         SITES_PLAN,
         "dropout",
@@ -209,7 +224,14 @@ PLAN_OPTIONS: list[Option] = [
         type=NUMBER,
         default=8000.0,
     ),
-    option(DATA, "--nodes", "Number of sites, if --sizes is one number.", metavar="N", type=int, default=5),
+    option(
+        DATA,
+        "--nodes",
+        "Number of sites, if --sizes is one number.",
+        metavar="N",
+        type=int,
+        default=5,
+    ),
     option(
         DATA,
         "--features",
@@ -221,7 +243,8 @@ PLAN_OPTIONS: list[Option] = [
     option(
         DATA,
         "--schema",
-        "Public facts of the sites' tables, as TOML: for their plan, for --inference, and for --method auto.",
+        "Public facts of the sites' tables, as TOML: for their plan, for --inference, and for "
+        "--method auto.",
         metavar="FILE",
         type=FILE,
     ),
@@ -277,7 +300,8 @@ PLAN_OPTIONS: list[Option] = [
     option(
         SITES_PLAN,
         "--site",
-        "The .joined of `site join` or .public.json of `site init`; once a site, in the graph's order.",
+        "The .joined of `site join` or .public.json of `site init`; once a site, in the graph's "
+        "order.",
         metavar="FILE",
         name="sites",
         type=FILE,

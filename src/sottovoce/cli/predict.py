@@ -30,40 +30,61 @@ from .tables import read_rows
 @click.command()
 @click.argument("run", type=FILE)
 @click.argument("rows", type=FILE)
-@takes([
-    say("--replicate", "Which repetition's model to use.", type=int, default=0),
-    say("--site", "Use one site's own model, or the constant of one site: by name, or number from 0 on.  "
-        "[default: what each row's site column says, else the average over sites]"),
-    say("--threshold", "Probability from which on a row is called positive.  [default: the run's, else 0.5]",
-        type=float),
-    say("--proba", "Also the probability of every class.", is_flag=True),
-    say("--interval", "Also an interval of this level, such as 0.95, for the probability or the mean number.",
-        type=float),
-    say("--out", "Write here instead of to the screen.", type=FILE),
-    method_of_run(),
-    as_json("Print a JSON list instead of CSV."),
-])  # fmt: skip
+@takes(
+    [
+        say("--replicate", "Which repetition's model to use.", type=int, default=0),
+        say(
+            "--site",
+            "Use one site's own model, or the constant of one site: by name, or number from 0 on.  "
+            "[default: what each row's site column says, else the average over sites]",
+        ),
+        say(
+            "--threshold",
+            "Probability from which on a row is called positive.  [default: the run's, else 0.5]",
+            type=float,
+        ),
+        say("--proba", "Also the probability of every class.", is_flag=True),
+        say(
+            "--interval",
+            "Also an interval of this level, such as 0.95, for the probability or the mean number.",
+            type=float,
+        ),
+        say("--out", "Write here instead of to the screen.", type=FILE),
+        method_of_run(),
+        as_json("Print a JSON list instead of CSV."),
+    ]
+)
 def predict(
-    run: Path, rows: Path, replicate: int, site: str | None, threshold: float | None, proba: bool,
-    interval: float | None, out: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    run: Path,
+    rows: Path,
+    replicate: int,
+    site: str | None,
+    threshold: float | None,
+    proba: bool,
+    interval: float | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
     """Classify ROWS (CSV or Parquet) with the model in RUN.
 
-    RUN is a file written by `train --save`, or at the end of a run across sites: a site's NAME.npz, or hub.npz.
+    RUN is a file written by `train --save`, or at the end of a run across sites: a site's NAME.npz,
+    or hub.npz.
 
-    The schema saved with the run encodes the rows; its label column may be absent.  One line a row: the class, and for
-    the logistic loss of two classes the probability of the positive one; or the number, in its own unit.  A run that
-    was cut at another probability than 0.5 (`train --set cut=0.3`) is used at that one.  Probabilities
-    of a model trained with max_grad_norm may be too sure, or not sure enough: a note on standard error says so, and
-    what to use instead, and in JSON every line is marked.
+    The schema saved with the run encodes the rows; its label column may be absent.  One line a row:
+    the class, and for the logistic loss of two classes the probability of the positive one; or the
+    number, in its own unit.  A run that was cut at another probability than 0.5 (`train --set
+    cut=0.3`) is used at that one.  Probabilities of a model trained with max_grad_norm may be too
+    sure, or not sure enough: a note on standard error says so, and what to use instead, and in JSON
+    every line is marked.
 
-    Where every site has a constant of its own, a row has that of the site that its site column names; a row that
-    names none that the model knows has their average, and a note on standard error counts those.  --site gives all
-    rows the constant of one site.
+    Where every site has a constant of its own, a row has that of the site that its site column
+    names; a row that names none that the model knows has their average, and a note on standard
+    error counts those.  --site gives all rows the constant of one site.
 
-    After inference (`train --inference`) `--interval` says how sure that is: where the probability, or the mean of
-    numbers, lies for rows like this one, with the privacy noise, and for a row of no known site with how sites differ.
-    It is empty for rows of which a coefficient was refused, and costs no budget.
+    After inference (`train --inference`) `--interval` says how sure that is: where the probability,
+    or the mean of numbers, lies for rows like this one, with the privacy noise, and for a row of no
+    known site with how sites differ. It is empty for rows of which a coefficient was refused, and
+    costs no budget.
 
     \b
       sottovoce predict run.npz new.csv > answers.csv
@@ -100,7 +121,9 @@ def _check_options(threshold: float | None, interval: float | None) -> None:
     if threshold is not None and not 0.0 < threshold < 1.0:
         raise InvalidInput("threshold", threshold, "must be inside (0, 1)", "use 0.5")
     if interval is not None and not 0.0 < interval < 1.0:
-        raise InvalidInput("interval", interval, "is a level, and must be inside (0, 1)", "use 0.95")
+        raise InvalidInput(
+            "interval", interval, "is a level, and must be inside (0, 1)", "use 0.95"
+        )
 
 
 Answer = dict[str, Any]  # text, a number, a flag, or None for an interval that is not known
@@ -115,7 +138,9 @@ def _note_other_sites(saved: SavedModel, where: IntArray | None) -> None:
         click.echo(f"Note: {why}.", err=True)
 
 
-def with_intervals(answers: list[Answer], saved: SavedModel, table: data.Table, level: float) -> list[Answer]:
+def with_intervals(
+    answers: list[Answer], saved: SavedModel, table: data.Table, level: float
+) -> list[Answer]:
     """Add the ends of an interval to every answer: for the probability, or the mean number.
 
     Parameters
@@ -138,12 +163,18 @@ def with_intervals(answers: list[Answer], saved: SavedModel, table: data.Table, 
     # The logistic function is monotone, so it maps an interval of margins to one of probabilities.
     found = np.round(expit(ends) if saved.trained_by == "logistic" else ends, 6).tolist()
     return [
-        answer | {name: None if math.isnan(x) else x for name, x in zip(("low", "high"), pair, strict=True)}
+        answer
+        | {
+            name: None if math.isnan(x) else x
+            for name, x in zip(("low", "high"), pair, strict=True)
+        }
         for answer, pair in zip(answers, found, strict=True)
     ]
 
 
-def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = False) -> list[Answer]:
+def schema_answers(
+    schema: data.Schema, margin: Array, loss: str, proba: bool = False
+) -> list[Answer]:
     """Return the answer to every row, with probabilities where the loss gives them.
 
     Parameters
@@ -168,20 +199,28 @@ def schema_answers(schema: data.Schema, margin: Array, loss: str, proba: bool = 
     """
     logistic = loss == "logistic" or loss.startswith("softmax")
     if proba and not (logistic and schema.task.names):
-        raise InvalidInput("proba", None, f"the loss {loss} gives no probabilities", "leave --proba out")
+        raise InvalidInput(
+            "proba", None, f"the loss {loss} gives no probabilities", "leave --proba out"
+        )
     answers: list[Answer] = [{"prediction": answer} for answer in schema.task.answers(margin)]
     if loss == "logistic":
         for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
             answer["probability"] = float(p)
     if proba:
-        chances = np.exp(log_softmax(margin, axis=0)) if margin.ndim > 1 else np.stack([expit(-margin), expit(margin)])
+        chances = (
+            np.exp(log_softmax(margin, axis=0))
+            if margin.ndim > 1
+            else np.stack([expit(-margin), expit(margin)])
+        )
         for name, chance in zip(schema.task.names, np.round(chances, 6), strict=True):
             for answer, p in zip(answers, chance, strict=True):
                 answer[f"probability of {printable(name)}"] = float(p)
     return answers
 
 
-def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | None) -> list[Answer]:
+def at_threshold(
+    answers: list[Answer], schema: data.Schema, threshold: float | None
+) -> list[Answer]:
     """Call rows positive from a probability on.
 
     Parameters
@@ -204,11 +243,16 @@ def at_threshold(answers: list[Answer], schema: data.Schema, threshold: float | 
     """
     if threshold is None:
         return answers
-    if not isinstance(schema.task, TwoClasses) or any("probability" not in answer for answer in answers):
+    if not isinstance(schema.task, TwoClasses) or any(
+        "probability" not in answer for answer in answers
+    ):
         rule = "is for two classes and the logistic loss: other answers have no probability"
         raise InvalidInput("threshold", threshold, rule, "leave --threshold out")
     no, yes = schema.task.names
-    return [answer | {"prediction": yes if float(answer["probability"]) >= threshold else no} for answer in answers]
+    return [
+        answer | {"prediction": yes if float(answer["probability"]) >= threshold else no}
+        for answer in answers
+    ]
 
 
 def _called_as_in_the_run(
@@ -220,11 +264,16 @@ def _called_as_in_the_run(
     """
     if saved.threshold is None or saved.threshold == 0.5:
         return answers
-    click.echo(f"Note: positive from {saved.threshold:g} on, as in the run; --threshold takes another.", err=True)
+    click.echo(
+        f"Note: positive from {saved.threshold:g} on, as in the run; --threshold takes another.",
+        err=True,
+    )
     return as_in_the_run(answers, schema, margins, saved.threshold)
 
 
-def as_in_the_run(answers: list[Answer], schema: data.Schema, margin: Array, threshold: float) -> list[Answer]:
+def as_in_the_run(
+    answers: list[Answer], schema: data.Schema, margin: Array, threshold: float
+) -> list[Answer]:
     """Call rows positive where an evaluation at this threshold does so, for any loss.
 
     Parameters
@@ -246,7 +295,10 @@ def as_in_the_run(answers: list[Answer], schema: data.Schema, margin: Array, thr
     if len(names) != 2:
         return answers
     positive = (margin >= logit(threshold)).astype(int)
-    return [answer | {"prediction": names[yes]} for answer, yes in zip(answers, positive.tolist(), strict=True)]
+    return [
+        answer | {"prediction": names[yes]}
+        for answer, yes in zip(answers, positive.tolist(), strict=True)
+    ]
 
 
 def _write(answers: list[Answer], out: Path | None, as_json: bool) -> None:
@@ -277,4 +329,6 @@ def _check_encoding(text: str) -> None:
         text.encode(encoding)
     except UnicodeEncodeError:
         rule = f"is missing, and standard output, in {encoding}, lacks characters of the answers"
-        raise InvalidInput("out", None, rule, "give --out FILE, which is written in UTF-8") from None
+        raise InvalidInput(
+            "out", None, rule, "give --out FILE, which is written in UTF-8"
+        ) from None

@@ -62,9 +62,16 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     saved : Path or None
         Where the run is stored; None if nowhere.
     """
-    config, result, facts, said = report.config.run, report.result, report.result.facts, report.task.wording
+    config, result, facts, said = (
+        report.config.run,
+        report.result,
+        report.result.facts,
+        report.task.wording,
+    )
     sizes = facts.n[:, 0].astype(int)
-    size = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
+    size = (
+        f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
+    )
     console.print(
         f"[bold]{config.method}[/] ({config.form}) on [bold]{escape(report.config.data)}[/]: "
         f"{facts.n_nodes} sites of {size} {result.statement.counted}, "
@@ -77,7 +84,10 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
         console.print(f"[bold]auto[/] {escape(report.choice.says)}", highlight=False)
     book, spent = result.statement.ledger, ""
     if book is not None:
-        spent = f"\nLedger: run {escape(book.run)}; {ceil_text(book.spent)} spent of {min(book.budget):g} for life."
+        spent = (
+            f"\nLedger: run {escape(book.run)}; {ceil_text(book.spent)} spent of "
+            f"{min(book.budget):g} for life."
+        )
     console.print(privacy(result.statement.words, more=spent))
     if report.test_errors.size:
         console.print(_quality(report, max(8, min(40, console.width - 34))))
@@ -86,8 +96,10 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     console.print(_sites(report))
     show_notes(report.notes, console, saved)
     console.print(
-        f"[dim]{result.seconds:.1f} s of training; {len(report.dataset.y_test):,} test rows, taken as public\n"
-        f"{said.qualities} and '{escape(said.labels)}' read rows without noise: for the data's holder only[/]"
+        f"[dim]{result.seconds:.1f} s of training; {len(report.dataset.y_test):,} test rows, taken "
+        "as public\n"
+        f"{said.qualities} and '{escape(said.labels)}' read rows without noise: for the data's "
+        "holder only[/]"
     )
 
 
@@ -119,12 +131,19 @@ def _quality(report: Report, bar: int) -> Table:
     table = listing(f"<test {said.quality}", f">{escape(said.unit)}", "<")
     spread = f" ± {said.quality_text(errors.std(ddof=1))}" if errors.size > 1 else ""
     lines = [("this run", float(errors.mean()), spread, "green")]
-    for name, error in (("without privacy", report.nonprivate_test_error), *report.baseline_test_errors.items()):
+    for name, error in (
+        ("without privacy", report.nonprivate_test_error),
+        *report.baseline_test_errors.items(),
+    ):
         if error is not None:
             lines.append((name, error, "", "blue"))
     for name, error, extra, colour in lines:
         right = 1 - error / task.worst
-        table.add_row(name, said.quality_text(task.quality(error)) + extra, f"[{colour}]{'█' * round(bar * right)}[/]")
+        table.add_row(
+            name,
+            said.quality_text(task.quality(error)) + extra,
+            f"[{colour}]{'█' * round(bar * right)}[/]",
+        )
     return table
 
 
@@ -143,8 +162,14 @@ def _sites(report: Report) -> Table:
     table = listing(*(f">{escape(head)}" for head in heads))
     sizes, most = report.result.facts.n[:, 0].astype(int), 10
     for i, spent in enumerate(report.result.statement.per_node[:most]):
-        own = [said.quality_text(task.quality(report.site_test_errors[:, i].mean()))] if scored else []
-        table.add_row(str(i), f"{sizes[i]:,}", said.label_text(report.site_labels[i]), ceil_text(spent), *own)
+        own = (
+            [said.quality_text(task.quality(report.site_test_errors[:, i].mean()))]
+            if scored
+            else []
+        )
+        table.add_row(
+            str(i), f"{sizes[i]:,}", said.label_text(report.site_labels[i]), ceil_text(spent), *own
+        )
     if len(sizes) > most:
         table.add_row("…", f"and {len(sizes) - most} more", "", "", *([""] if scored else []))
     return table

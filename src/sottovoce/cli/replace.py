@@ -28,24 +28,42 @@ from .options import FILE, FOLDER, check_folder, say, takes
 
 @click.command()
 @click.argument("settings", type=FILE)
-@takes([
-    say("--folder", "The ledger was lost: make the site's new folder here.", type=FOLDER),
-    say("--plan", "With --folder: the plan of a run that the site ever agreed to; once a run.", name="plans", type=FILE,
-        multiple=True),
-    say("--epsilon", "With --folder: the lifetime budget that the lost ledger had.", type=float),
-    say("--delta", "With --folder: its delta; 0 for none.", type=float, default=0.0),
-    say("--old-key", "The public key of before, of a .public.json, if the signing key is lost, too.", metavar="KEY"),
-])  # fmt: skip
+@takes(
+    [
+        say("--folder", "The ledger was lost: make the site's new folder here.", type=FOLDER),
+        say(
+            "--plan",
+            "With --folder: the plan of a run that the site ever agreed to; once a run.",
+            name="plans",
+            type=FILE,
+            multiple=True,
+        ),
+        say(
+            "--epsilon", "With --folder: the lifetime budget that the lost ledger had.", type=float
+        ),
+        say("--delta", "With --folder: its delta; 0 for none.", type=float, default=0.0),
+        say(
+            "--old-key",
+            "The public key of before, of a .public.json, if the signing key is lost, too.",
+            metavar="KEY",
+        ),
+    ]
+)
 def replace(
-    settings: Path, folder: Path | None, plans: tuple[Path, ...], epsilon: float | None, delta: float,
+    settings: Path,
+    folder: Path | None,
+    plans: tuple[Path, ...],
+    epsilon: float | None,
+    delta: float,
     old_key: str | None,
-) -> None:  # fmt: skip
+) -> None:
     """Make a new signing key for a site, and an amendment for the other members to sign.
 
-    With --folder the ledger is lost: a new folder is made, with a new ledger of the same budget, in which all is spent
-    that the plans of --plan planned, which is at least what was.  The others know in which runs the site took part, and
-    sign only if none is left out.  Send NAME.amendment from one member to the next, for `site accept`; when all have
-    signed, everybody puts it into the site's folder, and takes the new key with the next plan.
+    With --folder the ledger is lost: a new folder is made, with a new ledger of the same budget, in
+    which all is spent that the plans of --plan planned, which is at least what was.  The others
+    know in which runs the site took part, and sign only if none is left out.  Send NAME.amendment
+    from one member to the next, for `site accept`; when all have signed, everybody puts it into the
+    site's folder, and takes the new key with the next plan.
     """
     found = SiteSettings.read(settings)
     name = found.name
@@ -53,12 +71,21 @@ def replace(
     Member(name, 1, old)
     if folder is None:
         if plans or epsilon is not None:
-            raise InvalidInput("folder", None, "a new ledger needs a new folder", "give --folder, or leave --plan out")
+            raise InvalidInput(
+                "folder",
+                None,
+                "a new ledger needs a new folder",
+                "give --folder, or leave --plan out",
+            )
         with only_one(found.lock):
             DurableLedger.open(found.ledger).close()  # only the key is lost
             key = SigningKey.make()
             if found.signing.exists():
-                found.signing.replace(found.signing.with_name(f"{found.signing.name}.{datetime.now(UTC):%Y%m%d%H%M%S}"))
+                found.signing.replace(
+                    found.signing.with_name(
+                        f"{found.signing.name}.{datetime.now(UTC):%Y%m%d%H%M%S}"
+                    )
+                )
             key.write(found.signing)
         place, runs = found.folder, None
         public = found.file("public.json")
@@ -71,29 +98,45 @@ def replace(
         check_folder("folder", folder)
         agreed = [read_plan(path) for path in plans]
         if found.schema is None:
-            raise InvalidInput("schema", None, "is in no file that site.toml names", "write it there: [data] schema")
+            raise InvalidInput(
+                "schema",
+                None,
+                "is in no file that site.toml names",
+                "write it there: [data] schema",
+            )
         table = TableSource(found.data, Schema.from_toml(found.schema), found.schema)
-        made = make_site(folder, name, found.hub, table, LifetimeBudget(epsilon, delta or None), spent=agreed)
+        made = make_site(
+            folder, name, found.hub, table, LifetimeBudget(epsilon, delta or None), spent=agreed
+        )
         place, key = folder, SigningKey.read(folder / f"{name}.signing")
         runs = {plan.run: plan.digest for plan in agreed}
         known = Known.read(found.file(KNOWN))
         if agreed:
             with DurableLedger.open(folder / f"{name}.ledger") as ledger:
-                Known(agreed[-1].run, ledger.file.head(), known.keys, known.shared).write(folder / f"{name}.{KNOWN}")
-                click.echo(f"made {folder}: {ledger.total():.6g} of {epsilon:g} count as spent, by {len(runs)} plans")
+                Known(agreed[-1].run, ledger.file.head(), known.keys, known.shared).write(
+                    folder / f"{name}.{KNOWN}"
+                )
+                click.echo(
+                    f"made {folder}: {ledger.total():.6g} of {epsilon:g} count as spent, by "
+                    f"{len(runs)} plans"
+                )
         tell_more(made)
     made_amendment = Amendment(name, old, key.public, runs).sign(name, key)
     path = place / f"{name}.{ENDING}"
     files.write("amendment", path, made_amendment.text())
     click.echo(
-        f"1. send {path} to the other members, one after another: each signs it with `site accept`\n"
+        f"1. send {path} to the other members, one after another: each signs it with `site "
+        "accept`\n"
         f"2. read this code to each by telephone: {made_amendment.code}\n"
-        f"3. when all have signed, each puts the file beside its site.toml; write the next plan with {name}'s new key"
+        "3. when all have signed, each puts the file beside its site.toml; write the next plan "
+        f"with {name}'s new key"
     )
 
 
 def _public(before: Member, key: SigningKey) -> str:
-    return json.dumps({"name": before.name, "rows": before.rows, "key": key.public}, indent=1) + "\n"
+    return (
+        json.dumps({"name": before.name, "rows": before.rows, "key": key.public}, indent=1) + "\n"
+    )
 
 
 @click.command()
@@ -103,8 +146,9 @@ def _public(before: Member, key: SigningKey) -> str:
 def accept(settings: Path, amendment: Path, code: str | None) -> None:
     """Sign the AMENDMENT of another member, which lost its key or its ledger.
 
-    Refused if the site's key of before is another than in the runs of this site, or if a run is left out in which both
-    took part.  It asks for the code that the site's people read out by telephone, and adds a signature to the file.
+    Refused if the site's key of before is another than in the runs of this site, or if a run is
+    left out in which both took part.  It asks for the code that the site's people read out by
+    telephone, and adds a signature to the file.
     """
     found = SiteSettings.read(settings)
     one = Amendment.read(amendment)
@@ -112,7 +156,9 @@ def accept(settings: Path, amendment: Path, code: str | None) -> None:
         raise InvalidInput("amendment", one.name, "is of this site itself", "the others sign it")
     one.check_shared(Known.read(found.file(KNOWN)))
     what = (
-        "lost its signing key" if one.runs is None else f"lost its ledger; all of {_listed(one.runs)} counts as spent"
+        "lost its signing key"
+        if one.runs is None
+        else f"lost its ledger; all of {_listed(one.runs)} counts as spent"
     )
     click.echo(f"{one.name} {what}")
     heard(f"{one.name}: the code that {one.name} reads to you", one.code, code, "of this amendment")

@@ -17,20 +17,27 @@ from .screen import Console, escape
 
 @click.command()
 @click.argument("run", type=FILE)
-@click.option("--out", type=FILE, help="Write here.  [default: the name of RUN with the ending .html]")
+@click.option(
+    "--out", type=FILE, help="Write here.  [default: the name of RUN with the ending .html]"
+)
 @click.option("--plot", type=FILE, help="Also write the plot of coefficients alone here, as SVG.")
 @click.option("--title", help="Title of the page.  [default: from the label's name]")
 @method_of_run()
-@click.option("--holder", is_flag=True, help="Also numbers without noise, marked: for the holder of the rows only.")
+@click.option(
+    "--holder",
+    is_flag=True,
+    help="Also numbers without noise, marked: for the holder of the rows only.",
+)
 def report(run: Path, out: Path | None, plot: Path | None, title: str | None, holder: bool) -> None:
     """Write the answers in RUN as one page to read, print or pass on.
 
     RUN is a file written by `train --save`, or what `train --json` printed.
 
-    The page is one HTML file that needs nothing else: coefficients with intervals, how good the model is, who took
-    part, what it cost and what is promised.  It holds only what was released, unless --holder asks for more, which a
-    saved run does not have, --json of a simulation has, and --json of a release has with its own --holder.
-    `train --report` and `evaluate --report` write it at once.
+    The page is one HTML file that needs nothing else: coefficients with intervals, how good the
+    model is, who took part, what it cost and what is promised.  It holds only what was released,
+    unless --holder asks for more, which a saved run does not have, --json of a simulation has, and
+    --json of a release has with its own --holder. `train --report` and `evaluate --report` write it
+    at once.
 
     \b
       sottovoce report run.json --out report.html
@@ -44,13 +51,20 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
     held_back = plain.pop(HOLDER_ONLY, None) or {}
     plain = with_held_back(plain, held_back) if holder else plain
     if plot is not None and not plain.get("coefficients"):
-        raise InvalidInput("plot", str(plot), "is of coefficients with intervals, and the run has none", "leave it out")
+        raise InvalidInput(
+            "plot",
+            str(plot),
+            "is of coefficients with intervals, and the run has none",
+            "leave it out",
+        )
     write(out, plain, title=title, holder=holder)
     if plot is not None:
         files.write("plot", plot, picture(plain))
 
 
-def write(path: Path, plain: dict[str, Any], *, title: str | None = None, holder: bool = False) -> None:
+def write(
+    path: Path, plain: dict[str, Any], *, title: str | None = None, holder: bool = False
+) -> None:
     """Write the page of a run's record, and say where it is on standard error.
 
     Parameters
@@ -87,7 +101,9 @@ def document(run: Path) -> dict[str, Any]:
     from ..answers.saved import SavedModel, is_text, refusal_of_model
 
     if not run.is_file():
-        raise InvalidInput("run", str(run), "is no file", "check the path, or save a run with `train --save`")
+        raise InvalidInput(
+            "run", str(run), "is no file", "check the path, or save a run with `train --save`"
+        )
     if not is_text(run):
         return SavedModel.load(run).record
     try:
@@ -100,7 +116,9 @@ def document(run: Path) -> dict[str, Any]:
         if isinstance(error, SottovoceError):
             raise
         rule = "not a saved run"
-        raise InvalidInput("run", str(run), rule, "use a file written by `train --save`, or by --json") from None
+        raise InvalidInput(
+            "run", str(run), rule, "use a file written by `train --save`, or by --json"
+        ) from None
     if refused is not None:
         raise CheckpointError(f"run={shown(run)}: {refused}")
     return record

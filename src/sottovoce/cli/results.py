@@ -46,7 +46,9 @@ def path_of(ledger: Path, run: str, ending: str) -> Path:
     -------
     Path
     """
-    name = run if _PLAIN.fullmatch(run) else hashlib.blake2b(run.encode(), digest_size=16).hexdigest()
+    name = (
+        run if _PLAIN.fullmatch(run) else hashlib.blake2b(run.encode(), digest_size=16).hexdigest()
+    )
     return folder_of(ledger) / f"{name}.{ending}"
 
 
@@ -67,9 +69,14 @@ def check(ledger: Path | None, path: Path | None) -> None:
 
 
 def store(
-    field: str, path: Path | None, content: bytes | memoryview | str, *, ledger: Path | None, run: str | None,
+    field: str,
+    path: Path | None,
+    content: bytes | memoryview | str,
+    *,
+    ledger: Path | None,
+    run: str | None,
     ending: str,
-) -> tuple[Path | None, NotWritten | None]:  # fmt: skip
+) -> tuple[Path | None, NotWritten | None]:
     """Write a result before it is shown.
 
     Parameters
@@ -101,7 +108,11 @@ def store(
         files.write("result" if beside else field, path, data, make=beside)
     except NotWritten as error:
         kept = files.keep(path.name, data)
-        where = "and nowhere else; the same command makes it again" if kept is None else f"the run is kept in {kept}"
+        where = (
+            "and nowhere else; the same command makes it again"
+            if kept is None
+            else f"the run is kept in {kept}"
+        )
         told(kept)
         return kept, NotWritten(f"{error}; {where}").after_release()
     told(path)

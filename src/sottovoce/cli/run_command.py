@@ -62,7 +62,12 @@ class RunOption(click.Option):
     """
 
     def __init__(
-        self, *declarations: Any, group: str, typed_only: bool = False, is_limit: bool = False, **more: Any
+        self,
+        *declarations: Any,
+        group: str,
+        typed_only: bool = False,
+        is_limit: bool = False,
+        **more: Any,
     ) -> None:
         super().__init__(*declarations, **more)
         self.group = group
@@ -106,8 +111,14 @@ class RunCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write options under their headings, and names of settings under the last one."""
         for group in GROUPS:
-            found = (param for param in self.params if isinstance(param, RunOption) and param.group == group)
-            lines = [record for param in found if (record := param.get_help_record(ctx)) is not None]
+            found = (
+                param
+                for param in self.params
+                if isinstance(param, RunOption) and param.group == group
+            )
+            lines = [
+                record for param in found if (record := param.get_help_record(ctx)) is not None
+            ]
             if lines:
                 with formatter.section(group):
                     formatter.write_dl(lines, col_max=22)
@@ -130,7 +141,11 @@ class RunCommand(click.Command):
 
         Those are the names of their options, or their own.
         """
-        found = (param for param in self.params if isinstance(param, RunOption) and param.name not in FILES_OF_RUNS)
+        found = (
+            param
+            for param in self.params
+            if isinstance(param, RunOption) and param.name not in FILES_OF_RUNS
+        )
         return {_key(param): param for param in found}
 
     def _typed(self, ctx: click.Context, args: list[str]) -> dict[str, Any]:
@@ -151,7 +166,9 @@ class RunCommand(click.Command):
         if name in names:
             return InvalidInput(flag, None, "is a setting", f"use --set {name}=VALUE")
         if not error.possibilities and (hint := meant(name, names)):
-            return InvalidInput(flag, None, "is no option", f"{hint} It is a setting: --set NAME=VALUE")
+            return InvalidInput(
+                flag, None, "is no option", f"{hint} It is a setting: --set NAME=VALUE"
+            )
         return None
 
     def _defaults(self, ctx: click.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,24 +198,36 @@ class RunCommand(click.Command):
         known, found = self.by_key(), dict[str, Any]()
         for name, value in entries.items():
             key = name.replace("-", "_")
-            param = known.get(key) or _keys_elsewhere(ctx).get(key)  # other commands are loaded only if need be
+            # other commands are loaded only if need be
+            param = known.get(key) or _keys_elsewhere(ctx).get(key)
             if param is None:
                 names = [name for name, one in known.items() if not one.typed_only]
                 rule = f"is no name in a file of a run; there are {', '.join(names)}"
                 raise InvalidInput(f"config: {key}", None, rule, meant(key, names) or "remove it")
             if param.typed_only:
-                rule = "must be typed: a file says what to run, and not what is spent, written or shown"
-                raise InvalidInput(f"config: {key}", None, rule, f"remove it, and type {param.opts[0]}")
+                rule = (
+                    "must be typed: a file says what to run, and not what is spent, written "
+                    "or shown"
+                )
+                raise InvalidInput(
+                    f"config: {key}", None, rule, f"remove it, and type {param.opts[0]}"
+                )
             if key not in known:
                 _pass_over(ctx, key, param)
                 continue
             if param.name in found:
-                raise InvalidInput(f"config: {key}", None, "is given twice", "leave one of the two out")
+                raise InvalidInput(
+                    f"config: {key}", None, "is given twice", "leave one of the two out"
+                )
             found[str(param.name)] = _read(ctx, param, f"config: {key}", value)
         return found
 
     def _from_settings(
-        self, ctx: click.Context, texts: Collection[str], typed: Mapping[str, Any], method: str | None
+        self,
+        ctx: click.Context,
+        texts: Collection[str],
+        typed: Mapping[str, Any],
+        method: str | None,
     ) -> dict[str, Any]:
         """Read settings, and options by their names, from ``--set``."""
         known, found = self.by_key(), dict[str, Any]()
@@ -213,7 +242,9 @@ class RunCommand(click.Command):
             if param.name in typed or (param.name in found and not param.multiple):
                 raise InvalidInput(key, None, "is given twice", "leave one of the two out")
             more = found.get(str(param.name), []) if param.multiple else []
-            found[str(param.name)] = _read(ctx, param, key, [*more, value] if param.multiple else value)
+            found[str(param.name)] = _read(
+                ctx, param, key, [*more, value] if param.multiple else value
+            )
         return found
 
     def _unknown(self, text: str, key: str, method: str | None) -> InvalidInput:
@@ -228,7 +259,8 @@ class RunCommand(click.Command):
         settings = self.settings(method)
         whose = "all methods" if method is None else method
         formatter.write_text(
-            f"Settings of `{ctx.command_path}` with {whose}: --set NAME=VALUE, or in a file, --config."
+            f"Settings of `{ctx.command_path}` with {whose}: --set NAME=VALUE, or in a file, "
+            "--config."
         )
         for group in GROUPS:
             lines = [setting.line() for setting in settings if setting.group == group]
@@ -243,7 +275,10 @@ def given(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
     """Yield parameters that were typed, set, or read from a file, with their values."""
     for param in ctx.command.params:
         source = ctx.get_parameter_source(param.name or "")
-        if source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP) and param.name not in FILES_OF_RUNS:
+        if (
+            source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+            and param.name not in FILES_OF_RUNS
+        ):
             yield param, ctx.params.get(param.name or "")
 
 
@@ -251,7 +286,9 @@ def as_file(ctx: click.Context) -> str:
     """Return the run that was asked for, as text of a file for ``--config``."""
     typed = [param for param, _ in given(ctx) if isinstance(param, RunOption) and param.typed_only]
     found = {param: _plain(value) for param, value in given(ctx) if param not in typed}
-    options = {_key(param): value for param, value in found.items() if not isinstance(param, Setting)}
+    options = {
+        _key(param): value for param, value in found.items() if not isinstance(param, Setting)
+    }
     settings = {_key(param): value for param, value in found.items() if isinstance(param, Setting)}
     flags = "".join(f" {param.opts[0]}" for param in typed)  # no file can say these
     lines = [f"# {ctx.command_path} --config THIS_FILE{flags}", *toml_entries(options)]
@@ -300,7 +337,9 @@ def _pass_over(ctx: click.Context, key: str, param: RunOption) -> None:
     """
     if param.is_limit:
         rule = f"is a limit that `{ctx.info_name}` does not keep"
-        raise InvalidInput(f"config: {key}", None, rule, "remove it, or write a file for each command")
+        raise InvalidInput(
+            f"config: {key}", None, rule, "remove it, or write a file for each command"
+        )
     click.echo(f"Note: config: {key} is of another command, and does nothing here.", err=True)
 
 
@@ -320,10 +359,14 @@ def _entries(path: Path) -> dict[str, Any]:
     try:
         entries = files.from_toml(text)
     except ValueError as error:
-        raise InvalidInput("config", path, f"must be TOML: {error}", "write e.g. epsilon = 2.0") from None
+        raise InvalidInput(
+            "config", path, f"must be TOML: {error}", "write e.g. epsilon = 2.0"
+        ) from None
     settings = entries.pop("set", {})
     if not isinstance(settings, Mapping):
-        raise InvalidInput("config: set", None, "must be a table", "write [set], and settings below it")
+        raise InvalidInput(
+            "config: set", None, "must be a table", "write [set], and settings below it"
+        )
     for key in settings:
         if key in entries:
             raise InvalidInput(f"config: {key}", None, "is given twice", "leave one of the two out")
@@ -337,7 +380,9 @@ def _read(ctx: click.Context, param: click.Option, name: str, value: Any) -> Any
         param.type_cast_value(ctx, text)
     except click.BadParameter as error:
         shown = None if isinstance(text, list) else text
-        raise InvalidInput(name, shown, error.message.rstrip("."), f"see --set {SETTINGS} and --help") from None
+        raise InvalidInput(
+            name, shown, error.message.rstrip("."), f"see --set {SETTINGS} and --help"
+        ) from None
     return text
 
 

@@ -25,7 +25,11 @@ from .run_command import GROUPS, RunOption, Setting
 
 DATA, PRIVACY, TRUST, METHOD, ANSWERS, SITES_PLAN, OUTPUT = GROUPS
 _RUN = RunConfig()
-_KINDS: dict[str, click.ParamType[Any]] = {"float": click.FLOAT, "int": click.INT, "str": click.STRING}
+_KINDS: dict[str, click.ParamType[Any]] = {
+    "float": click.FLOAT,
+    "int": click.INT,
+    "str": click.STRING,
+}
 
 
 def option(group: str, flag: str, about: str, **more: Any) -> Option:
@@ -77,7 +81,10 @@ def setting(group: str, name: str, about: str, **more: Any) -> Option:
 def _knobs() -> list[Option]:
     """Make the parameters of single methods."""
     offered = (knob for knob in KNOBS.values() if knob.offered)
-    return [setting(METHOD, one.name, one.about, type=_KINDS[one.kind], default=one.default) for one in offered]
+    return [
+        setting(METHOD, one.name, one.about, type=_KINDS[one.kind], default=one.default)
+        for one in offered
+    ]
 
 
 PRIVACY_OPTIONS: list[Option] = [
@@ -98,16 +105,23 @@ PRIVACY_OPTIONS: list[Option] = [
         metavar="D",
         type=float,
     ),
-    option(PRIVACY, "--pure", "Pure epsilon, without a delta: a stronger promise for more noise.", is_flag=True),
+    option(
+        PRIVACY,
+        "--pure",
+        "Pure epsilon, without a delta: a stronger promise for more noise.",
+        is_flag=True,
+    ),
     setting(
         PRIVACY,
         "accountant",
-        "How releases add up: pure, zcdp, rdp, pld or best.  [default: pure without a delta, else best: the least]",
+        "How releases add up: pure, zcdp, rdp, pld or best.  [default: pure without a delta, "
+        "else best: the least]",
     ),
     setting(
         PRIVACY,
         "relation",
-        "Neighbouring data: replace-one (a row with any other) or zero-out (with an empty one, which promises less).",
+        "Neighbouring data: replace-one (a row with any other) or zero-out (with an empty one, "
+        "which promises less).",
         default=_RUN.relation,
     ),
     setting(
@@ -121,7 +135,8 @@ PRIVACY_OPTIONS: list[Option] = [
         PRIVACY,
         "noise",
         "The method's own noise parameter, alpha in its paper; commas give each site its own.  "
-        "Epsilon is then a budget at which a run stops; a plan without one tells it.  [default: from epsilon]",
+        "Epsilon is then a budget at which a run stops; a plan without one tells it.  [default: "
+        "from epsilon]",
         type=NUMBER,
     ),
     setting(
@@ -139,7 +154,8 @@ TRUST_OPTIONS: list[Option] = [
         TRUST,
         "--trust",
         "Whom people trust with rows: nobody but their site (local); sum: only sums over all "
-        "sites are seen (secure aggregation); curator, who holds all rows (central).  [default: nobody, or whom "
+        "sites are seen (secure aggregation); curator, who holds all rows (central).  [default: "
+        "nobody, or whom "
         "the method's name says]",
         metavar="WHOM",
     ),
@@ -217,7 +233,8 @@ METHOD_OPTIONS: list[Option] = [
     setting(
         METHOD,
         "eta_growth",
-        "Factor q of the penalty from one release to the next: eta, eta q, eta q^2, ...  002 starts at eta = q.",
+        "Factor q of the penalty from one release to the next: eta, eta q, eta q^2, ...  002 "
+        "starts at eta = q.",
         type=NUMBER,
         default=_RUN.eta_growth,
     ),
@@ -225,7 +242,8 @@ METHOD_OPTIONS: list[Option] = [
     setting(
         METHOD,
         "tol",
-        "Relative gradient norm to which local solves are certified.  [default: matched to the noise]",
+        "Relative gradient norm to which local solves are certified.  [default: matched to the "
+        "noise]",
         type=float,
     ),
     option(
@@ -294,5 +312,9 @@ def split(cls: type, parameters: Mapping[str, Any]) -> dict[str, Any]:
     Those that it does not name are its field `run`.
     """
     own = {field.name for field in fields(cls)} - {"run"}
-    rest = {name: value for name, value in parameters.items() if name not in own and name not in FILES_OF_RUNS}
+    rest = {
+        name: value
+        for name, value in parameters.items()
+        if name not in own and name not in FILES_OF_RUNS
+    }
     return {name: parameters[name] for name in own} | {"run": rest}

@@ -44,38 +44,57 @@ def schema() -> None:
       sottovoce schema check clinic.toml rows.csv     and what does not fit it
       sottovoce schema survey clinic.toml rows.csv    bounds, for a price
 
-    A schema says how every column is read: `kind = "number"` needs lo and hi, "category" needs values, "bins" needs
-    edges, "date" needs epoch, lo and hi.  All of it is public and published with the model, so nothing in it may be
-    read off rows: take it from code books, textbooks, laws and reference ranges, or pay for it by a survey.
+    A schema says how every column is read: `kind = "number"` needs lo and hi, "category" needs
+    values, "bins" needs edges, "date" needs epoch, lo and hi.  All of it is public and published
+    with the model, so nothing in it may be read off rows: take it from code books, textbooks, laws
+    and reference ranges, or pay for it by a survey.
     """
 
 
 @schema.command()
 @click.argument("table", type=FILE)
-@takes([
-    say("--label", "The column that is predicted."),
-    say("--site", "The column that says who holds a row."),
-    say("--person", "The column that says whose row it is, if people have several."),
-    say("--ignore", "Columns that are not used, separated by commas; may be given several times.", multiple=True),
-    say("--types", "Also read the types that the file declares: Parquet, Stata, SPSS, SAS.", is_flag=True),
-    say("--out", "Write here, to a new file, instead of to the screen.", type=FILE),
-    as_json("Print the draft and its columns as one JSON object."),
-])  # fmt: skip
+@takes(
+    [
+        say("--label", "The column that is predicted."),
+        say("--site", "The column that says who holds a row."),
+        say("--person", "The column that says whose row it is, if people have several."),
+        say(
+            "--ignore",
+            "Columns that are not used, separated by commas; may be given several times.",
+            multiple=True,
+        ),
+        say(
+            "--types",
+            "Also read the types that the file declares: Parquet, Stata, SPSS, SAS.",
+            is_flag=True,
+        ),
+        say("--out", "Write here, to a new file, instead of to the screen.", type=FILE),
+        as_json("Print the draft and its columns as one JSON object."),
+    ]
+)
 def init(
-    table: Path, label: str | None, site: str | None, person: str | None, ignore: tuple[str, ...], types: bool,
-    out: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    table: Path,
+    label: str | None,
+    site: str | None,
+    person: str | None,
+    ignore: tuple[str, ...],
+    types: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
     """Draft a schema for TABLE from the names of its columns.
 
-    No value of a row is read, so the draft is public.  With --types the types that a file of Parquet, Stata, SPSS or
-    SAS declares give each column a kind.  Whatever has to be declared is a "?", and `sottovoce schema check` lists what
-    is left to do.
+    No value of a row is read, so the draft is public.  With --types the types that a file of
+    Parquet, Stata, SPSS or SAS declares give each column a kind.  Whatever has to be declared is a
+    "?", and `sottovoce schema check` lists what is left to do.
     """
     text = draft(table, types=types, label=label, site=site, person=person, ignore=ignore)
     if out is not None:
         files.check("out", out, reads=(table,))
         if out.exists():
-            raise InvalidInput("out", str(out), "exists, and somebody may have worked on it", "give a new file")
+            raise InvalidInput(
+                "out", str(out), "exists, and somebody may have worked on it", "give a new file"
+            )
         files.write("out", out, text)
     if as_json:
         print_json({"schema": text, "out": None if out is None else str(out)})
@@ -92,13 +111,14 @@ def init(
 def check(schema: Path, table: Path | None, as_json: bool) -> None:
     """Find every mistake in SCHEMA, and what in TABLE does not fit it.
 
-    Each mistake names its entry, and what was probably meant.  A schema without one is told how long its rows will be,
-    and what would make them longer.
+    Each mistake names its entry, and what was probably meant.  A schema without one is told how
+    long its rows will be, and what would make them longer.
 
-    With a TABLE it counts, for every declared column, what is clipped, missing or unknown, in which rows, and how many
-    rows are of each label, site and person.  It names all that training would refuse, and what would make it worth
-    little.  These counts are exact, so they are for the holder of the rows only: a schema that is changed because of
-    them is no public fact any more.  Exit code 2 if there is a mistake, or training would refuse the table.
+    With a TABLE it counts, for every declared column, what is clipped, missing or unknown, in which
+    rows, and how many rows are of each label, site and person.  It names all that training would
+    refuse, and what would make it worth little.  These counts are exact, so they are for the holder
+    of the rows only: a schema that is changed because of them is no public fact any more.  Exit
+    code 2 if there is a mistake, or training would refuse the table.
     """
     found = check_file(schema)
     filled = None if found.schema is None else data.fill(found.schema)
@@ -117,7 +137,9 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
         sys.exit(2)
 
 
-def _plain_check(schema: Path, found: Checked, filled: Fill | None, compared: Review | None) -> dict[str, Any]:
+def _plain_check(
+    schema: Path, found: Checked, filled: Fill | None, compared: Review | None
+) -> dict[str, Any]:
     """Return what was checked, as plain data."""
     fine = found.schema is not None and (compared is None or compared.fine)
     return {
@@ -137,20 +159,34 @@ _SURVEY = [
     say("--epsilon", "Budget of each row for this survey.", type=float, default=0.2),
     say("--delta", "Delta of the guarantee.", type=float, default=defaults.DELTA),
     say("--relation", "Neighbouring data: replace-one or zero-out.", default="replace-one"),
-    say("--trust", "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or curator.",
-        default="nobody"),
+    say(
+        "--trust",
+        "Whom people trust with rows: nobody; sum, that only sums over all sites are seen; or "
+        "curator.",
+        default="nobody",
+    ),
     say("--colluders", "Of sums: sites that may tell others all they know.", type=int, default=1),
-    say("--rare", "Show no level and no range with at most so many rows.", type=float, default=10.0),
+    say(
+        "--rare", "Show no level and no range with at most so many rows.", type=float, default=10.0
+    ),
     say("--error", "Rate of all errors together.", type=float, default=0.05),
-    say("--sizes", "Instead of tables, rows of each site, separated by commas: what could be seen.", type=NUMBER),
+    say(
+        "--sizes",
+        "Instead of tables, rows of each site, separated by commas: what could be seen.",
+        type=NUMBER,
+    ),
     say("--seed", "Keys the noise: a simulation.", type=int, default=0),
     say("--system-noise", "Draw noise from the operating system: a release.", is_flag=True),
     say("--ledger", "The rows' ledger on disk, made by `sottovoce ledger init`.", type=FILE),
-    say("--run", "Name of this survey in the ledger.  [default: from all that is asked]", name="run_name"),
+    say(
+        "--run",
+        "Name of this survey in the ledger.  [default: from all that is asked]",
+        name="run_name",
+    ),
     say("--checkpoint", "Save the answer here; go on from it if it exists.", type=FILE),
     say("--out", "Write the proposed schema here instead of to the screen.", type=FILE),
     as_json(),
-]  # fmt: skip
+]
 
 
 @schema.command()
@@ -158,15 +194,31 @@ _SURVEY = [
 @click.argument("tables", type=FILE, nargs=-1, metavar="[TABLE]...")
 @takes(_SURVEY)
 def survey(
-    schema: Path, tables: tuple[Path, ...], columns: str | None, epsilon: float, delta: float, relation: str,
-    trust: str, colluders: int, rare: float, error: float, sizes: Any, seed: int, system_noise: bool,
-    ledger: Path | None, run_name: str | None, checkpoint: Path | None, out: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    schema: Path,
+    tables: tuple[Path, ...],
+    columns: str | None,
+    epsilon: float,
+    delta: float,
+    relation: str,
+    trust: str,
+    colluders: int,
+    rare: float,
+    error: float,
+    sizes: Any,
+    seed: int,
+    system_noise: bool,
+    ledger: Path | None,
+    run_name: str | None,
+    checkpoint: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
     """Count coarsely in one release with noise, and propose bounds, typical ranges and levels.
 
-    For bounds that are a hundred times too wide, and for categories that list every candidate.  Numbers are counted on
-    powers of two within the declared bounds, categories by their declared levels; nothing else is looked at, so no
-    other value can be shown.  Every TABLE is one site; or one TABLE is dealt to sites by the schema's site column.
+    For bounds that are a hundred times too wide, and for categories that list every candidate.
+    Numbers are counted on powers of two within the declared bounds, categories by their declared
+    levels; nothing else is looked at, so no other value can be shown.  Every TABLE is one site; or
+    one TABLE is dealt to sites by the schema's site column.
 
     
       sottovoce schema survey wide.toml --sizes 5000          what it would see
@@ -175,8 +227,9 @@ def survey(
       sottovoce schema survey wide.toml rows.csv --ledger rows.ledger \
           --system-noise --out s.toml                         a release
 
-    The survey has a price of its own: the schema that it writes says so, and so do statements about rows encoded by it.
-    Levels and ranges with few rows are not shown, whatever the noise, but for the stated error rate.
+    The survey has a price of its own: the schema that it writes says so, and so do statements about
+    rows encoded by it. Levels and ranges with few rows are not shown, whatever the noise, but for
+    the stated error rate.
     """
     from ..answers.surveyed import Question  # loads SciPy's special functions
 
@@ -185,13 +238,26 @@ def survey(
     if sizes is None:
         results.check(ledger, None)
     declared = data.Schema.from_toml(schema)
-    named = None if columns is None else names_in(columns, [block.name for block in declared.blocks])
+    named = (
+        None if columns is None else names_in(columns, [block.name for block in declared.blocks])
+    )
     question = Question(named, rare, error)
     run = RunConfig(
-        "auto", epsilon, delta, relation=relation, trust=trust, colluders=colluders, seed=None if system_noise else seed
+        "auto",
+        epsilon,
+        delta,
+        relation=relation,
+        trust=trust,
+        colluders=colluders,
+        seed=None if system_noise else seed,
     )
     if (sizes is None) == (not tables):
-        raise InvalidInput("table", None, "is what is surveyed, or --sizes what a plan is about", "give one of them")
+        raise InvalidInput(
+            "table",
+            None,
+            "is what is surveyed, or --sizes what a plan is about",
+            "give one of them",
+        )
     if sizes is not None:
         rows = (sizes,) if isinstance(sizes, float) else sizes
         _plan_survey(declared, rows, run, question, as_json)
@@ -235,7 +301,9 @@ def _asked_survey(
     read = [read_rows(table) for table in tables]
     ledger, run_name, checkpoint = where
     with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
-        return ask(declared, read, run, question, ledger=book, run_name=run_name, checkpoint=checkpoint)
+        return ask(
+            declared, read, run, question, ledger=book, run_name=run_name, checkpoint=checkpoint
+        )
 
 
 def _tell_survey(found: Surveyed, ledger: Path | None, out: Path | None, as_json: bool) -> None:
@@ -269,14 +337,28 @@ def _tell_survey(found: Surveyed, ledger: Path | None, out: Path | None, as_json
 def _show_survey(found: Surveyed, console: Console) -> None:
     console.print(privacy(found.statement.words))
     console.print(f"{escape(found.expected.says)}.")
-    table = listing("<column", "<proposed", ">beyond,\nat most", ">missing,\nabout", ">unread,\nabout", overflow="fold")
+    table = listing(
+        "<column",
+        "<proposed",
+        ">beyond,\nat most",
+        ">missing,\nabout",
+        ">unread,\nabout",
+        overflow="fold",
+    )
     for one in found.columns:
         plain = one.to_dict()["proposed"]
         if one.dropped:
-            plain = {key: value for key, value in plain.items() if key != "values"} | {"not seen": list(one.dropped)}
+            plain = {key: value for key, value in plain.items() if key != "values"} | {
+                "not seen": list(one.dropped)
+            }
         texts = [f"{key} = {_text(value)}" for key, value in plain.items()]
-        shares = ["" if share is None else f"{share:.1%}" for share in (one.beyond, one.missing, one.unread)]
-        table.add_row(escape(printable(one.name)), escape("\n".join(texts) or "as declared"), *shares)
+        shares = [
+            "" if share is None else f"{share:.1%}"
+            for share in (one.beyond, one.missing, one.unread)
+        ]
+        table.add_row(
+            escape(printable(one.name)), escape("\n".join(texts) or "as declared"), *shares
+        )
     console.print(table)
     for one in found.columns:
         if one.says:
@@ -291,7 +373,9 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _show_check(schema: Path, mistakes: tuple[str, ...], filled: Fill | None, compared: Review | None) -> None:
+def _show_check(
+    schema: Path, mistakes: tuple[str, ...], filled: Fill | None, compared: Review | None
+) -> None:
     console = Console(highlight=False)
     if mistakes:
         many = f"{len(mistakes)} mistake{'s' * (len(mistakes) > 1)}"
@@ -307,12 +391,18 @@ def _show_check(schema: Path, mistakes: tuple[str, ...], filled: Fill | None, co
 def show_review(found: Review) -> None:
     """Print what in a table does not fit its schema, and what its declared columns hold."""
     console = Console(highlight=False)
-    console.print(f"[bold]{escape(found.table)}[/] against [bold]{escape(found.schema)}[/]: {found.rows:,} rows")
+    console.print(
+        f"[bold]{escape(found.table)}[/] against [bold]{escape(found.schema)}[/]: {found.rows:,} "
+        "rows"
+    )
     if found.counts:
         console.print(_counts_table(found))
     for column in found.columns:
         if column.role != "feature":
-            console.print(f"{column.role} [bold]{escape(printable(column.column))}[/]: {escape(in_words(column))}")
+            console.print(
+                f"{column.role} [bold]{escape(printable(column.column))}[/]: "
+                f"{escape(in_words(column))}"
+            )
     unfit = [one for one in found.counts if not one.fits]
     features = {one.column for one in found.columns if one.role == "feature"}
     if features:
@@ -337,7 +427,9 @@ def _counts_table(found: Review) -> Table:
         where = f"; {one.located}" if one.located and not one.fits else ""
         what = escape(f"{one.what}{detail}{where}")
         text = what if one.fits else f"[yellow]{what}[/]"
-        table.add_row(escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text)
+        table.add_row(
+            escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text
+        )
     return table
 
 
@@ -359,10 +451,15 @@ def in_words(one: ColumnCounts) -> str:
 
 
 def _sites_in_words(counts: Mapping[str, int]) -> str:
-    text = f"{_many(counts['sites'], 'site')} of {counts['smallest']:,} to {_many(counts['largest'], 'row')}"
+    text = (
+        f"{_many(counts['sites'], 'site')} of {counts['smallest']:,} to "
+        f"{_many(counts['largest'], 'row')}"
+    )
     if counts["sites"] < MIN_SUMMED:
         text += f" (a sum needs {MIN_SUMMED}: --trust sum is refused)"
-    return ", ".join([text, *_if_any(counts, ("missing", *(key for key in counts if key.startswith("sites "))))])
+    return ", ".join(
+        [text, *_if_any(counts, ("missing", *(key for key in counts if key.startswith("sites "))))]
+    )
 
 
 def _people_in_words(counts: Mapping[str, int]) -> str:
@@ -384,7 +481,9 @@ def _if_any(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]:
     for key in keys:
         if counts[key]:
             found.append(
-                f"{key}: {counts[key]:,}" if key.startswith("sites ") else f"{_many(counts[key], 'row')} {key}"
+                f"{key}: {counts[key]:,}"
+                if key.startswith("sites ")
+                else f"{_many(counts[key], 'row')} {key}"
             )
     return found
 
@@ -400,26 +499,40 @@ def show_fill(found: Fill) -> None:
     console.print(f"[bold]{escape(schema.name)}[/]: {schema.n_features} features")
     table = Listing(show_header=False, padding=(0, 2, 0, 0))
     table.add_row("longest row, undivided", f"{schema.bound:.4g}")
-    table.add_row("rows are divided by", "their own norm" if schema.unit else f"{schema.divisor:.4g}")
+    table.add_row(
+        "rows are divided by", "their own norm" if schema.unit else f"{schema.divisor:.4g}"
+    )
     low, median, high = (f"{norm:.2f}" for norm in (found.low, found.median, found.high))
     spread = "" if low == high else f" (one in ten below {low}, one in ten above {high})"
     table.add_row("norm of a typical row", median + spread)
     if not schema.unit:
         table.add_row("shortened to norm 1", f"{found.shortened:.0%} of the rows")
-    table.add_row("common to all rows", f"{found.offset:.0%} of a typical row's norm, the constant aside")
+    table.add_row(
+        "common to all rows", f"{found.offset:.0%} of a typical row's norm, the constant aside"
+    )
     console.print(table)
     if found.wasted >= 0.005:
-        needed = "" if found.median == 0 else f", which has {1 / found.median:.2g} times the noise that it needs"
-        console.print(f"The noise is sized for norm 1: {found.wasted:.0%} of it is wasted on a typical row{needed}.")
+        needed = (
+            ""
+            if found.median == 0
+            else f", which has {1 / found.median:.2g} times the noise that it needs"
+        )
+        console.print(
+            f"The noise is sized for norm 1: {found.wasted:.0%} of it is wasted on a typical "
+            f"row{needed}."
+        )
     if schema.caveat is not None:
         console.print(f"[bold yellow]Not covered[/]: {escape(schema.caveat)}")
     if found.fine:
-        console.print("[bold green]Fine[/]: typical rows fill the ball, and there is nothing to change.")
+        console.print(
+            "[bold green]Fine[/]: typical rows fill the ball, and there is nothing to change."
+        )
     for change in found.changes:
         console.print(f"[bold]change[/] {escape(change)}")
     if found.common:
         console.print(f"[bold yellow]Note[/]: {escape(found.says_common)}.")
     console.print(
-        "[dim]From the schema alone, no row was read: numbers are taken to be uniform in their typical range or "
+        "[dim]From the schema alone, no row was read: numbers are taken to be uniform in their "
+        "typical range or "
         "bounds, bins and categories equally likely.[/]"
     )

@@ -26,7 +26,9 @@ from ..util.progress import bar
 from ..util.typing import Any
 
 NARROWEST = 20
-"""Columns of a screen below which texts are set as if it had so many: the terminal breaks their lines."""
+"""Columns of a screen below which texts are set as if it had so many: the terminal breaks their
+lines.
+"""
 
 
 class Console(rich.console.Console):
@@ -64,10 +66,14 @@ class Listing(Table):
     def __init__(self, **options: Any) -> None:
         super().__init__(box=None, header_style="bold", title_justify="left", **options)
 
-    def __rich_console__(self, console: rich.console.Console, options: rich.console.ConsoleOptions) -> Any:
+    def __rich_console__(
+        self, console: rich.console.Console, options: rich.console.ConsoleOptions
+    ) -> Any:
         room = options.max_width - sum(self.padding[1::2]) * len(self.columns)
         numbers = [column.justify == "right" for column in self.columns]
-        natural = [self._longest(console, [column.header, *column.cells]) for column in self.columns]
+        natural = [
+            self._longest(console, [column.header, *column.cells]) for column in self.columns
+        ]
         least = [
             max(self._longest(console, column.cells), self._longest_word(console, column.header))
             if number
@@ -131,7 +137,12 @@ def listing(*heads: str, **options: Any) -> Table:
 
 @contextmanager
 def progress(
-    console: Console, text: str, total: int | None = None, *, quiet: bool = False, left: bool = False
+    console: Console,
+    text: str,
+    total: int | None = None,
+    *,
+    quiet: bool = False,
+    left: bool = False,
 ) -> Iterator[Callable[..., None] | None]:
     """Show a progress bar, if the output is a terminal.
 

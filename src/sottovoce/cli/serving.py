@@ -26,7 +26,12 @@ from .screen import Console, escape, listing, print_json
 LINGER = 300.0
 """Seconds that `hub run --once` waits for sites without which the run went on."""
 _EVERY = 0.2  # seconds between two looks at the run
-_LOOK, _PATIENT, _REPEAT = 0.5, 15.0, 60.0  # seconds: between looks, before a line about waiting, between such lines
+# seconds: between looks, before a line about waiting, between such lines
+_LOOK, _PATIENT, _REPEAT = (
+    0.5,
+    15.0,
+    60.0,
+)
 
 
 @dataclass
@@ -98,7 +103,9 @@ class Serving:
         With `once`: seconds more for sites without which the run went on, to be told.
     """
 
-    def __init__(self, folder: Path, hub: Hub, teller: Teller, *, once: bool, linger: float) -> None:
+    def __init__(
+        self, folder: Path, hub: Hub, teller: Teller, *, once: bool, linger: float
+    ) -> None:
         self._folder, self._hub, self._teller = folder, hub, teller
         self._once, self._linger = once, linger
         self._watch = Watch(hub, folder)
@@ -123,10 +130,20 @@ class Serving:
         """
         hub, folder = self._hub, self._folder
         server, port = serve(
-            hub, credentials, listen, self._teller.refused, self._teller.failed, lambda name: welcome(folder, name),
-            self._watch.hear, lambda pem: certificates.is_revoked(folder, pem),
-        )  # fmt: skip
-        shown = None if page == "none" else serve_page(self._watch.status, page or PAGE, free=page is None)
+            hub,
+            credentials,
+            listen,
+            self._teller.refused,
+            self._teller.failed,
+            lambda name: welcome(folder, name),
+            self._watch.hear,
+            lambda pem: certificates.is_revoked(folder, pem),
+        )
+        shown = (
+            None
+            if page == "none"
+            else serve_page(self._watch.status, page or PAGE, free=page is None)
+        )
         address = None if shown is None else shown[1]
         self._tell_start(port, address)
         try:
@@ -159,7 +176,9 @@ class Serving:
     def _tell_start(self, port: int, page: str | None) -> None:
         plan = self._hub.plan
         where = "" if page is None else f"; its page: {page}"
-        text = f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}"
+        text = (
+            f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}"
+        )
         self._teller.tell(text, run=plan.run, plan=plan.digest, port=port, page=page)
 
     def _live(self) -> Any:
@@ -172,7 +191,9 @@ class Serving:
             return nullcontext()
         rounds = self._hub.plan.exchange_table.attempts
         return Live(
-            get_renderable=lambda: sites_table(self._hub.sites(), rounds), console=console, refresh_per_second=2
+            get_renderable=lambda: sites_table(self._hub.sites(), rounds),
+            console=console,
+            refresh_per_second=2,
         )
 
     def _write(self) -> None:
@@ -195,11 +216,17 @@ class Serving:
         who = ", ".join(untold)
         if self._lingers_until is None:
             self._lingers_until = time.monotonic() + self._linger
-            text = f"waits {self._linger:g} s for {who}, to be told that the run went on without; Ctrl-C ends it"
+            text = (
+                f"waits {self._linger:g} s for {who}, to be told that the run went on without; "
+                "Ctrl-C ends it"
+            )
             self._teller.tell(text, untold=untold, seconds=self._linger)
         if time.monotonic() < self._lingers_until:
             return False
-        key = "the key of this run stays there until `site end`, or until the site asks this hub again"
+        key = (
+            "the key of this run stays there until `site end`, or until the site asks this hub "
+            "again"
+        )
         self._teller.tell(f"never told: {who}; {key}", untold=untold, seconds=0.0)
         return True
 
@@ -218,7 +245,12 @@ def sites_table(sites: list[dict[str, Any]], rounds: int) -> Table:
     """Make a table of how far every site is."""
     table = listing("<site", ">rows", ">last message", "<left")
     for one in sites:
-        table.add_row(escape(one["site"]), f"{one['rows']:,}", last_words(one, rounds), escape(one["left"] or "no"))
+        table.add_row(
+            escape(one["site"]),
+            f"{one['rows']:,}",
+            last_words(one, rounds),
+            escape(one["left"] or "no"),
+        )
     return table
 
 

@@ -35,7 +35,11 @@ from .render import privacy
 from .replace import accept, replace
 from .screen import Console, escape, print_json, progress
 
-_NEW_KEYS = say("--new-keys", "Known sites may have new signing keys, which they told you themselves.", is_flag=True)
+_NEW_KEYS = say(
+    "--new-keys",
+    "Known sites may have new signing keys, which they told you themselves.",
+    is_flag=True,
+)
 
 
 @click.group(epilog=EXIT_CODES)
@@ -61,62 +65,129 @@ def site() -> None:
         say("--name", "Of the site, as in the plan and its certificate.", required=True),
         say("--hub", "HOST:PORT of the hub.", required=True),
         say(
-            "--data", "CSV or Parquet file, or a folder of mapped rows.", required=True, type=click.Path(path_type=Path)
+            "--data",
+            "CSV or Parquet file, or a folder of mapped rows.",
+            required=True,
+            type=click.Path(path_type=Path),
         ),
-        say("--schema", "TOML file declaring the public facts of the table.", required=True, type=FILE),
+        say(
+            "--schema",
+            "TOML file declaring the public facts of the table.",
+            required=True,
+            type=FILE,
+        ),
         say("--epsilon", "Lifetime budget of these rows.", required=True, type=float),
-        say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
-        say("--accountant", "Of the budget, for life.  [default: pure without a delta, else rdp]", type=LIFELONG),
+        say(
+            "--delta",
+            "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]",
+            type=float,
+        ),
+        say(
+            "--accountant",
+            "Of the budget, for life.  [default: pure without a delta, else rdp]",
+            type=LIFELONG,
+        ),
     ]
 )
 def init(
-    folder: Path, name: str, hub: str, data: Path, schema: Path, epsilon: float, delta: float | None,
+    folder: Path,
+    name: str,
+    hub: str,
+    data: Path,
+    schema: Path,
+    epsilon: float,
+    delta: float | None,
     accountant: str | None,
-) -> None:  # fmt: skip
+) -> None:
     """Make a site's FOLDER: keys, the ledger, site.toml.
 
-    It says what to give to the hub's operator.  The data are read, to tie the ledger to them, and nothing is sent.
-    Refused if there is a ledger of these rows already: in the folder of the data, in the one that FOLDER is made in, or
-    in a folder inside one of these.
+    It says what to give to the hub's operator.  The data are read, to tie the ledger to them, and
+    nothing is sent. Refused if there is a ledger of these rows already: in the folder of the data,
+    in the one that FOLDER is made in, or in a folder inside one of these.
     """
     check_name("name", name)
     check_folder("folder", folder)
     encoding = Schema.from_toml(schema)
     made = make_site(
-        folder, name, hub, TableSource(data, encoding, schema.resolve()), LifetimeBudget(epsilon, delta, accountant)
+        folder,
+        name,
+        hub,
+        TableSource(data, encoding, schema.resolve()),
+        LifetimeBudget(epsilon, delta, accountant),
     )
     click.echo(
         f"made {folder}\n"
-        f"1. give the hub's operator {name}.csr and {name}.public.json, and read out the key that is to be admitted:\n"
+        f"1. give the hub's operator {name}.csr and {name}.public.json, and read out the key that "
+        "is to be admitted:\n"
         f"   {certificates.fingerprint(made.request.encode())}\n"
-        f"2. put {name}.crt, ca.crt and plan.json here when they come, and go on with `site check`\n"
-        "3. this is the one ledger of these rows: never make a second one, and never restore it from a backup"
+        f"2. put {name}.crt, ca.crt and plan.json here when they come, and go on with `site "
+        "check`\n"
+        "3. this is the one ledger of these rows: never make a second one, and never restore it "
+        "from a backup"
     )
     tell_more(made)
 
 
 @site.command()
 @click.argument("invitation", metavar="FILE", type=FILE)
-@takes([
-    say("--data", "CSV or Parquet file, or a folder of mapped rows.", type=click.Path(path_type=Path)),
-    say("--schema", "TOML file declaring the public facts of the table.  [default: the invitation's]", type=FILE),
-    say("--epsilon", "Lifetime budget of these rows, for good.  [default: as the invitation proposes]", type=float),
-    say("--delta", "Delta of that budget; 0 for pure epsilon.  [default: as the invitation proposes]", type=float),
-    say("--accountant", "Of the budget, for life.  [default: pure without a delta, else rdp]", type=LIFELONG),
-    say("--folder", "The site's folder.  [default: its name]", type=FOLDER),
-    say("--wait", "Wait for the hub, show the plan, ask for your consent, and take part to the end.", is_flag=True),
-    say("--plan-code", "The plan's code, if you have heard it already: --wait does not ask then.", metavar="CODE"),
-])  # fmt: skip
+@takes(
+    [
+        say(
+            "--data",
+            "CSV or Parquet file, or a folder of mapped rows.",
+            type=click.Path(path_type=Path),
+        ),
+        say(
+            "--schema",
+            "TOML file declaring the public facts of the table.  [default: the invitation's]",
+            type=FILE,
+        ),
+        say(
+            "--epsilon",
+            "Lifetime budget of these rows, for good.  [default: as the invitation proposes]",
+            type=float,
+        ),
+        say(
+            "--delta",
+            "Delta of that budget; 0 for pure epsilon.  [default: as the invitation proposes]",
+            type=float,
+        ),
+        say(
+            "--accountant",
+            "Of the budget, for life.  [default: pure without a delta, else rdp]",
+            type=LIFELONG,
+        ),
+        say("--folder", "The site's folder.  [default: its name]", type=FOLDER),
+        say(
+            "--wait",
+            "Wait for the hub, show the plan, ask for your consent, and take part to the end.",
+            is_flag=True,
+        ),
+        say(
+            "--plan-code",
+            "The plan's code, if you have heard it already: --wait does not ask then.",
+            metavar="CODE",
+        ),
+    ]
+)
 def join(
-    invitation: Path, data: Path | None, schema: Path | None, epsilon: float | None, delta: float | None,
-    accountant: str | None, folder: Path | None, wait: bool, plan_code: str | None,
-) -> None:  # fmt: skip
+    invitation: Path,
+    data: Path | None,
+    schema: Path | None,
+    epsilon: float | None,
+    delta: float | None,
+    accountant: str | None,
+    folder: Path | None,
+    wait: bool,
+    plan_code: str | None,
+) -> None:
     """Answer the invitation in FILE: make this site's folder, and NAME.joined in it for the hub.
 
-    Keys, the ledger and site.toml are made; the data are read, to tie the ledger to them; nothing is sent.  Send
-    NAME.joined to the hub's operator, and read the code to the operator by telephone.  With --wait the command stays:
-    when the hub runs it shows the plan and its price, and takes part if you type the plan's code.  After an
-    interruption the same command goes on, and after a run it takes part in the hub's next one.
+    Keys, the ledger and site.toml are made; the data are read, to tie the ledger to them; nothing
+    is sent.  Send NAME.joined to the hub's operator, and read the code to the operator by
+    telephone.  With --wait the command stays: when the hub runs it shows the plan and its price,
+    and takes part if you type the plan's code.  After an interruption the same command goes on, and
+    after a run it takes part in the hub's next one.
     """
     invited = Invitation.read(invitation)
     name = invited.name
@@ -125,7 +196,9 @@ def join(
         kept = folder / f"{name}.{INVITE}"
         if not kept.exists() or Invitation.read(kept) != invited:
             rule = "holds a site that did not join by this invitation"
-            raise InvalidInput("folder", folder, rule, "use another --folder, or take part with `site run`")
+            raise InvalidInput(
+                "folder", folder, rule, "use another --folder, or take part with `site run`"
+            )
         click.echo(f"{folder} is there already: going on")
         tell(folder, Answer.read(folder / f"{name}.{ANSWER}"))
     else:
@@ -143,7 +216,9 @@ def _wait(invited: Invitation, folder: Path, told: str | None) -> None:
     over = found.plan.exists() and found.results() is not None
     if over or not (found.credentials.certificate.exists() and found.plan.exists()):
         own = invited.authority.encode(), invited.certificate.encode(), invited.key.encode()
-        certificate, plan = ask_welcome(found.hub, own, lambda line: click.echo(f"{name}: {line}", err=True))
+        certificate, plan = ask_welcome(
+            found.hub, own, lambda line: click.echo(f"{name}: {line}", err=True)
+        )
         certificates.check(name, own[0], certificate, found.credentials.key.read_bytes())
         for path, content in ((found.credentials.certificate, certificate), (found.plan, plan)):
             if not path.exists():
@@ -155,7 +230,9 @@ def _wait(invited: Invitation, folder: Path, told: str | None) -> None:
     if found.digest != agreed.digest:
         check_site(settings, asks=False)
         who = "another site" if agreed.summed else "the hub's operator, or another site,"
-        question = f"{name}: to take part in this run, type the plan's code as {who} reads it to you"
+        question = (
+            f"{name}: to take part in this run, type the plan's code as {who} reads it to you"
+        )
         heard(question, code_of_plan(agreed.digest), told, "of this plan")
         agree(settings, agreed.digest)
     run_site(settings)
@@ -176,7 +253,8 @@ def renew(settings: Path) -> None:
         f"made {folder}\n"
         f"1. give the hub's operator {made.name} for `hub admit --renew`, and read out its key: "
         f"{certificates.fingerprint(made.read_bytes())}\n"
-        f"2. when {found.name}.crt comes, stop the site, put it and {folder.name}/{found.name}.key in place of "
+        f"2. when {found.name}.crt comes, stop the site, put it and {folder.name}/{found.name}.key "
+        "in place of "
         "the old ones, and remove the folder"
     )
 
@@ -187,13 +265,16 @@ def renew(settings: Path) -> None:
 def check(settings: Path, new_keys: bool, as_json: bool) -> None:
     """Validate everything that SETTINGS names; send nothing.
 
-    Data, plan, ledger, keys and certificates are read and compared, with each other and with what is left of earlier
-    runs; it says what the run will take of the budget, and by which line of SETTINGS this site agrees to the plan.
+    Data, plan, ledger, keys and certificates are read and compared, with each other and with what
+    is left of earlier runs; it says what the run will take of the budget, and by which line of
+    SETTINGS this site agrees to the plan.
     """
     check_site(settings, new_keys, as_json)
 
 
-def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, asks: bool = True) -> None:
+def check_site(
+    settings: Path, new_keys: bool = False, as_json: bool = False, asks: bool = True
+) -> None:
     """Check everything that a site's settings name, and print it; nothing is sent.
 
     Parameters
@@ -217,24 +298,44 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
             click.echo(f"Note: {printable(found.data.name)}: {note}", err=True)
         plan, shown = session.plan, ledger.show()
         known = plan.run in ledger.runs
-        takes_now = 0.0 if known else float(ledger.account.afford(plan.privacy.events(found.name)).max())
+        takes_now = (
+            0.0 if known else float(ledger.account.afford(plan.privacy.events(found.name)).max())
+        )
     found.check_connection()
     authority = certificates.fingerprint(found.credentials.read()[0])
     table, planned = plan.exchange_table, plan.privacy.statement
     report: dict[str, Any] = {
-        "site": found.name, "run": plan.run, "plan": plan.digest, "hub": found.hub, "rows": int(session.rows.n[0, 0]),
-        "features": table.last_model.width, "method": plan.config.method, "rounds": table.attempts,
+        "site": found.name,
+        "run": plan.run,
+        "plan": plan.digest,
+        "hub": found.hub,
+        "rows": int(session.rows.n[0, 0]),
+        "features": table.last_model.width,
+        "method": plan.config.method,
+        "rounds": table.attempts,
         "asks": None if plan.asks is None else plan.asks.to_dict(),
-        "neighbours": list(table.neighbours(found.name)), "sites": list(plan.names),
-        "demonstration": plan.demonstration, "spent": shown["spent"][0], "budget": shown["epsilon"][0],
-        "certificate_ends": certificates.ends(found.credentials.authority, found.credentials.certificate).isoformat(),
-        "authority": authority, "known": known, "takes": takes_now,
-        "privacy": planned.to_dict(), "participants": plan.facts.participants,
-        "colluders": plan.facts.colluders, "sent": 0,
-        "message_bytes": sizes(plan)[0], "inbox_bytes": sizes(plan)[1], "agreed": found.digest == plan.digest,
-        "new_sites": remembered.new(plan, found.name), "erased": sorted(erased),
+        "neighbours": list(table.neighbours(found.name)),
+        "sites": list(plan.names),
+        "demonstration": plan.demonstration,
+        "spent": shown["spent"][0],
+        "budget": shown["epsilon"][0],
+        "certificate_ends": certificates.ends(
+            found.credentials.authority, found.credentials.certificate
+        ).isoformat(),
+        "authority": authority,
+        "known": known,
+        "takes": takes_now,
+        "privacy": planned.to_dict(),
+        "participants": plan.facts.participants,
+        "colluders": plan.facts.colluders,
+        "sent": 0,
+        "message_bytes": sizes(plan)[0],
+        "inbox_bytes": sizes(plan)[1],
+        "agreed": found.digest == plan.digest,
+        "new_sites": remembered.new(plan, found.name),
+        "erased": sorted(erased),
         "waits": vars(plan.waits),
-    }  # fmt: skip
+    }
     if as_json:
         print_json(report)
         found.check_agreed()
@@ -243,24 +344,38 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
     console.print(
         f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} "
         f"{planned.counted}, {table.last_model.width} features, {asked_text(plan)}, "
-        + (f"sums {sums_text(plan)}" if plan.summed else f"neighbours {escape(', '.join(report['neighbours']))}")
+        + (
+            f"sums {sums_text(plan)}"
+            if plan.summed
+            else f"neighbours {escape(', '.join(report['neighbours']))}"
+        )
     )
     console.print(privacy(planned.words, "Privacy of the whole run"))
-    spent, budget = (x if isinstance(x, str) else ceil_text(x) for x in (report["spent"], report["budget"]))
+    spent, budget = (
+        x if isinstance(x, str) else ceil_text(x) for x in (report["spent"], report["budget"])
+    )
     console.print(
         f"ledger: {spent} spent of {budget}; "
         + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
-        + ("" if shown["accountant"] == "pure" else " (not the plan's epsilon: a ledger counts all its runs together)")
+        + (
+            ""
+            if shown["accountant"] == "pure"
+            else " (not the plan's epsilon: a ledger counts all its runs together)"
+        )
     )
     if plan.asks is not None and plan.asks.evaluation is not None:
         console.print(
-            f"{plan.asks.held(report['rows']):,} {planned.counted} are held out by their positions: the order "
-            "of the table must not depend on what is in it", highlight=False,
-        )  # fmt: skip
+            f"{plan.asks.held(report['rows']):,} {planned.counted} are held out by their "
+            "positions: the order "
+            "of the table must not depend on what is in it",
+            highlight=False,
+        )
     console.print(
-        f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: every carrier and "
-        "store takes them", highlight=False,
-    )  # fmt: skip
+        f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: "
+        "every carrier and "
+        "store takes them",
+        highlight=False,
+    )
     console.print(_waiting(plan.waits), highlight=False)
     said = f"compare with the other sites and the hub:\nplan {plan.digest}\nauthority {authority}"
     if not asks:
@@ -269,35 +384,51 @@ def check_site(settings: Path, new_keys: bool = False, as_json: bool = False, as
         said += f"\nthe plan's code, for the telephone: {code_of_plan(plan.digest)}"
     console.print(said, soft_wrap=True, highlight=False)
     if report["new_sites"]:
-        console.print(f"not in any run of this site before: {escape(', '.join(report['new_sites']))}", highlight=False)
+        console.print(
+            f"not in any run of this site before: {escape(', '.join(report['new_sites']))}",
+            highlight=False,
+        )
     if asks:
         found.check_agreed()
     if asks and not report["agreed"]:
-        console.print(rf"once all have the same plan, write above \[data] in {escape(settings.name)}:")
+        console.print(
+            rf"once all have the same plan, write above \[data] in {escape(settings.name)}:"
+        )
         console.print(escape(found.agreement), soft_wrap=True, highlight=False)
-    console.print(f"certificate until {report['certificate_ends']}; everything fits; nothing was sent", highlight=False)
+    console.print(
+        f"certificate until {report['certificate_ends']}; everything fits; nothing was sent",
+        highlight=False,
+    )
 
 
 @site.command()
 @click.argument("settings", type=FILE)
-@takes([
-    _NEW_KEYS,
-    say("--times", "Also tell how long the run took, which depends on the rows: for their holder alone, and no log.",
-        is_flag=True),
-    as_json("Print a JSON object a round, and one at the end."),
-])  # fmt: skip
+@takes(
+    [
+        _NEW_KEYS,
+        say(
+            "--times",
+            "Also tell how long the run took, which depends on the rows: for their holder alone, "
+            "and no log.",
+            is_flag=True,
+        ),
+        as_json("Print a JSON object a round, and one at the end."),
+    ]
+)
 def run(settings: Path, new_keys: bool, times: bool, as_json: bool) -> None:
     """Take part in a run until it ends.
 
     After a crash, or a stop, the same command goes on; nothing is drawn or charged twice.
 
-    With --json: one JSON object a round on standard output, with what is spent of the rows' lifetime budget, and one
-    at the end, with the ledger's head.
+    With --json: one JSON object a round on standard output, with what is spent of the rows'
+    lifetime budget, and one at the end, with the ledger's head.
     """
     run_site(settings, new_keys, times, as_json)
 
 
-def run_site(settings: Path, new_keys: bool = False, times: bool = False, as_json: bool = False) -> None:
+def run_site(
+    settings: Path, new_keys: bool = False, times: bool = False, as_json: bool = False
+) -> None:
     """Take part in a run until it ends, and print how it ended.
 
     Parameters
@@ -318,13 +449,17 @@ def run_site(settings: Path, new_keys: bool = False, times: bool = False, as_jso
     if done is None:
         ended = _take_part(found, as_json, new_keys)
         answers = {} if ended.found is None else document(found.agreed, ended.found)
-        done = {"site": found.name, "run": found.agreed.run} | answers | ended.to_dict() | ended.times
+        done = (
+            {"site": found.name, "run": found.agreed.run} | answers | ended.to_dict() | ended.times
+        )
     else:
         if found.ledger.exists():
             with DurableLedger.open(found.ledger) as ledger:
                 found.check_records(ledger, new_keys=new_keys)
         if not as_json:
-            click.echo(f"{found.name}: run {done['run']} was over before; nothing is sent", err=True)
+            click.echo(
+                f"{found.name}: run {done['run']} was over before; nothing is sent", err=True
+            )
     if not times:
         done = {key: value for key, value in done.items() if key not in ("seconds", "waited")}
     kept = "json" if found.agreed.infers else "npz"
@@ -341,7 +476,8 @@ def _waiting(waits: Waits) -> str:
     if waits.endless:
         return "a round waits for all sites, however long it takes"
     return (
-        f"a round waits {waits.deadline:g} s for its last site, and {waits.patience:g} s where it cannot go on without "
+        f"a round waits {waits.deadline:g} s for its last site, and {waits.patience:g} s where it "
+        "cannot go on without "
         "it"
     )
 
@@ -356,9 +492,9 @@ def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
 def end(settings: Path, as_json: bool) -> None:
     """End this site's part in the run of SETTINGS for good.
 
-    What has no row in the ledger goes back to the budget, the key of a run of sums is erased, and `site run` refuses
-    this run from now on.  Nothing is sent.  For a site that will not come back, or a run whose hub is gone; what was
-    spent stays spent.
+    What has no row in the ledger goes back to the budget, the key of a run of sums is erased, and
+    `site run` refuses this run from now on.  Nothing is sent.  For a site that will not come back,
+    or a run whose hub is gone; what was spent stays spent.
     """
     found = SiteSettings.read(settings)
     run = found.agreed.run
@@ -373,13 +509,24 @@ def end(settings: Path, as_json: bool) -> None:
             raise InvalidInput("run", run, rule, "there is nothing to end") from None
         state = next(one for one in ledger.show()["runs"] if one["run"] == run)
         told = {
-            "site": found.name, "run": run, "state": state["state"], "returned": returned, "charged": state["charged"],
-            "key_erased": erased, "spent": ledger.total(), "budget": float(ledger.epsilon[0]), "sent": 0,
-        }  # fmt: skip
+            "site": found.name,
+            "run": run,
+            "state": state["state"],
+            "returned": returned,
+            "charged": state["charged"],
+            "key_erased": erased,
+            "spent": ledger.total(),
+            "budget": float(ledger.epsilon[0]),
+            "sent": 0,
+        }
     if as_json:
         print_json(told)
         return
-    others = "go on without it when the hub's patience ends" if found.agreed.summed else "wait until `hub end`"
+    others = (
+        "go on without it when the hub's patience ends"
+        if found.agreed.summed
+        else "wait until `hub end`"
+    )
     what = "is ended for good" if told["state"] == "given up" else "was over before"
     click.echo(
         f"{found.name}: its part in run {run} {what}: {returned} releases went back to the budget, "
@@ -392,11 +539,14 @@ def end(settings: Path, as_json: bool) -> None:
 def _show(done: dict[str, Any]) -> None:
     shown = Console()
     if "seconds" in done:
-        shown.print(f"{done['seconds']:.1f} s, {done['waited']:.1f} of them with messages", highlight=False)
+        shown.print(
+            f"{done['seconds']:.1f} s, {done['waited']:.1f} of them with messages", highlight=False
+        )
     shown.print(
         f"[bold]{escape(done['site'])}[/]: {done['rounds']} rounds ({done['stopped']}); "
-        f"{ceil_text(done['spent'])} spent of {done['budget']:g} for life", highlight=False,
-    )  # fmt: skip
+        f"{ceil_text(done['spent'])} spent of {done['budget']:g} for life",
+        highlight=False,
+    )
     for other, why in done.get("lost", {}).items():
         shown.print(f"without {escape(other)}: it {escape(why)}", highlight=False)
     shown.print(privacy(Statement.from_dict(done["privacy"]).words, "Privacy of this site's rows"))
@@ -404,7 +554,9 @@ def _show(done: dict[str, Any]) -> None:
         from .answers import render_record  # loads SciPy's statistics
 
         render_record(done["record"], shown)
-    shown.print(f"report {done['report']}; classifier {done['model']}", soft_wrap=True, highlight=False)
+    shown.print(
+        f"report {done['report']}; classifier {done['model']}", soft_wrap=True, highlight=False
+    )
 
 
 def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
@@ -415,7 +567,9 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
 
     with (
         only_one(found.lock),
-        progress(console, f"{found.name}: round", plan.exchange_table.attempts, quiet=as_json) as bar,
+        progress(
+            console, f"{found.name}: round", plan.exchange_table.attempts, quiet=as_json
+        ) as bar,
         RelayTransport(found.hub, found.credentials, plan, found.patience, tell) as transport,
     ):
         if not as_json:
@@ -423,7 +577,12 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
 
         def watch(k: int, spent: float, budget: float) -> None:
             if as_json:
-                line = {"round": k, "rounds": plan.exchange_table.attempts, "spent": spent, "budget": budget}
+                line = {
+                    "round": k,
+                    "rounds": plan.exchange_table.attempts,
+                    "spent": spent,
+                    "budget": budget,
+                }
                 print_json(line)
             elif bar is not None:
                 text = f"{found.name}: {ceil_text(spent)} of {budget:g} spent for life; round"
@@ -437,7 +596,10 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
             raise
         except SottovoceError:
             if plan.run in keys_beside(found.ledger.resolve()):
-                tell("the key of this run stays beside the ledger, so that it can go on; if it shall not: `site end`")
+                tell(
+                    "the key of this run stays beside the ledger, so that it can go on; if it "
+                    "shall not: `site end`"
+                )
             raise
 
 

@@ -42,15 +42,18 @@ Stored = tuple[Path | None, NotWritten | None]
 """Where a result is, and the error to end with where that is not the place that was asked for."""
 
 
-@click.command(name="train", cls=RunCommand, epilog=_EXAMPLES, context_settings={"max_content_width": 100})
+@click.command(
+    name="train", cls=RunCommand, epilog=_EXAMPLES, context_settings={"max_content_width": 100}
+)
 @takes(TRAIN_OPTIONS)
 def train(**parameters: Any) -> None:
     """Train across sites, print the privacy statement and the accuracy.
 
-    Without options: the Adult census data, five sites on a ring, and the method that does best on synthetic data, as
-    the schema or public rows let one expect them.  A label with several values is trained by softmax, and one with
-    bounds by least squares unless a loss is set.  All sites run in this process.  With --ledger the result is stored
-    before it is shown: where --save says, else in a folder beside the ledger.
+    Without options: the Adult census data, five sites on a ring, and the method that does best on
+    synthetic data, as the schema or public rows let one expect them.  A label with several values
+    is trained by softmax, and one with bounds by least squares unless a loss is set.  All sites run
+    in this process.  With --ledger the result is stored before it is shown: where --save says, else
+    in a folder beside the ledger.
     """
     options = TrainOptions.from_parameters(parameters)
     check_files(options)
@@ -73,7 +76,14 @@ def train(**parameters: Any) -> None:
 
 def check_files(options: TrainOptions) -> None:
     """Refuse places where nothing can be written, before anything is read."""
-    reads = (options.data, options.schema, options.ledger, options.start, options.public, options.config)
+    reads = (
+        options.data,
+        options.schema,
+        options.ledger,
+        options.start,
+        options.public,
+        options.config,
+    )
     outputs = {
         "save": options.save,
         "report": options.report,
@@ -101,7 +111,9 @@ def split_squared(settings: dict[str, Any], task: Task) -> tuple[dict[str, Any],
     if settings["loss"] != _SQUARED:
         return settings, False
     if not isinstance(task, BoundedNumber):
-        raise InvalidInput("loss", _SQUARED, "is for a number to predict", "declare lo and hi of the label")
+        raise InvalidInput(
+            "loss", _SQUARED, "is for a number to predict", "declare lo and hi of the label"
+        )
     return settings | {"loss": _DEFAULT_LOSS}, True
 
 
@@ -123,7 +135,11 @@ def held_out(options: TrainOptions) -> Any:
 
 
 def fit_answers(
-    options: TrainOptions, config: TrainConfig, task: Task, fits_number: bool, book: DurableLedger | None
+    options: TrainOptions,
+    config: TrainConfig,
+    task: Task,
+    fits_number: bool,
+    book: DurableLedger | None,
 ) -> None:
     """Ask for coefficients, store what was released, and show it.
 
@@ -157,7 +173,9 @@ def fit_answers(
         done, show = fit_numbers(config, intervals=options.inference, **shared), render_fitted
     else:
         done, show = infer(config, **shared), render_inferred
-    answered = replace(done.answered, record=done.answered.record | {"command": typed()} | _cut_at(options.cut))
+    answered = replace(
+        done.answered, record=done.answered.record | {"command": typed()} | _cut_at(options.cut)
+    )
     # Store before anything is shown: a closed pipe or a signal must not lose what was paid for.
     run = None if done.statement.ledger is None else done.statement.ledger.run
     stored, lost = results.store(
@@ -167,14 +185,18 @@ def fit_answers(
     if options.report is not None:
         unwritten.append(written(options.report, answered.record))
     if options.as_json:
-        shown = shown_of(done.released(), done.held_back(), release=options.system_noise, holder=options.holder)
+        shown = shown_of(
+            done.released(), done.held_back(), release=options.system_noise, holder=options.holder
+        )
         print_json(shown)
     else:
         show(done, Console(), stored)
     results.end_with(unwritten)
 
 
-def train_model(options: TrainOptions, config: TrainConfig, book: DurableLedger | None) -> tuple[Report, Stored]:
+def train_model(
+    options: TrainOptions, config: TrainConfig, book: DurableLedger | None
+) -> tuple[Report, Stored]:
     """Train, and store the result as soon as it is released.
 
     It is stored before it is scored: scores take time, and may fail.
@@ -202,7 +224,9 @@ def train_model(options: TrainOptions, config: TrainConfig, book: DurableLedger 
     run = config.run
     if options.site_constants is not None:
         rule = "is for inference and for least squares"
-        raise InvalidInput("site_constants", options.site_constants, rule, "add --inference, or leave it out")
+        raise InvalidInput(
+            "site_constants", options.site_constants, rule, "add --inference, or leave it out"
+        )
     stored = list[Stored]()
     title = "auto: choosing, then round" if run.auto else f"{run.method} round"
     total = None if run.auto else run.rounds
@@ -216,7 +240,9 @@ def train_model(options: TrainOptions, config: TrainConfig, book: DurableLedger 
             run_name=options.run_name,
             free=left_open(),
             check=_check_of(options, book),
-            released=lambda result: stored.append(store(options, with_answers(result, options.cut, None))),
+            released=lambda result: stored.append(
+                store(options, with_answers(result, options.cut, None))
+            ),
         )
     return trained, stored[0]
 
@@ -238,7 +264,9 @@ def store(options: TrainOptions, result: Result) -> Stored:
     """Write a trained model, and return where it is."""
     ledger = result.statement.ledger
     run = None if ledger is None else ledger.run
-    return results.store("save", options.save, result.packed(), ledger=options.ledger, run=run, ending="npz")
+    return results.store(
+        "save", options.save, result.packed(), ledger=options.ledger, run=run, ending="npz"
+    )
 
 
 def config_written(options: TrainOptions) -> NotWritten | None:
@@ -279,7 +307,9 @@ def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
 
         unwritten.append(written(options.report, record_of(kept)))
     if options.as_json:
-        print_json(shown_of(*_plain(trained, found), release=options.system_noise, holder=options.holder))
+        print_json(
+            shown_of(*_plain(trained, found), release=options.system_noise, holder=options.holder)
+        )
     else:
         show_trained(trained, found, place if lost is None else None)
     results.end_with(unwritten)
@@ -346,7 +376,11 @@ def with_answers(result: Result, cut: float | None, found: Any) -> Result:
     -------
     Result
     """
-    more: dict[str, Any] = {"command": typed(), "versions": versions("numpy", "scipy"), **_cut_at(cut)}
+    more: dict[str, Any] = {
+        "command": typed(),
+        "versions": versions("numpy", "scipy"),
+        **_cut_at(cut),
+    }
     if found is not None:
         more["evaluation"] = jsonable(found.released())
     return replace(result, extra=result.extra | more)

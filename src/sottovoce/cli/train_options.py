@@ -130,7 +130,8 @@ _ROWS: list[Option] = [
     setting(
         DATA,
         "test_share",
-        "Share of your table that is held out, 0 for none.  [default: 0.2; for --inference alone, none]",
+        "Share of your table that is held out, 0 for none.  [default: 0.2; for --inference "
+        "alone, none]",
         type=float,
     ),
     *starts("a table under the schema of the data"),
@@ -161,7 +162,8 @@ _ANSWERS: list[Option] = [
     setting(
         ANSWERS,
         "cut",
-        "Probability from which on a row is positive: in the evaluation, and for `predict`.  [default: 0.5]",
+        "Probability from which on a row is positive: in the evaluation, and for `predict`.  "
+        "[default: 0.5]",
         type=float,
     ),
     by(),

@@ -1,11 +1,21 @@
-"""Tables, schemas of public facts, encoded rows in the unit ball, built-in data sets, partitions."""
+"""Tables, schemas of public facts, encoded rows in the unit ball, built-in data sets,
+partitions.
+"""
 
 from .check import Review, review
 from .csv_files import read_csv
 from .expected import Fill, fill, sketch, typical_norms
 from .file_formats import read_table
 from .labels import ClassLabel, Label, NumberLabel
-from .loaders import Dataset, builtin_schema, builtin_table, describe, file_digest, load, table_digest
+from .loaders import (
+    Dataset,
+    builtin_schema,
+    builtin_table,
+    describe,
+    file_digest,
+    load,
+    table_digest,
+)
 from .papers import complete_cases, schema_from_rows
 from .parquet_files import read_parquet
 from .partition import partition

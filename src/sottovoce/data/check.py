@@ -1,8 +1,9 @@
 """Validation of a table against a schema, before any budget is spent.
 
-What training would refuse is found by the functions that training calls, so both say the same in the same words.  All
-else is counted for every declared column.  Counts are exact and no epsilon covers them: only the holder of the rows can
-run this.  A row may be located by its number; no value of a row is shown.
+What training would refuse is found by the functions that training calls, so both say the same in
+the same words.  All else is counted for every declared column.  Counts are exact and no epsilon
+covers them: only the holder of the rows can run this.  A row may be located by its number; no value
+of a row is shown.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ from .table import Column, Table, as_table, as_text
 
 CAVEAT = "Exact counts, without noise, which no epsilon covers: for the holder of the rows only."
 MANY = 0.1
-"""Share of a column's rows that are clipped, or of no declared value, from which on it says what to change."""
+"""Share of a column's rows that are clipped, or of no declared value, from which on it says what
+to change.
+"""
 CROWDED = 0.75
-"""Share of rows longer than the scale from which on the scale is too small.  A scale that is the norm of a typical row,
-as it should be, shortens half of them."""
+"""Share of rows longer than the scale from which on the scale is too small.  A scale that is the
+norm of a typical row, as it should be, shortens half of them."""
 _SPECIAL = {
     LABEL: "another label than the declared, or none: rows of zeros",
     BEYOND: "labels beyond their bounds: clipped",
@@ -95,7 +98,8 @@ class Review:
     columns : tuple of ColumnCounts
         The counts of every declared column that is there: label, site, person, weight and features.
     notes : tuple of str
-        What makes a training worth little or nothing, such as labels of one class alone, and what to change.
+        What makes a training worth little or nothing, such as labels of one class alone, and what
+        to change.
     """
 
     table: str
@@ -114,15 +118,28 @@ class Review:
     def to_dict(self) -> dict[str, Any]:
         """Return the review as plain data of JSON types."""
         counts = [
-            {"column": one.column, "rows": one.rows, "share": one.rows / self.rows, "what": one.what, "fits": one.fits,
-             "first_rows": list(one.where), "detail": one.detail}
+            {
+                "column": one.column,
+                "rows": one.rows,
+                "share": one.rows / self.rows,
+                "what": one.what,
+                "fits": one.fits,
+                "first_rows": list(one.where),
+                "detail": one.detail,
+            }
             for one in self.counts
-        ]  # fmt: skip
+        ]
         return {
-            "table": self.table, "schema": self.schema, "rows": self.rows, "refused": list(self.refused),
-            "counts": counts, "fine": self.fine, "caveat": CAVEAT, "columns": [one.to_dict() for one in self.columns],
+            "table": self.table,
+            "schema": self.schema,
+            "rows": self.rows,
+            "refused": list(self.refused),
+            "counts": counts,
+            "fine": self.fine,
+            "caveat": CAVEAT,
+            "columns": [one.to_dict() for one in self.columns],
             "notes": list(self.notes),
-        }  # fmt: skip
+        }
 
     def also_refused(self, error: InvalidInput | None) -> Review:
         """Return the review with one more error of training, unless it is known already."""
@@ -183,7 +200,9 @@ class Counted:
     blocks: Mapping[str, Block]
     columns: tuple[ColumnCounts, ...]
 
-    def locate(self, found: Finding, role: str, name: str | None, parts: tuple[str, ...]) -> Finding:
+    def locate(
+        self, found: Finding, role: str, name: str | None, parts: tuple[str, ...]
+    ) -> Finding:
         """Return a finding with the first few row numbers, from the counts of some columns.
 
         Parameters
@@ -224,7 +243,14 @@ def _refusals(schema: Schema, columns: Mapping[str, Column], na: frozenset[str])
         tried.append((person.column, lambda column: person.codes(column, na)))
     if schema.site is not None:
         site = schema.site
-        tried.append((site, lambda column: partition(f"site:{site}", np.zeros(len(column)), None, columns=columns)))
+        tried.append(
+            (
+                site,
+                lambda column: partition(
+                    f"site:{site}", np.zeros(len(column)), None, columns=columns
+                ),
+            )
+        )
     for name, attempt in tried:
         if name in columns:
             try:
@@ -245,7 +271,9 @@ def _counts(
     """Counts of every declared column that is there and can be counted."""
     yield from _counts_beside_features(schema, columns, na)
     for block in readable:
-        if isinstance(block, Vector) or all(columns[name].ndim == 1 for name in block.sources(columns)):
+        if isinstance(block, Vector) or all(
+            columns[name].ndim == 1 for name in block.sources(columns)
+        ):
             yield count_block(block, columns, na)
 
 
@@ -263,7 +291,9 @@ def _counts_beside_features(
     if schema.person is not None:
         persons = _single_column(columns, schema.person.column)
         if persons is not None:
-            numbers = None if schema.site is None or sites is None else site_numbers(schema.site, sites)
+            numbers = (
+                None if schema.site is None or sites is None else site_numbers(schema.site, sites)
+            )
             yield count_people(schema.person, persons, na, numbers)
     if schema.weight is not None:
         weights = _single_column(columns, schema.weight.column)
@@ -291,14 +321,18 @@ def _finding(key: str, rows: int, found: Counted) -> Finding:
     ):
         if key not in found.blocks and key.startswith(mark):
             name = key.removeprefix(mark)
-            return found.locate(Finding(name, rows, what, fits=mark == OTHER), "feature", name, (part,))
+            return found.locate(
+                Finding(name, rows, what, fits=mark == OTHER), "feature", name, (part,)
+            )
     what = _SPECIAL.get(key) or _outside(found.blocks[key])
     if key == ROW:
         return Finding(key, rows, what, fits=rows < CROWDED * found.rows)
     if key == HEAVY:
         return found.locate(Finding(key, rows, what), "weight", None, ("above",))
     if key in (LABEL, BEYOND):
-        parts: tuple[str, ...] = ("missing", "undeclared", "not a number") if key == LABEL else _CLIPPED
+        parts: tuple[str, ...] = (
+            ("missing", "undeclared", "not a number") if key == LABEL else _CLIPPED
+        )
         return found.locate(Finding(key, rows, what), "label", None, parts)
     parts = ("undeclared",) if isinstance(found.blocks[key], Category) else _CLIPPED
     return found.locate(Finding(key, rows, what), "feature", key, parts)
@@ -310,20 +344,35 @@ _CLIPPED = ("below", "above", "beyond the norm")
 def _outside(block: Block) -> str:
     if isinstance(block, Category):
         return "none of the declared values: no level at all"
-    return "beyond the bounds: clipped" if not isinstance(block, Vector) else "entries beyond the bounds: clipped"
+    return (
+        "beyond the bounds: clipped"
+        if not isinstance(block, Vector)
+        else "entries beyond the bounds: clipped"
+    )
 
 
-_GAPS = {"site": "rows without a site", "person": "rows without a person", "weight": "weights are missing"}
+_GAPS = {
+    "site": "rows without a site",
+    "person": "rows without a person",
+    "weight": "weights are missing",
+}
 
 
 def _unread(found: Counted) -> Iterator[Finding]:
-    """Rows for which training refuses the table: how many, where, and what they look like, without a value."""
+    """Rows for which training refuses the table: how many, where, and what they look like,
+    without a value.
+    """
     for one in found.columns:
         if one.role == "label":  # whose rows become zeros, and are counted so
             continue
         for key in ("not a number", "not a date", "negative"):
             if n := one.counts.get(key, 0):
-                yield Finding(one.column, n, f"{key}{_likely(one)}: training refuses the table", where=one.rows[key])
+                yield Finding(
+                    one.column,
+                    n,
+                    f"{key}{_likely(one)}: training refuses the table",
+                    where=one.rows[key],
+                )
         missing = one.counts["missing"]
         if missing and one.role != "feature":
             what = f"{_GAPS[one.role]}: training refuses the table"
@@ -341,14 +390,26 @@ def _replaced(found: Counted) -> Iterator[Finding]:
     for one in found.columns:
         missing = one.counts["missing"]
         if one.role == "feature" and missing and (stands := _stand_in(found.blocks[one.column])):
-            yield Finding(one.column, missing, f"missing: counts as {stands}", fits=True, where=one.rows["missing"])
+            yield Finding(
+                one.column,
+                missing,
+                f"missing: counts as {stands}",
+                fits=True,
+                where=one.rows["missing"],
+            )
 
 
 def _stand_in(block: Block) -> str:
     """What stands for a missing value of a block, in words; empty if nothing does."""
     value, marked = getattr(block, "missing", None), getattr(block, "indicator", False)
     if value is not None:
-        plain = block.day(value) if isinstance(block, Date) else value if isinstance(value, str) else f"{value:g}"
+        plain = (
+            block.day(value)
+            if isinstance(block, Date)
+            else value
+            if isinstance(value, str)
+            else f"{value:g}"
+        )
         return f"{plain}, and is marked" if marked else plain
     if marked:
         return "a level of its own"
@@ -368,25 +429,35 @@ def _notes(found: Review, schema: Schema, columns: Mapping[str, Column]) -> Iter
         if one.role == "label":
             yield from _of_label(one, found.rows, schema, columns)
         elif one.role == "site":
-            yield from _alike(name, one, "sites whose names differ in case or blanks alone", "sites")
+            yield from _alike(
+                name, one, "sites whose names differ in case or blanks alone", "sites"
+            )
         elif one.role == "person":
-            yield from _alike(name, one, "identifiers that differ in case or blanks alone", "people")
+            yield from _alike(
+                name, one, "identifiers that differ in case or blanks alone", "people"
+            )
         elif one.role == "weight" and one.counts["zero"] == found.rows:
-            yield f"{name}: every weight is 0, so no row counts; correct the weights, or leave weight out of the schema"
+            yield (
+                f"{name}: every weight is 0, so no row counts; correct the weights, or leave "
+                "weight out of the schema"
+            )
         elif one.role == "feature":
             yield from _of_feature(one, found.rows, schema, columns)
     for finding in found.counts:
         if finding.column == ROW and not finding.fits:
             yield (
-                f"{_share(finding.rows, found.rows)} of the rows are longer than the scale {schema.divisor:g}, so that "
-                "little but their direction is left; raise scale: `sottovoce schema check` without a table proposes one"
+                f"{_share(finding.rows, found.rows)} of the rows are longer than the scale "
+                f"{schema.divisor:g}, so that "
+                "little but their direction is left; raise scale: `sottovoce schema check` "
+                "without a table proposes one"
             )
 
 
 def _alike(name: str, one: ColumnCounts, key: str, what: str) -> Iterator[str]:
     if n := one.counts.get(key, 0):
         yield (
-            f"{name}: {n:,} names differ from another one in case, blanks or Unicode form alone, and are taken for "
+            f"{name}: {n:,} names differ from another one in case, blanks or Unicode form alone, "
+            "and are taken for "
             f"other {what}; write each name in one way"
         )
 
@@ -398,34 +469,48 @@ def _share(rows: int, n: int) -> str:
     return f"{min(max(rows / n, 0.001), 0.999):.1%}"
 
 
-def _of_label(one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]) -> Iterator[str]:
+def _of_label(
+    one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]
+) -> Iterator[str]:
     label = schema.label
     assert label is not None
-    name, lost = printable(one.column), sum(one.counts.get(key, 0) for key in ("missing", "undeclared", "not a number"))
+    name, lost = (
+        printable(one.column),
+        sum(one.counts.get(key, 0) for key in ("missing", "undeclared", "not a number")),
+    )
     if isinstance(label, NumberLabel):
         yield from _clipped(name, one, n, "lo and hi of the label")
         if lost == n:
-            yield f"{name}: no row has a number to predict, so nothing can be learnt; check the column"
+            yield (
+                f"{name}: no row has a number to predict, so nothing can be learnt; check the "
+                "column"
+            )
         return
     for value, rows in one.levels.items():
         if rows == 0:
             yield (
-                f"{name}: no row is {_class_in_words(label, value)}, so nothing can be learnt about it; compare the "
+                f"{name}: no row is {_class_in_words(label, value)}, so nothing can be learnt "
+                "about it; compare the "
                 "declared label with how the table spells it"
             )
     if lost >= MANY * n:
         yield (
-            f"{name}: {_share(lost, n)} of the rows have no declared label ({one.counts['missing']:,} missing, "
-            f"{one.counts['undeclared']:,} undeclared) and train as rows of zeros; declare every label, or leave those "
+            f"{name}: {_share(lost, n)} of the rows have no declared label "
+            f"({one.counts['missing']:,} missing, "
+            f"{one.counts['undeclared']:,} undeclared) and train as rows of zeros; declare every "
+            "label, or leave those "
             "rows out"
         )
     gaps = one.counts.get("negative, and a usual mark of missing values", 0)
     if gaps:
         yield (
-            f"{name}: {gaps:,} rows hold a usual mark of missing values and train as negative, since no negative is "
+            f"{name}: {gaps:,} rows hold a usual mark of missing values and train as negative, "
+            "since no negative is "
             "declared; declare negative = VALUE, or list the mark in na"
         )
-    yield from _near(name, one, as_text(columns[label.column]), declared_labels(label), mapped=False)
+    yield from _near(
+        name, one, as_text(columns[label.column]), declared_labels(label), mapped=False
+    )
 
 
 def _class_in_words(label: Label | ClassLabel, name: str) -> str:
@@ -437,54 +522,84 @@ def _class_in_words(label: Label | ClassLabel, name: str) -> str:
     return "negative" if label.negative is None else f"negative ({printable(name)!r})"
 
 
-def _of_feature(one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]) -> Iterator[str]:
+def _of_feature(
+    one: ColumnCounts, n: int, schema: Schema, columns: Mapping[str, Column]
+) -> Iterator[str]:
     block = next(block for block in schema.blocks if block.name == one.column)
     name = printable(one.column)
     if one.counts["missing"] == n:
-        yield f"{name}: every row is missing, so the column says nothing; leave it out, or repair the table"
+        yield (
+            f"{name}: every row is missing, so the column says nothing; leave it out, or repair "
+            "the table"
+        )
     if isinstance(block, Category):
         values = [value for _, members in block.values for value in members]
         strange = one.counts["undeclared"]
         if strange >= MANY * n:
             yield (
                 f"{name}: {_share(strange, n)} of the rows hold none of the declared values "
-                f"({one.counts['undeclared texts']:,} other texts); compare values with the code book"
+                f"({one.counts['undeclared texts']:,} other texts); compare values with the code "
+                "book"
             )
         yield from _near(name, one, as_text(columns[block.source]), values, mapped=True)
-    elif not isinstance(block, Vector) or not isinstance(block.norm, str) or one.counts["below"] or one.counts["above"]:
-        yield from _clipped(name, one, n, {"bins": "edges", "spline": "knots"}.get(one.kind, "lo and hi"))
+    elif (
+        not isinstance(block, Vector)
+        or not isinstance(block.norm, str)
+        or one.counts["below"]
+        or one.counts["above"]
+    ):
+        yield from _clipped(
+            name, one, n, {"bins": "edges", "spline": "knots"}.get(one.kind, "lo and hi")
+        )
         beyond = one.counts.get("beyond the norm", 0)
         if beyond >= CROWDED * n:
-            yield f"{name}: {_share(beyond, n)} of the rows are longer than norm; declare the norm of a typical row"
+            yield (
+                f"{name}: {_share(beyond, n)} of the rows are longer than norm; declare the norm "
+                "of a typical row"
+            )
 
 
 def _clipped(name: str, one: ColumnCounts, n: int, what: str) -> Iterator[str]:
     below, above = one.counts["below"], one.counts["above"]
     if below + above >= MANY * n:
         yield (
-            f"{name}: {_share(min(below + above, n), n)} of the rows are clipped ({below:,} below, {above:,} above the "
+            f"{name}: {_share(min(below + above, n), n)} of the rows are clipped ({below:,} below, "
+            f"{above:,} above the "
             f"declared bounds); check the unit and {what} against what the column means"
         )
 
 
 def _near(
-    name: str, one: ColumnCounts, texts: Column, values: list[str] | tuple[str, ...], *, mapped: bool
+    name: str,
+    one: ColumnCounts,
+    texts: Column,
+    values: list[str] | tuple[str, ...],
+    *,
+    mapped: bool,
 ) -> Iterator[str]:
-    """Hints at undeclared texts that are a declared one but for case, blanks or Unicode form; no text is shown."""
+    """Hints at undeclared texts that are a declared one but for case, blanks or Unicode form; no
+    text is shown.
+    """
     if not one.counts.get("near", 0):
         return
     for value, rows in nearly(texts, values).items():
         told = printable(value)
         remedy = "write them alike in the table"
         if mapped:
-            remedy = f'give one level all its spellings, values = {{ {_key(told)} = ["{told}", ...] }}, or {remedy}'
+            remedy = (
+                f'give one level all its spellings, values = {{ {_key(told)} = ["{told}", '
+                f"...] }}, or {remedy}"
+            )
         many = int(rows.sum())
         yield (
-            f"{name}: {many:,} {'row differs' if many == 1 else 'rows differ'} from the declared {told!r} in case, "
+            f"{name}: {many:,} {'row differs' if many == 1 else 'rows differ'} from the declared "
+            f"{told!r} in case, "
             f"blanks or Unicode form alone; {remedy}"
         )
 
 
 def _key(name: str) -> str:
     """A key of a TOML table."""
-    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else f'"{name}"'
+    return (
+        name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else f'"{name}"'
+    )

@@ -1,8 +1,9 @@
 """Rows of one site on a Dask cluster, for rows that outgrow one machine.
 
-A pass over the rows sends classifiers to the blocks and returns sums.  Every block is multiplied by the same code as
-rows in memory, and partial sums are added in the order of the blocks: the same blocks give the same bits.  The cluster
-must belong to the site, because it sees private rows and sums over them.
+A pass over the rows sends classifiers to the blocks and returns sums.  Every block is multiplied by
+the same code as rows in memory, and partial sums are added in the order of the blocks: the same
+blocks give the same bits.  The cluster must belong to the site, because it sees private rows and
+sums over them.
 """
 
 from __future__ import annotations
@@ -141,12 +142,19 @@ class ClusterRows(Rows):
         """
         dask = _dask()
         if not isinstance(X, dask.array.Array) or X.ndim != 2 or X.numblocks[1] != 1:
-            raise InvalidInput("X", None, "must be a Dask Array of blocks of whole rows", "rechunk((ROWS, -1))")
+            raise InvalidInput(
+                "X", None, "must be a Dask Array of blocks of whole rows", "rechunk((ROWS, -1))"
+            )
         if not isinstance(y, dask.array.Array) or y.ndim != 1 or y.chunks[0] != X.chunks[0]:
-            raise InvalidInput("y", None, "must be a Dask Array in the blocks of X", "rechunk it like X")
+            raise InvalidInput(
+                "y", None, "must be a Dask Array in the blocks of X", "rechunk it like X"
+            )
         if any(np.isnan(size) or size == 0 for size in X.chunks[0]):
             raise InvalidInput(
-                "X", None, "every block needs a known number of rows, at least 1", "compute_chunk_sizes()"
+                "X",
+                None,
+                "every block needs a known number of rows, at least 1",
+                "compute_chunk_sizes()",
             )
         sign = dask.delayed(_signed)
         pairs = zip(X.to_delayed()[:, 0], y.to_delayed(), strict=True)
@@ -156,14 +164,23 @@ class ClusterRows(Rows):
         n = np.array([[float(sum(X.chunks[0]))]])
         alike = (0,) if len(labels) == 1 else ()
         blank = np.zeros((1, 0, int(X.shape[1])))
-        return cls(blank, n, alike, blocks=tuple(blocks), sizes=tuple(map(int, X.chunks[0])), digests=tuple(found))
+        return cls(
+            blank,
+            n,
+            alike,
+            blocks=tuple(blocks),
+            sizes=tuple(map(int, X.chunks[0])),
+            digests=tuple(found),
+        )
 
     def sweep(self) -> ClusterSweep:
         dask = _dask()
         edges = pairwise(np.cumsum((0, *self.sizes)))
         fields = [{name: x[:, a:b] for name, x in self._fields.items()} for a, b in edges]
         local = dask.delayed(_local)
-        blocks = dask.persist(*[local(block, own, self.move) for block, own in zip(self.blocks, fields, strict=True)])
+        blocks = dask.persist(
+            *[local(block, own, self.move) for block, own in zip(self.blocks, fields, strict=True)]
+        )
         return ClusterSweep((), self.d, blocks, self.sizes)
 
     def _storage(self, nodes: IntArray) -> Storage:
@@ -171,7 +188,9 @@ class ClusterRows(Rows):
 
     def on(self, spec: str) -> Self:
         if spec != "numpy":
-            raise InvalidInput("backend", spec, "rows on a cluster are read by its workers", "use 'numpy'")
+            raise InvalidInput(
+                "backend", spec, "rows on a cluster are read by its workers", "use 'numpy'"
+            )
         return self
 
     def _stored_at(self, i: int) -> dict[str, Any]:
@@ -182,4 +201,8 @@ class ClusterRows(Rows):
 
     def _stored_arrays(self) -> tuple[Array, ...]:
         """Digests of the blocks: to a ledger, the same rows in other blocks are other rows."""
-        return (np.array([list(one) for one in self.digests], dtype=float), np.array(self.sizes, dtype=float), self.n)
+        return (
+            np.array([list(one) for one in self.digests], dtype=float),
+            np.array(self.sizes, dtype=float),
+            self.n,
+        )

@@ -1,8 +1,10 @@
-"""Exact counts of a table's declared columns: what is missing, cannot be read, is clipped or is undeclared.
+"""Exact counts of a table's declared columns: what is missing, cannot be read, is clipped or is
+undeclared.
 
-Every count is exact and no epsilon covers it, so it is for the holder of the rows only.  Row numbers may be shown to
-the holder; a value of a row never is.  Nothing here decides what training does: values are read by the functions that
-encode them, and a count only says in how many rows, and where.
+Every count is exact and no epsilon covers it, so it is for the holder of the rows only.  Row
+numbers may be shown to the holder; a value of a row never is.  Nothing here decides what training
+does: values are read by the functions that encode them, and a count only says in how many rows, and
+where.
 """
 
 from __future__ import annotations
@@ -68,8 +70,9 @@ class ColumnCounts:
     kind : str
         Of a feature or a label, as the schema declares it.
     counts : dict of str to int
-        Numbers of rows by what is wrong with them (``missing``, ``not a number``, ``below``, ``above``, ``undeclared``,
-        ``near``, ...), zeros included; for sites and people also how many there are.
+        Numbers of rows by what is wrong with them (``missing``, ``not a number``, ``below``,
+        ``above``, ``undeclared``, ``near``, ...), zeros included; for sites and people also how
+        many there are.
     levels : dict of str to int
         Rows of every declared value, of labels and categories.
     rows : dict of str to tuple of int
@@ -86,9 +89,13 @@ class ColumnCounts:
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as plain data of JSON types."""
         return {
-            "column": self.column, "role": self.role, "kind": self.kind, "counts": dict(self.counts),
-            "levels": dict(self.levels), "first_rows": {key: list(rows) for key, rows in self.rows.items()},
-        }  # fmt: skip
+            "column": self.column,
+            "role": self.role,
+            "kind": self.kind,
+            "counts": dict(self.counts),
+            "levels": dict(self.levels),
+            "first_rows": {key: list(rows) for key, rows in self.rows.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -111,12 +118,18 @@ def first_rows(where: BoolArray) -> tuple[int, ...]:
 
 def folded(text: str) -> str:
     """Return a text without differences in case, blanks, marks of no width, and Unicode's forms."""
-    seen = text if text.isprintable() else "".join(one for one in text if unicodedata.category(one) != "Cf")
+    seen = (
+        text
+        if text.isprintable()
+        else "".join(one for one in text if unicodedata.category(one) != "Cf")
+    )
     return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
 
 
 LIKELY_GAPS = frozenset(map(folded, (*MISSING_MARKS, *_MORE_MARKS)))
-"""Texts, folded, that tools and people write for a missing value; not all of them are read as one."""
+"""Texts, folded, that tools and people write for a missing value; not all of them are read as
+one.
+"""
 
 
 def is_likely_gap(text: str) -> bool:
@@ -176,7 +189,9 @@ Reader = Callable[[Column], tuple[Array, BoolArray]]
 
 
 def _in_parts(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray]:
-    """Numbers, which are missing, and which are refused, found by halving the parts that are refused."""
+    """Numbers, which are missing, and which are refused, found by halving the parts that are
+    refused.
+    """
     numbers = np.zeros(len(column))
     missing, unread = np.zeros(len(column), dtype=bool), np.zeros(len(column), dtype=bool)
     left = [(0, len(column))]
@@ -237,7 +252,13 @@ def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]
         "below": reading.numbers < lo,
         "above": reading.numbers > hi,
     }
-    return _counted(block.name, "feature", block.kind, masks, {f"as {kind}": n for kind, n in reading.why.items()})
+    return _counted(
+        block.name,
+        "feature",
+        block.kind,
+        masks,
+        {f"as {kind}": n for kind, n in reading.why.items()},
+    )
 
 
 def _reader_of(block: object, na: frozenset[str]) -> Reader | None:
@@ -279,7 +300,9 @@ def _count_vector(block: Vector, columns: Mapping[str, Column], na: frozenset[st
     return _counted(block.name, "feature", block.kind, masks)
 
 
-def _count_category(block: Category, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
+def _count_category(
+    block: Category, columns: Mapping[str, Column], na: frozenset[str]
+) -> ColumnCounts:
     texts = as_text(columns[block.source])
     listed = [value for _, members in block.values for value in members]
     strange, gone = block.unlisted(columns, na)
@@ -316,7 +339,11 @@ def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnC
     missing = lost & is_missing(column, na, MISSING_MARKS)
     undeclared = lost & ~missing
     near = nearly(np.where(undeclared | (y < 0), texts, ""), declared_labels(label))
-    masks = {"missing": missing, "undeclared": undeclared, "near": _any_of(near.values(), len(texts))}
+    masks = {
+        "missing": missing,
+        "undeclared": undeclared,
+        "near": _any_of(near.values(), len(texts)),
+    }
     more = {"undeclared texts": len(set(texts[undeclared].tolist()))}
     assert isinstance(task, Classification)
     number = task.number(y)
@@ -325,13 +352,16 @@ def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnC
         negatives = texts[(number == 0) & ~lost]
         more["negative texts"] = len(set(negatives.tolist()))
         masks["negative, and a usual mark of missing values"] = (
-            np.isin(texts, [text for text in set(negatives.tolist()) if is_likely_gap(text)]) & ~lost
+            np.isin(texts, [text for text in set(negatives.tolist()) if is_likely_gap(text)])
+            & ~lost
         )
     kind = "classes" if isinstance(label, ClassLabel) else "two classes"
     return _counted(label.column, "label", kind, masks, more, levels)
 
 
-def _count_number_label(label: NumberLabel, column: Column, na: tuple[str, ...], lost: BoolArray) -> ColumnCounts:
+def _count_number_label(
+    label: NumberLabel, column: Column, na: tuple[str, ...], lost: BoolArray
+) -> ColumnCounts:
     reading = read_numbers(column, frozenset(na))
     numbers = numbers_in(column, na)
     masks = {
@@ -340,7 +370,9 @@ def _count_number_label(label: NumberLabel, column: Column, na: tuple[str, ...],
         "below": numbers < label.lo,
         "above": numbers > label.hi,
     }
-    return _counted(label.column, "label", "number", masks, {f"as {kind}": n for kind, n in reading.why.items()})
+    return _counted(
+        label.column, "label", "number", masks, {f"as {kind}": n for kind, n in reading.why.items()}
+    )
 
 
 def declared_labels(label: AnyLabel) -> tuple[str, ...]:
@@ -420,7 +452,9 @@ def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArr
     return found
 
 
-def count_people(person: Person, column: Column, na: frozenset[str], site: IntArray | None) -> ColumnCounts:
+def count_people(
+    person: Person, column: Column, na: frozenset[str], site: IntArray | None
+) -> ColumnCounts:
     """Count the people that a column tells apart, rows without one, and rows that are left out.
 
     Parameters
@@ -449,7 +483,9 @@ def count_people(person: Person, column: Column, na: frozenset[str], site: IntAr
         "people": len(first),
         "most rows of a person": int(np.bincount(people).max(initial=0)),
         "most sites of a person": int(np.bincount(pairs[:, 0]).max(initial=0)),
-        "identifiers that differ in case or blanks alone": _alike(as_text(column[~missing])[first].tolist()),
+        "identifiers that differ in case or blanks alone": _alike(
+            as_text(column[~missing])[first].tolist()
+        ),
     }
     return _counted(person.column, "person", "person", {"missing": missing, "left out": left}, more)
 
@@ -493,9 +529,13 @@ def _any_of(masks: Iterable[BoolArray], n: int) -> BoolArray:
 
 
 def _counted(
-    column: str, role: str, kind: str, masks: Mapping[str, BoolArray], more: Mapping[str, int] | None = None,
+    column: str,
+    role: str,
+    kind: str,
+    masks: Mapping[str, BoolArray],
+    more: Mapping[str, int] | None = None,
     levels: Mapping[str, int] | None = None,
-) -> ColumnCounts:  # fmt: skip
+) -> ColumnCounts:
     counts = {key: int(mask.sum()) for key, mask in masks.items()} | dict(more or {})
     rows = {key: first_rows(mask) for key, mask in masks.items() if mask.any()}
     return ColumnCounts(column, role, kind, counts, dict(levels or {}), rows)

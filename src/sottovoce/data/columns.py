@@ -1,8 +1,9 @@
-"""Column blocks of a schema: each maps raw columns to a few features of Euclidean norm at most `reach`.
+"""Column blocks of a schema: each maps raw columns to a few features of Euclidean norm at most
+`reach`.
 
-The reach is 1 for every kind but one: a one-hot row has at most a single 1; a number is clipped before it is scaled; a
-vector is divided by its own norm or by a declared norm that is larger.  A number beyond its typical range is larger
-than 1; the schema then shortens the row.
+The reach is 1 for every kind but one: a one-hot row has at most a single 1; a number is clipped
+before it is scaled; a vector is divided by its own norm or by a declared norm that is larger.  A
+number beyond its typical range is larger than 1; the schema then shortens the row.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from ..errors import SchemaError
 from ..util.typing import Array
 from .entries import check_apart, entry_from
 from .meant import meant
-from .values import MISSING, MISSING_MARKS, Column, Declared, as_numbers, is_missing, number_of, text_of
+from .values import (
+    MISSING,
+    MISSING_MARKS,
+    Column,
+    Declared,
+    as_numbers,
+    is_missing,
+    number_of,
+    text_of,
+)
 
 Mask = NDArray[np.bool_]
 LIMIT = 1e100  # bounds beyond it would overflow when squared
@@ -32,7 +42,9 @@ MOST_FEATURES = 1_000_000  # largest number of features of a schema, or of synth
 
 
 class Block(Protocol):
-    """A column block: `Bins`, `Category`, `Number`, `Date`, `Vector`, or one of :mod:`sottovoce.data.curved`."""
+    """A column block: `Bins`, `Category`, `Number`, `Date`, `Vector`, or one of
+    :mod:`sottovoce.data.curved`.
+    """
 
     kind: ClassVar[str]
 
@@ -44,7 +56,9 @@ class Block(Protocol):
     def reach(self) -> float: ...
     @property
     def span(self) -> float:
-        """Largest norm of the features of numbers within their typical ranges; 1 for a block of one column."""
+        """Largest norm of the features of numbers within their typical ranges; 1 for a block of
+        one column.
+        """
 
     @property
     def names(self) -> list[str]: ...
@@ -88,7 +102,9 @@ def _filled(field: str, numbers: Array, absent: Mask, missing: float | None) -> 
 
 def _one(name: str, columns: Mapping[str, Column]) -> Column:
     if columns[name].ndim != 1:
-        raise SchemaError(name, None, "must hold one value a row", 'declare it with kind = "vector"')
+        raise SchemaError(
+            name, None, "must hold one value a row", 'declare it with kind = "vector"'
+        )
     return columns[name]
 
 
@@ -98,7 +114,10 @@ def _gone(name: str) -> str:
 
 def _check_level(field: str, indicator: bool, missing: object) -> None:
     if indicator and missing is not None:
-        rule = "makes a missing value a level of its own, and cannot be combined with a value that fills it"
+        rule = (
+            "makes a missing value a level of its own, and cannot be combined with a value "
+            "that fills it"
+        )
         raise SchemaError(f"{field}.indicator", True, rule, "leave out indicator or missing")
 
 
@@ -123,7 +142,9 @@ class OneColumn:
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
         return (self.source,)
 
-    def numbers(self, columns: Mapping[str, Column], na: frozenset[str], missing: float | None) -> Array:
+    def numbers(
+        self, columns: Mapping[str, Column], na: frozenset[str], missing: float | None
+    ) -> Array:
         """Read the raw column as numbers.
 
         Parameters
@@ -150,13 +171,20 @@ class OneColumn:
 
 def _check_bounds(field: str, lo: float, hi: float) -> None:
     if not -LIMIT <= lo < hi <= LIMIT:
-        raise SchemaError(f"{field}.lo, hi", (lo, hi), f"must be finite with lo < hi, within {LIMIT:g}", "declare both")
+        raise SchemaError(
+            f"{field}.lo, hi",
+            (lo, hi),
+            f"must be finite with lo < hi, within {LIMIT:g}",
+            "declare both",
+        )
 
 
 def check_missing(field: str, missing: float | None) -> None:
     """Refuse what is no finite number to stand for a missing value."""
     if missing is not None and not np.isfinite(missing):
-        raise SchemaError(f"{field}.missing", missing, "must be a finite number", "declare a number")
+        raise SchemaError(
+            f"{field}.missing", missing, "must be a finite number", "declare a number"
+        )
 
 
 @dataclass(frozen=True)
@@ -166,8 +194,9 @@ class Bins(OneColumn):
     Parameters
     ----------
     edges : tuple of float
-        ``m + 1`` increasing public edges make ``m`` bins ``[a, b)``, the last one closed.  The outer edges may be
-        infinite; beyond finite ones a value counts as clipped and goes into the nearest bin.
+        ``m + 1`` increasing public edges make ``m`` bins ``[a, b)``, the last one closed.  The
+        outer edges may be infinite; beyond finite ones a value counts as clipped and goes into the
+        nearest bin.
     base : int, optional
         The reference level: a bin without a feature of its own (a block of zeros).
     missing : float, optional
@@ -191,11 +220,17 @@ class Bins(OneColumn):
         increasing = len(edges) >= 2 and bool(np.all(edges[:-1] < edges[1:]))  # False with a NaN
         if not increasing or np.isinf(edges[1:-1]).any():
             rule = "must be at least two increasing numbers, only the outer ones infinite"
-            raise SchemaError(f"{self.name}.edges", self.edges, rule, "declare public edges such as [0, 10, 20]")
+            raise SchemaError(
+                f"{self.name}.edges", self.edges, rule, "declare public edges such as [0, 10, 20]"
+            )
         if self.base is not None and not 0 <= self.base < len(edges) - 1:
-            raise SchemaError(f"{self.name}.base", self.base, f"must be from 0 to {len(edges) - 2}", "name a bin")
+            raise SchemaError(
+                f"{self.name}.base", self.base, f"must be from 0 to {len(edges) - 2}", "name a bin"
+            )
         if len(self.names) == 0:
-            raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more edges or no base")
+            raise SchemaError(
+                f"{self.name}.base", self.base, "leaves no feature", "declare more edges or no base"
+            )
         check_missing(self.name, self.missing)
         _check_level(self.name, self.indicator, self.missing)
 
@@ -203,7 +238,9 @@ class Bins(OneColumn):
     def names(self) -> list[str]:
         pairs = [f"{self.name}[{a},{b})" for a, b in pairwise(map(text_of, self.edges))]
         pairs[-1] = pairs[-1][:-1] + "]"
-        return [pair for k, pair in enumerate(pairs) if k != self.base] + [_gone(self.name)] * self.indicator
+        return [pair for k, pair in enumerate(pairs) if k != self.base] + [
+            _gone(self.name)
+        ] * self.indicator
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         x, absent = _read(self.source, _one(self.source, columns), na)
@@ -231,8 +268,8 @@ class Category(OneColumn):
         Groups of public values.  In TOML a list ``["a", "b"]`` makes one group a value, a table
         ``{low = ["a", "b"], high = ["c"]}`` names the groups.
     other : bool
-        Adds a feature for values that are not listed, missing ones included.  Without it such a row is a block of zeros
-        and counts as clipped.
+        Adds a feature for values that are not listed, missing ones included.  Without it such a row
+        is a block of zeros and counts as clipped.
     base : str, optional
         The reference level: a group without a feature of its own (a block of zeros).
     missing : str, optional
@@ -260,14 +297,25 @@ class Category(OneColumn):
             raise SchemaError(f"{self.name}.values", None, rule, 'declare values = ["a", "b"]')
         for key, value, known in (("base", self.base, groups), ("missing", self.missing, members)):
             if value is not None and value not in known:
-                raise SchemaError(f"{self.name}.{key}", value, "must be one of the declared values", "correct it")
+                raise SchemaError(
+                    f"{self.name}.{key}", value, "must be one of the declared values", "correct it"
+                )
         check_apart(f"{self.name}.values", members)
         if len(self.names) == 0:
-            raise SchemaError(f"{self.name}.base", self.base, "leaves no feature", "declare more values or no base")
+            raise SchemaError(
+                f"{self.name}.base",
+                self.base,
+                "leaves no feature",
+                "declare more values or no base",
+            )
 
     @property
     def _groups(self) -> list[str]:
-        return [name for name, _ in self.values] + ["other"] * self.other + ["missing"] * self.indicator
+        return (
+            [name for name, _ in self.values]
+            + ["other"] * self.other
+            + ["missing"] * self.indicator
+        )
 
     @cached_property
     def names(self) -> list[str]:
@@ -290,7 +338,9 @@ class Category(OneColumn):
             return self.listed
         stands = len(self.values) + 1 if self.missing is None else self.listed.get(self.missing)
         common = [mark for mark in sorted(MISSING_MARKS) if mark not in self.listed]
-        return self.listed.or_else(dict.fromkeys(common, stands)).but(dict.fromkeys(sorted(na | MISSING), stands))
+        return self.listed.or_else(dict.fromkeys(common, stands)).but(
+            dict.fromkeys(sorted(na | MISSING), stands)
+        )
 
     def codes(self, na: frozenset[str]) -> dict[str, int]:
         """Return :meth:`levels` by the common spellings of every value.
@@ -313,7 +363,9 @@ class Category(OneColumn):
         outside = np.zeros(len(group), dtype=bool) if self.other else group == rest
         kept = np.where(group > rest, len(names) - 1, np.where(outside, len(names), group))
         features = _one_hot(kept, len(names) + 1, None)
-        return features[:, [k for k, name in enumerate(names) if name in self._groups and name != self.base]], outside
+        return features[
+            :, [k for k, name in enumerate(names) if name in self._groups and name != self.base]
+        ], outside
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
         """Groups, ``other`` included, are equally likely; nothing is missing."""
@@ -336,12 +388,12 @@ class Number(OneColumn):
     missing : float, optional
         Replaces a missing value.
     typical : tuple of (float, float), optional
-        A public range that holds most values (nine in ten, say), known from the field and never computed from the rows.
-        Values beyond it are mapped by the same line to numbers beyond `to`; the schema shortens rows that become too
-        long.
+        A public range that holds most values (nine in ten, say), known from the field and never
+        computed from the rows. Values beyond it are mapped by the same line to numbers beyond `to`;
+        the schema shortens rows that become too long.
     indicator : bool
-        Adds a feature beside it, 0 except where the value is missing.  There it is as large as the value that stands
-        for it leaves room in the ball: 1 for the middle of the range.
+        Adds a feature beside it, 0 except where the value is missing.  There it is as large as the
+        value that stands for it leaves room in the ball: 1 for the middle of the range.
     """
 
     kind: ClassVar[str] = "number"
@@ -361,24 +413,44 @@ class Number(OneColumn):
         check_missing(self.name, self.missing)
         if self.indicator and self.missing is None:
             rule = "marks missing values, and nothing says what stands for them"
-            raise SchemaError(f"{self.name}.indicator", True, rule, "declare missing = VALUE beside it")
+            raise SchemaError(
+                f"{self.name}.indicator", True, rule, "declare missing = VALUE beside it"
+            )
         if self.to not in ("[-1,1]", "[0,1]"):
-            raise SchemaError(f"{self.name}.to", self.to, "must be '[-1,1]' or '[0,1]'", "correct it")
+            raise SchemaError(
+                f"{self.name}.to", self.to, "must be '[-1,1]' or '[0,1]'", "correct it"
+            )
         if self.transform not in (None, "log1p"):
-            raise SchemaError(f"{self.name}.transform", self.transform, "must be 'log1p'", "correct it or leave it out")
-        if self.transform == "log1p" and not (self.lo > -1 and np.log1p(self.lo) < np.log1p(self.hi)):
-            raise SchemaError(f"{self.name}.lo", self.lo, "log1p needs lo > -1 and bounds apart", "raise lo")
+            raise SchemaError(
+                f"{self.name}.transform",
+                self.transform,
+                "must be 'log1p'",
+                "correct it or leave it out",
+            )
+        if self.transform == "log1p" and not (
+            self.lo > -1 and np.log1p(self.lo) < np.log1p(self.hi)
+        ):
+            raise SchemaError(
+                f"{self.name}.lo", self.lo, "log1p needs lo > -1 and bounds apart", "raise lo"
+            )
         self._check_typical()
         if self.indicator and not self.mark >= _LEAST_MARK:
             rule = "stands at an end of the range, which leaves an indicator no room in the ball"
-            raise SchemaError(f"{self.name}.missing", self.missing, rule, "use a value nearer the middle")
+            raise SchemaError(
+                f"{self.name}.missing", self.missing, rule, "use a value nearer the middle"
+            )
 
     def _check_typical(self) -> None:
         if self.typical is None:
             return
-        field, remedy = f"{self.name}.typical", "declare the range of most values, such as typical = [2, 5]"
+        field, remedy = (
+            f"{self.name}.typical",
+            "declare the range of most values, such as typical = [2, 5]",
+        )
         if len(self.typical) != 2 or not self.lo <= self.typical[0] < self.typical[1] <= self.hi:
-            raise SchemaError(field, self.typical, "must be two increasing numbers within lo and hi", remedy)
+            raise SchemaError(
+                field, self.typical, "must be two increasing numbers within lo and hi", remedy
+            )
         a, b, lo, hi = self._ends
         if not b - a >= NARROWEST * (hi - lo):
             rule = f"must be at least {NARROWEST:g} as wide as the bounds, after any transform"
@@ -413,7 +485,9 @@ class Number(OneColumn):
 
     @cached_property
     def mark(self) -> float:
-        """The indicator's entry where the value is missing: both features together are not longer than 1."""
+        """The indicator's entry where the value is missing: both features together are not
+        longer than 1.
+        """
         stands = float(self._scaled(np.array(self.missing, dtype=float)))
         return math.sqrt(max(0.0, 1.0 - stands**2))
 
@@ -457,8 +531,9 @@ class Number(OneColumn):
 class Vector:
     """Many numeric columns as one block, such as the pixels of an image.
 
-    Entries are clipped to public bounds; then each row is divided by its own norm (``norm = "unit"``; a zero row stays
-    zero), or by the declared norm, and rows beyond it are shrunk to it and counted.  Declare the norm of a typical row.
+    Entries are clipped to public bounds; then each row is divided by its own norm (``norm =
+    "unit"``; a zero row stays zero), or by the declared norm, and rows beyond it are shrunk to it
+    and counted.  Declare the norm of a typical row.
 
     Parameters
     ----------
@@ -467,8 +542,8 @@ class Vector:
     norm : "unit" or float
         In the units of the entries.
     columns : tuple of str, optional
-        The raw columns.  Without it, either one 2-D column called `name`, or ``size`` columns called ``prefix``
-        followed by ``0, 1, ...``.
+        The raw columns.  Without it, either one 2-D column called `name`, or ``size`` columns
+        called ``prefix`` followed by ``0, 1, ...``.
     size : int, optional
         Number of entries.
     prefix : str, optional
@@ -494,11 +569,19 @@ class Vector:
         _check_bounds(self.name, self.lo, self.hi)
         check_missing(self.name, self.missing)
         if isinstance(self.norm, str) and self.norm != "unit":
-            raise SchemaError(f"{self.name}.norm", self.norm, "must be 'unit' or a number", "correct it")
+            raise SchemaError(
+                f"{self.name}.norm", self.norm, "must be 'unit' or a number", "correct it"
+            )
         if not isinstance(self.norm, str) and not 1 / LIMIT <= self.norm <= LIMIT:
-            raise SchemaError(f"{self.name}.norm", self.norm, "must be positive and finite", "correct it")
-        if (len(self.columns) > 0) == (self.size > 0) or len(set(self.columns)) != len(self.columns):
-            rule = "must be declared by columns = [...] (each once) or by size = NUMBER, not by both"
+            raise SchemaError(
+                f"{self.name}.norm", self.norm, "must be positive and finite", "correct it"
+            )
+        if (len(self.columns) > 0) == (self.size > 0) or len(set(self.columns)) != len(
+            self.columns
+        ):
+            rule = (
+                "must be declared by columns = [...] (each once) or by size = NUMBER, not by both"
+            )
             raise SchemaError(self.name, None, rule, "declare one of them")
         check_features(f"{self.name}.size", self.size)
 
@@ -517,12 +600,25 @@ class Vector:
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         if self._whole(columns):
             if columns[self.name].ndim != 2:
-                raise SchemaError(self.name, None, f"must hold a list of {self.size} numbers in every row", "repair it")
+                raise SchemaError(
+                    self.name,
+                    None,
+                    f"must hold a list of {self.size} numbers in every row",
+                    "repair it",
+                )
             raw = _numbers(self.name, columns[self.name], na, self.missing)
         else:
-            raw = np.stack([_numbers(c, _one(c, columns), na, self.missing) for c in self.sources(columns)], axis=1)
+            raw = np.stack(
+                [_numbers(c, _one(c, columns), na, self.missing) for c in self.sources(columns)],
+                axis=1,
+            )
         if raw.shape[1] != len(self.names):
-            raise SchemaError(f"{self.name}.size", self.size, "must be the width of the column", "correct the size")
+            raise SchemaError(
+                f"{self.name}.size",
+                self.size,
+                "must be the width of the column",
+                "correct the size",
+            )
         x = np.clip(raw, self.lo, self.hi)
         clipped = np.any(x != raw, axis=1)
         if isinstance(self.norm, str):
@@ -553,7 +649,8 @@ def unit_rows(x: Array) -> Array:
     """Divide each row by its own norm; a zero row stays zero."""
     norms = row_norms(x)
     if (coarse := (norms > 0) & (norms < _COARSE)).any():
-        x = np.where(coarse[:, None], x * 2.0**600, x)  # exact; such numbers have few digits, and so had their norm
+        # exact; such numbers have few digits, and so had their norm
+        x = np.where(coarse[:, None], x * 2.0**600, x)
         norms = row_norms(x)
     out: Array = x / np.where(norms > 0, norms, 1.0)[:, None]
     return out
@@ -593,7 +690,10 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     except SchemaError:
         raise
     except (TypeError, ValueError, OverflowError):
-        rule = f"kind {kind!r} needs {_REQUIRED_ENTRIES.get(kind, 'of')}, and every entry of its right type"
+        rule = (
+            f"kind {kind!r} needs {_REQUIRED_ENTRIES.get(kind, 'of')}, and every entry of its "
+            "right type"
+        )
         raise SchemaError(f"[columns.{name}]", None, rule, "correct the declaration") from None
     return block
 
@@ -601,11 +701,18 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
 def _kind_from(name: str, kind: object) -> str:
     """The kind of a block; SchemaError if there is none such."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise SchemaError(f"{name}.kind", kind, f"must be one of {', '.join(KINDS)}", "declare the kind of the column")
+        raise SchemaError(
+            f"{name}.kind",
+            kind,
+            f"must be one of {', '.join(KINDS)}",
+            "declare the kind of the column",
+        )
     return kind
 
 
-def _refuse_unknown_entries(name: str, kind: str, entries: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def _refuse_unknown_entries(
+    name: str, kind: str, entries: Mapping[str, Any], known: Mapping[str, Any]
+) -> None:
     for key in entries:
         if key not in known:
             rule = f"is unknown; {kind} knows {', '.join(known)}"

@@ -1,10 +1,11 @@
 """Tables in text files: fields separated by commas (``.csv``) or tabs (``.tsv``), plain or packed.
 
-What separates fields is never guessed from rows.  The ending says it, or a first line ``sep=;`` as Excel writes it; a
-header row that would fall into more fields under another separator is refused, and the separator named.
+What separates fields is never guessed from rows.  The ending says it, or a first line ``sep=;`` as
+Excel writes it; a header row that would fall into more fields under another separator is refused,
+and the separator named.
 
-A refusal may say in which line the fault is and how many fields it has: to whoever holds the file, and never what a
-field holds.
+A refusal may say in which line the fault is and how many fields it has: to whoever holds the file,
+and never what a field holds.
 """
 
 from __future__ import annotations
@@ -54,19 +55,20 @@ _DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)
 def read_csv(path: str | Path) -> Table:
     """Read a text file with a header row, unpacking ``.gz``, ``.xz`` and ``.bz2``.
 
-    All columns are text; an empty field is a missing value.  A first column without a name, of row names as R and
-    pandas write them, is left out, and the table's `notes` say so.
+    All columns are text; an empty field is a missing value.  A first column without a name, of row
+    names as R and pandas write them, is left out, and the table's `notes` say so.
 
     Parameters
     ----------
     path : path
-        Fields are separated by tabs if it ends in ``.tsv`` or ``.tab``, before the packing; else by commas, or by what
-        a first line such as ``sep=;`` says.
+        Fields are separated by tabs if it ends in ``.tsv`` or ``.tab``, before the packing; else by
+        commas, or by what a first line such as ``sep=;`` says.
 
     Raises
     ------
     InvalidInput
-        If it cannot be read: what it is, the line at fault, or what speaks against its header row.  No field is shown.
+        If it cannot be read: what it is, the line at fault, or what speaks against its header row.
+        No field is shown.
     """
     text = _TextFile.of(path)
     start = text.start()
@@ -75,7 +77,9 @@ def read_csv(path: str | Path) -> Table:
     try:
         first = list(islice(rows, 1))
         if not first:
-            raise InvalidInput(text.name, None, "must hold a header row and at least one row", "check the file")
+            raise InvalidInput(
+                text.name, None, "must hold a header row and at least one row", "check the file"
+            )
         columns = _columns(start.header.width, first, rows, text.name)
     except (UnicodeDecodeError, csv.Error, _Ragged):
         raise text.fault(start) from None
@@ -127,7 +131,9 @@ class _TextFile:
 
     @classmethod
     def of(cls, path: str | Path) -> _TextFile:
-        """The file at a path; InvalidInput if it is of another kind than text, packed as its ending says."""
+        """The file at a path; InvalidInput if it is of another kind than text, packed as its
+        ending says.
+        """
         place = regular("path", path)
         ending = place.suffix.lower()
         opened, packing = _PACKINGS.get(ending, (open, None))
@@ -154,11 +160,16 @@ class _TextFile:
     def damaged(self, error: Exception) -> InvalidInput:
         """The refusal of a file that cannot be read to its end."""
         reason = error.strerror if isinstance(error, OSError) else None
-        reason = reason or ("what is packed in it is damaged, or cut off" if self.packed else "an error of the disk")
-        return InvalidInput("path", self.path, f"cannot be read: {reason}", "check the path and the file")
+        reason = reason or (
+            "what is packed in it is damaged, or cut off" if self.packed else "an error of the disk"
+        )
+        return InvalidInput(
+            "path", self.path, f"cannot be read: {reason}", "check the path and the file"
+        )
 
     def scan(self) -> None:
-        """Look through the bytes once: a packed file must not unpack to far more, and no text has a NUL byte.
+        """Look through the bytes once: a packed file must not unpack to far more, and no text has a
+        NUL byte.
 
         This is quick compared with parsing it.
         """
@@ -170,11 +181,15 @@ class _TextFile:
                     size += len(block)
                     if self.packed and size > most:
                         rule = f"unpacks to more than {most:,} bytes, {UNPACKED} times its size"
-                        raise InvalidInput(self.name, None, rule, "unpack it yourself if it is what it should be")
+                        raise InvalidInput(
+                            self.name, None, rule, "unpack it yourself if it is what it should be"
+                        )
                     if b"\0" in block:
                         line = lines + block[: block.index(b"\0")].count(b"\n") + 1
                         rule = f"line {line} holds a NUL byte, which no text has"
-                        raise InvalidInput(self.name, None, rule, "save the table as CSV in UTF-8 again")
+                        raise InvalidInput(
+                            self.name, None, rule, "save the table as CSV in UTF-8 again"
+                        )
                     lines += block.count(b"\n")
         except _DAMAGED as error:
             raise self.damaged(error) from None
@@ -194,13 +209,18 @@ class _TextFile:
 
     def rows(self, start: _Start) -> Iterator[list[str]]:
         """The rows after the header, of however many fields; blank lines are left out."""
-        with self.opened(self.path, "rb") as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        with (
+            self.opened(self.path, "rb") as file,
+            io.TextIOWrapper(file, "utf-8-sig", newline="") as text,
+        ):
             for _ in range(start.lines):
                 text.readline()
             yield from filter(None, csv.reader(text, delimiter=start.separator, strict=True))
 
     def fault(self, start: _Start) -> InvalidInput:
-        """The first fault of the rows, by the number of its line; looked for only in a file that has one."""
+        """The first fault of the rows, by the number of its line; looked for only in a file that
+        has one.
+        """
         with self.opened(self.path, "rb") as file:
             lines = _Decoded(file)
             for _ in range(start.lines):
@@ -220,7 +240,9 @@ class _TextFile:
 
 
 class _Decoded:
-    """The lines of a binary file as text, each decoded by itself; `number` counts those that were read."""
+    """The lines of a binary file as text, each decoded by itself; `number` counts those that
+    were read.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self.number = 0
@@ -265,22 +287,37 @@ def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
 
 
 def _declared_separator(first_line: str, text: _TextFile) -> tuple[str, tuple[str, ...], int]:
-    """The separator that a file's ending or its first line declares, what to note of it, and how many lines say so."""
+    """The separator that a file's ending or its first line declares, what to note of it, and how
+    many lines say so.
+    """
     said = _SEPARATOR_LINE.fullmatch(first_line)
     if said is None:
         by_ending = text.separator == _TAB
-        return text.separator, ("fields are separated by tabs, as its ending says",) if by_ending else (), 0
+        return (
+            text.separator,
+            ("fields are separated by tabs, as its ending says",) if by_ending else (),
+            0,
+        )
     separator = said[1]
     if separator not in _SEPARATORS:
-        rule = f"its line sep= must name {', '.join(_SEPARATORS.values())}, and names another separator"
+        rule = (
+            f"its line sep= must name {', '.join(_SEPARATORS.values())}, and names another "
+            "separator"
+        )
         raise InvalidInput(text.name, None, rule, "save it with commas")
-    return separator, (f"fields are separated by {_SEPARATORS[separator]}, as its first line says",), 1
+    return (
+        separator,
+        (f"fields are separated by {_SEPARATORS[separator]}, as its first line says",),
+        1,
+    )
 
 
 def _check_header_record(fields: list[str], line: str, name: str) -> None:
     """InvalidInput if the first record of a file cannot be a header row."""
     if not fields:
-        raise InvalidInput(name, None, "must hold a header row and at least one row", "check the file")
+        raise InvalidInput(
+            name, None, "must hold a header row and at least one row", "check the file"
+        )
     if _COMMENT.match(line) or (len(fields) == 1 and fields[0].startswith("#")):
         rule = "its first line begins as a comment does, and must name the columns"
         raise InvalidInput(name, None, rule, "delete what stands above the header row")
@@ -298,7 +335,9 @@ class _FirstLines:
             raise _CutOff
         line = self._lines[number]
         if file_kinds.control_characters(line):
-            rule = "the first row holds characters that no text has, so the file is no table in text"
+            rule = (
+                "the first row holds characters that no text has, so the file is no table in text"
+            )
             raise InvalidInput(self._name, None, rule, "save the table as CSV in UTF-8")
         try:
             return line.decode("utf-8-sig" if number == 0 else "utf-8")
@@ -312,14 +351,17 @@ class _FirstLines:
 
 
 def _first_record(lines: Iterator[str], before: int, separator: str) -> tuple[list[str], int]:
-    """Fields of the first record, which stands after `before` lines, and the number of lines up to its end."""
+    """Fields of the first record, which stands after `before` lines, and the number of lines up
+    to its end.
+    """
     reader = csv.reader(lines, delimiter=separator, strict=True)
     fields = next(reader, [])
     return fields, before + reader.line_num
 
 
 def _other_separator(lines: _FirstLines, first: int, end: int, separator: str, fields: int) -> str:
-    """What would separate the first row, of these lines, into more fields, in words; empty if nothing would.
+    """What would separate the first row, of these lines, into more fields, in words; empty if
+    nothing would.
 
     Names of columns hold blanks and commas, so these count only where there is one field.
     """
@@ -337,14 +379,19 @@ def _other_separator(lines: _FirstLines, first: int, end: int, separator: str, f
 
 
 def _separated(name: str, better: str, separator: str) -> InvalidInput:
-    rule = f"fields are separated by {better} in its header row, and {_SEPARATORS[separator]} are expected"
+    rule = (
+        f"fields are separated by {better} in its header row, and {_SEPARATORS[separator]} are "
+        "expected"
+    )
     remedies = {
         "tabs": "give it a name that ends in .tsv",
         "commas": "give it a name that ends in .csv",
-        "semicolons": "if its numbers have decimal points write the line sep=; above the header; with decimal commas: "
+        "semicolons": "if its numbers have decimal points write the line sep=; above the header; "
+        "with decimal commas: "
         "pandas.read_csv(FILE, sep=';', decimal=',').to_csv(NEW, index=False)",
         "vertical bars": "write the line sep=| above the header",
-        "blanks": "separate them by commas; delete a title above the header row; quote the name of a single column",
+        "blanks": "separate them by commas; delete a title above the header row; quote the name "
+        "of a single column",
     }
     return InvalidInput(name, None, rule, remedies[better])
 
@@ -358,13 +405,18 @@ def _ragged(name: str, fields: int, line: int, start: _Start) -> InvalidInput:
         if start.separator != _COMMA:
             remedy = "look for a separator in a text without quotes there"
     if fields == width + 1 and line == start.lines + 1 and not start.header.index:
-        remedy = "delete separators at the ends of lines; name row names, or leave them out: in R write.csv does so"
+        remedy = (
+            "delete separators at the ends of lines; name row names, or leave them out: in "
+            "R write.csv does so"
+        )
     return InvalidInput(name, None, rule, remedy)
 
 
 def _undecoded(name: str, line: int) -> InvalidInput:
     rule = f"line {line} is not in UTF-8; older programs write Windows-1252 or Latin-1"
-    remedy = "save it in UTF-8: in Excel as 'CSV UTF-8', or run: iconv -f WINDOWS-1252 -t UTF-8 FILE"
+    remedy = (
+        "save it in UTF-8: in Excel as 'CSV UTF-8', or run: iconv -f WINDOWS-1252 -t UTF-8 FILE"
+    )
     return InvalidInput(name, None, rule, remedy)
 
 
@@ -377,12 +429,17 @@ def _misquoted(name: str, error: str, begins: int, reached: int) -> InvalidInput
         rule = f"the row that begins in line {begins} has a field of more than {most:,} characters"
         remedy = "look for a quote that is not closed there"
     else:
-        rule = f"a quote is followed by text in line {reached}, in the row that begins in line {begins}"
+        rule = (
+            f"a quote is followed by text in line {reached}, in the row that begins in line "
+            f"{begins}"
+        )
         remedy = "write a quote inside quotes twice, and close every quote that opens"
     return InvalidInput(name, None, rule, remedy)
 
 
-def _columns(width: int, first: list[list[str]], rest: Iterable[list[str]], name: str) -> list[list[str]]:
+def _columns(
+    width: int, first: list[list[str]], rest: Iterable[list[str]], name: str
+) -> list[list[str]]:
     columns: list[list[str]] = [[] for _ in range(width)]
     rows, part = iter(rest), first
     while part:

@@ -1,8 +1,10 @@
-"""Curved features: a linear model of them bends, turns, or has corners in the raw columns.  Only where a schema asks.
+"""Curved features: a linear model of them bends, turns, or has corners in the raw columns.  Only
+where a schema asks.
 
-:class:`Spline` reads a raw column; :class:`Squares`, :class:`Pairs` and :class:`Fourier` are *derived* from features of
-other blocks.  All constants are declared: no knot, bandwidth or frequency depends on rows.  That encoded rows stay in
-the unit ball is proved in docs/privacy/curved.md, and sketched at each class.
+:class:`Spline` reads a raw column; :class:`Squares`, :class:`Pairs` and :class:`Fourier` are
+*derived* from features of other blocks.  All constants are declared: no knot, bandwidth or
+frequency depends on rows.  That encoded rows stay in the unit ball is proved in
+docs/privacy/curved.md, and sketched at each class.
 """
 
 from __future__ import annotations
@@ -81,28 +83,44 @@ class Derived(ABC):
     def _check_of(self) -> None:
         field, names = f"{self.name}.of", [getattr(one, "name", one) for one in self.of]
         if len(set(names)) != len(names) or len(names) < self.least:
-            rule = f"must name at least {self.least} declared column{'s' * (self.least > 1)}, each once"
-            raise SchemaError(field, None, rule, f'for example: of = ["age", "dose"], or ["{ALL}"] for every number')
+            rule = (
+                f"must name at least {self.least} declared column{'s' * (self.least > 1)}, "
+                "each once"
+            )
+            raise SchemaError(
+                field,
+                None,
+                rule,
+                f'for example: of = ["age", "dose"], or ["{ALL}"] for every number',
+            )
         for one, name in zip(self.of, names, strict=True):
             if not isinstance(one, Number if self.numbers else OneColumn | Vector):
-                rule = "must be a declared " + ("number" if self.numbers else "column that no others are made into")
-                raise SchemaError(field, name, rule, f"declare [columns.{name}] so, or leave it out of {self.name}")
+                rule = "must be a declared " + (
+                    "number" if self.numbers else "column that no others are made into"
+                )
+                raise SchemaError(
+                    field,
+                    name,
+                    rule,
+                    f"declare [columns.{name}] so, or leave it out of {self.name}",
+                )
 
 
 @dataclass(frozen=True)
 class Squares(Derived):
-    """The square of each of some numbers, less 0.3: effects that turn, and spreads that differ between classes.
+    """The square of each of some numbers, less 0.3: effects that turn, and spreads that differ
+    between classes.
 
     Parameters
     ----------
     of : tuple of Number
-        The square is that of the scaled number: 0 in the middle of the range, 1 at its ends (``to = "[0,1]"``: 0 at its
-        start).  Beyond the range, squares less 0.3 are clipped to 1.
+        The square is that of the scaled number: 0 in the middle of the range, 1 at its ends (``to =
+        "[0,1]"``: 0 at its start).  Beyond the range, squares less 0.3 are clipped to 1.
 
     Guarantee
     ---------
-    A feature ``min(c^2 - 0.3, 1)`` lies in [-0.3, 1], and in [-0.3, 0.7] where the number lies in its range.
-    Subtraction is monotone in floating point, so this holds for rounded features too.
+    A feature ``min(c^2 - 0.3, 1)`` lies in [-0.3, 1], and in [-0.3, 0.7] where the number lies in
+    its range. Subtraction is monotone in floating point, so this holds for rounded features too.
     """
 
     kind: ClassVar[str] = "squares"
@@ -147,13 +165,13 @@ class Pairs(Derived):
     Parameters
     ----------
     of : tuple of Block
-        Two or more.  Numbers are clipped to [-1, 1], so to their typical range, before they are multiplied; with a
-        category, a number gets a slope for every level.
+        Two or more.  Numbers are clipped to [-1, 1], so to their typical range, before they are
+        multiplied; with a category, a number gets a slope for every level.
 
     Guarantee
     ---------
-    Features of a block, clipped to [-1, 1], have norm at most 1 (U), so the products of two blocks, an outer product,
-    have norm at most U^2, and those of m pairs at most ``sqrt(m)`` times that.
+    Features of a block, clipped to [-1, 1], have norm at most 1 (U), so the products of two blocks,
+    an outer product, have norm at most U^2, and those of m pairs at most ``sqrt(m)`` times that.
     """
 
     kind: ClassVar[str] = "pairs"
@@ -178,7 +196,12 @@ class Pairs(Derived):
 
     @cached_property
     def names(self) -> list[str]:
-        return [f"{a}:{b}" for one, other in combinations(self.of, 2) for a in one.names for b in other.names]
+        return [
+            f"{a}:{b}"
+            for one, other in combinations(self.of, 2)
+            for a in one.names
+            for b in other.names
+        ]
 
     def made(self, features: Sequence[Array]) -> Array:
         inside = [np.clip(one, -1.0, 1.0) for one in features]
@@ -188,20 +211,22 @@ class Pairs(Derived):
 
 @dataclass(frozen=True)
 class Fourier(Derived):
-    """Random Fourier features (Rahimi and Recht 2007): cosines and sines of some numbers along random directions.
+    """Random Fourier features (Rahimi and Recht 2007): cosines and sines of some numbers along
+    random directions.
 
-    The inner product of two rows' features approximates the Gaussian kernel ``exp(-|c - c'|^2 / (2 bandwidth^2))`` of
-    their scaled numbers, so a linear model of them is about one of any smooth shape.
+    The inner product of two rows' features approximates the Gaussian kernel ``exp(-|c - c'|^2 / (2
+    bandwidth^2))`` of their scaled numbers, so a linear model of them is about one of any smooth
+    shape.
 
     Parameters
     ----------
     of : tuple of Number
     features : int
-        An even number; half are cosines and half sines, of the same directions.  More follow the kernel more closely,
-        and gather more noise.
+        An even number; half are cosines and half sines, of the same directions.  More follow the
+        kernel more closely, and gather more noise.
     bandwidth : float
-        Public, in units of scaled numbers, whose range is [-1, 1]: how far apart two values are that have to do with
-        each other.
+        Public, in units of scaled numbers, whose range is [-1, 1]: how far apart two values are
+        that have to do with each other.
     seed : int
         Public; directions are the same on every machine.
 
@@ -234,19 +259,26 @@ class Fourier(Derived):
 
     @cached_property
     def names(self) -> list[str]:
-        return [f"{self.name}[{what} {k}]" for what in ("cos", "sin") for k in range(self.features // 2)]
+        return [
+            f"{self.name}[{what} {k}]" for what in ("cos", "sin") for k in range(self.features // 2)
+        ]
 
     @cached_property
     def directions(self) -> Array:
-        """Frequencies (k, features / 2) of k numbers: normal, with standard deviation ``1 / bandwidth``."""
+        """Frequencies (k, features / 2) of k numbers: normal, with standard deviation ``1 /
+        bandwidth``.
+        """
         k, half = len(self.of), self.features // 2
-        # NumPy keeps the raw stream of a bit generator for good, and not what it makes of it (NEP 19).
+        # NumPy keeps the raw stream of a bit generator for good, and not what it makes of it (NEP
+        # 19).
         raw = np.random.PCG64(self.seed).random_raw(k * half) >> np.uint64(12)
         return special.ndtri((raw + 0.5) * 2.0**-52).reshape(k, half) / self.bandwidth
 
     def made(self, features: Sequence[Array]) -> Array:
         c, angles = _numbers_of(features), np.zeros((len(features[0]), self.features // 2))
-        for values, along in zip(c.T, self.directions, strict=True):  # sums in one order, whatever the batch of rows
+        for values, along in zip(
+            c.T, self.directions, strict=True
+        ):  # sums in one order, whatever the batch of rows
             angles += values[:, None] * along
         return np.hstack([np.cos(angles), np.sin(angles)]) * math.sqrt(2.0 / self.features)
 
@@ -258,8 +290,9 @@ class Spline(OneColumn):
     Parameters
     ----------
     knots : tuple of float
-        Two or more increasing numbers, in the column's unit; values beyond the outer ones are clipped to them and
-        counted.  They stand where the curve may bend, closer where more values lie.
+        Two or more increasing numbers, in the column's unit; values beyond the outer ones are
+        clipped to them and counted.  They stand where the curve may bend, closer where more values
+        lie.
     degree : {3, 2, 1}
         Of the polynomials between knots: 3 for smooth curves, 1 for broken lines.
     missing : float, optional
@@ -267,7 +300,8 @@ class Spline(OneColumn):
 
     Guarantee
     ---------
-    There are ``len(knots) - 1 + degree`` features.  None is negative and they add up to 1, so their norm is at most 1.
+    There are ``len(knots) - 1 + degree`` features.  None is negative and they add up to 1, so their
+    norm is at most 1.
     """
 
     kind: ClassVar[str] = "spline"
@@ -283,9 +317,16 @@ class Spline(OneColumn):
         inside = bool(np.all(np.abs(knots) <= LIMIT))  # False with a NaN
         if len(knots) < 2 or not inside or not np.all(knots[:-1] < knots[1:]):
             rule = f"must be at least two increasing numbers within {LIMIT:g}"
-            raise SchemaError(f"{self.name}.knots", self.knots, rule, "declare public knots such as [0, 20, 50, 100]")
+            raise SchemaError(
+                f"{self.name}.knots",
+                self.knots,
+                rule,
+                "declare public knots such as [0, 20, 50, 100]",
+            )
         if self.degree not in (1, 2, 3):
-            raise SchemaError(f"{self.name}.degree", self.degree, "must be 1, 2 or 3", "use 3 for smooth curves")
+            raise SchemaError(
+                f"{self.name}.degree", self.degree, "must be 1, 2 or 3", "use 3 for smooth curves"
+            )
         check_features(f"{self.name}.knots", len(self.knots) - 1 + self.degree)
         check_missing(self.name, self.missing)
 
@@ -296,10 +337,14 @@ class Spline(OneColumn):
     @cached_property
     def repeated(self) -> Array:
         """The knots, the outer ones `degree` times more."""
-        return np.concatenate([[self.knots[0]] * self.degree, self.knots, [self.knots[-1]] * self.degree])
+        return np.concatenate(
+            [[self.knots[0]] * self.degree, self.knots, [self.knots[-1]] * self.degree]
+        )
 
     def supports(self, p: int) -> tuple[Array, Array, Array]:
-        """Starts, ends and widths of the supports of splines of degree ``p - 1``; one of no width has width 1."""
+        """Starts, ends and widths of the supports of splines of degree ``p - 1``; one of no
+        width has width 1.
+        """
         start, end = self.repeated[:-p], self.repeated[p:]
         return start, end, np.where(end > start, end - start, 1.0)
 
@@ -311,10 +356,14 @@ class Spline(OneColumn):
         """The splines' values (n, k), by the recursion of Cox and de Boor."""
         x = np.clip(raw, self.knots[0], self.knots[-1])
         found = np.zeros((len(x), len(self.repeated) - 1))
-        found[np.arange(len(x)), self.degree + np.searchsorted(self.knots[1:-1], x, side="right")] = 1.0
+        found[
+            np.arange(len(x)), self.degree + np.searchsorted(self.knots[1:-1], x, side="right")
+        ] = 1.0
         for p in range(1, self.degree + 1):
             start, end, width = self.supports(p)
-            with np.errstate(over="ignore"):  # far from a support that is narrow, where the spline is 0
+            with np.errstate(
+                over="ignore"
+            ):  # far from a support that is narrow, where the spline is 0
                 up = np.clip((x[:, None] - start) / width, 0.0, 1.0)
                 down = np.clip((end - x[:, None]) / width, 0.0, 1.0)
             found = up[:, :-1] * found[:, :-1] + down[:, 1:] * found[:, 1:]
@@ -334,7 +383,9 @@ def blocks_of(columns: Mapping[str, Mapping[str, Any]]) -> tuple[Block, ...]:
     """Build the blocks of a schema file's ``[columns.NAME]``, in their order."""
     given = {str(name): dict(entries) for name, entries in columns.items()}
     later = {name for name, entries in given.items() if is_derived(entries)}
-    plain = {name: block_from_dict(name, entries) for name, entries in given.items() if name not in later}
+    plain = {
+        name: block_from_dict(name, entries) for name, entries in given.items() if name not in later
+    }
 
     def one(name: str) -> Block:
         if name in plain:

@@ -11,9 +11,25 @@ import numpy as np
 from ..errors import SchemaError
 from ..util.typing import Any, Array
 from .columns import KINDS, Mask, Number
-from .values import MISSING, Column, identity, is_missing, marks_of, points_in, python_value, text_of, values_of
+from .values import (
+    MISSING,
+    Column,
+    identity,
+    is_missing,
+    marks_of,
+    points_in,
+    python_value,
+    text_of,
+    values_of,
+)
 
-UNITS = {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 86400.0, "years": 365.25 * 86400.0}
+UNITS = {
+    "minutes": 60.0,
+    "hours": 3600.0,
+    "days": 86400.0,
+    "weeks": 7 * 86400.0,
+    "years": 365.25 * 86400.0,
+}
 """Seconds of a unit of time; a year is the mean one of the Julian calendar."""
 _MICRO = 1e6
 
@@ -96,15 +112,21 @@ def as_units(values: Column, na: frozenset[str], epoch: str, unit: str) -> tuple
     if values.dtype.kind == "M":
         points = points_in(values)
     else:
-        points = np.array([_point(value, marks, known) for value in values_of(values)], dtype="datetime64[us]")
+        points = np.array(
+            [_point(value, marks, known) for value in values_of(values)], dtype="datetime64[us]"
+        )
     missing = np.isnat(points)
     if values.dtype.kind == "M" and marks != MISSING:
         missing |= is_missing(values, na)
-    return _units(np.where(missing, np.datetime64(day_of(epoch), "us"), points), epoch, unit), missing
+    return _units(
+        np.where(missing, np.datetime64(day_of(epoch), "us"), points), epoch, unit
+    ), missing
 
 
 def _point(value: object, marks: frozenset[str], known: dict[str, Any]) -> Any:
-    """A point in time, or None for a mark of a missing value; texts repeat and are parsed once, in `known`."""
+    """A point in time, or None for a mark of a missing value; texts repeat and are parsed once,
+    in `known`.
+    """
     value = python_value(value)
     if isinstance(value, str) and value in known:
         return known[value]
@@ -163,7 +185,9 @@ class Date(Number):
         def number(value: object) -> object:
             return since(value, epoch, unit) if isinstance(value, str | date) else value
 
-        found: dict[str, object] = {key: number(entries[key]) for key in ("lo", "hi", "missing") if key in entries}
+        found: dict[str, object] = {
+            key: number(entries[key]) for key in ("lo", "hi", "missing") if key in entries
+        }
         if isinstance(entries.get("typical"), list | tuple):
             found["typical"] = [number(value) for value in entries["typical"]]
         return entries | found | {"epoch": epoch}
@@ -175,14 +199,20 @@ class Date(Number):
 
     def number(self, value: object) -> float:
         value = python_value(value)
-        return since(value if isinstance(value, datetime | np.datetime64) else text_of(value), self.epoch, self.unit)
+        return since(
+            value if isinstance(value, datetime | np.datetime64) else text_of(value),
+            self.epoch,
+            self.unit,
+        )
 
     def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
         try:
             return as_units(column, na, self.epoch, self.unit)
         except ValueError as error:
             rule = f"every value must be a date, and some are {error}"
-            raise SchemaError(self.source, None, rule, "write days as 2024-01-31, or repair them") from None
+            raise SchemaError(
+                self.source, None, rule, "write days as 2024-01-31, or repair them"
+            ) from None
 
 
 KINDS[Date.kind] = Date

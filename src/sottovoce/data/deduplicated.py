@@ -1,8 +1,9 @@
 """Deduplicated rows: each distinct row of a node once, with its multiplicity.
 
-Bins and categories give many people the same row, so a sweep over distinct rows is shorter.  Their order depends on all
-rows, so only what is proved for sums in any order may use them (:func:`sottovoce.solvers.local.rounding_bound`).  Which
-rows repeat is secret; only the time of a sweep depends on it.
+Bins and categories give many people the same row, so a sweep over distinct rows is shorter.  Their
+order depends on all rows, so only what is proved for sums in any order may use them
+(:func:`sottovoce.solvers.local.rounding_bound`).  Which rows repeat is secret; only the time of a
+sweep depends on it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from ..util.typing import Any, Array, IntArray
 from .design import Dense, Design
 from .move import Moved
 
-LEAST = 2**16  # entries of a node's rows below which a search for duplicates costs more than it saves
+# entries of a node's rows below which a search for duplicates costs more than it saves
+LEAST = 2**16
 SHARE = 0.7  # largest share of distinct rows at which rows are deduplicated
 _SAMPLE = 1024  # rows that are searched first
 _TOO_DISTINCT = 0.98  # share of distinct rows in the sample above which the search ends
@@ -58,13 +60,17 @@ def distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, I
     sample = _digests(rows[some], None if more is None else more[some], factors)
     if len(set(sample.tolist())) > _TOO_DISTINCT * len(sample):
         return None
-    _, first, which = np.unique(_digests(rows, more, factors), return_index=True, return_inverse=True)
+    _, first, which = np.unique(
+        _digests(rows, more, factors), return_index=True, return_inverse=True
+    )
     if len(first) > SHARE * n:
         return None
     step = max(1, _AT_ONCE // d)
     for k in range(0, n, step):  # digests of different rows may be equal
         same = np.array_equal(rows[k : k + step], rows[first[which[k : k + step]]])
-        if not same or not (more is None or np.array_equal(more[k : k + step], more[first[which[k : k + step]]])):
+        if not same or not (
+            more is None or np.array_equal(more[k : k + step], more[first[which[k : k + step]]])
+        ):
             return None
     counts = np.bincount(which.ravel()).astype(float)[None]
     return np.ascontiguousarray(rows[first])[None], counts, first

@@ -1,7 +1,8 @@
 """Products with rows: how rows are stored, and what each row brings along.
 
-A :class:`Storage` multiplies rows, dense or sparse, here or on a device.  A :class:`Design` adds the fields of its
-rows: weight, offset, class, multiplicity and norm.  A solver needs nothing else of the rows.
+A :class:`Storage` multiplies rows, dense or sparse, here or on a device.  A :class:`Design` adds
+the fields of its rows: weight, offset, class, multiplicity and norm.  A solver needs nothing else
+of the rows.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ compat = Later("array_api_compat")
 _AT_ONCE = 2**16  # rows whose norms are computed at a time
 _BLOCK = 2**19  # bytes of a block's margins: with their rows they stay in a core's own cache
 _TRANSPOSED = 256  # rows that are transposed at a time
-_TALL = 4  # vectors from which single precision multiplies faster with rows first: by a third and more
+_TALL = (
+    4  # vectors from which single precision multiplies faster with rows first: by a third and more
+)
 
 
 def rounded_up(squares: Any, d: int) -> Any:
-    """Square roots of sums of d squares, rounded up by more than the rounding of both; zero stays zero."""
+    """Square roots of sums of d squares, rounded up by more than the rounding of both; zero
+    stays zero.
+    """
     return squares**0.5 * (1.0 + (d + 8.0) * 2.0**-52)
 
 
@@ -148,15 +153,21 @@ class Dense(Storage):
 
 @dataclass(frozen=True)
 class Columns(Dense):
-    """Rows in single precision, in memory column after column: products with few vectors are a quarter faster."""
+    """Rows in single precision, in memory column after column: products with few vectors are a
+    quarter faster.
+    """
 
     @classmethod
     def of(cls, rows: Array) -> Self:
-        """From rows (M, n, d), some at a time: a copy in one go would miss the cache at every number."""
+        """From rows (M, n, d), some at a time: a copy in one go would miss the cache at every
+        number.
+        """
         nodes, n, d = rows.shape
         out: Any = np.empty((nodes, d, n), dtype=np.float32)
         for k in range(0, n, _TRANSPOSED):
-            out[:, :, k : k + _TRANSPOSED] = rows[:, k : k + _TRANSPOSED].astype(np.float32).transpose(0, 2, 1)
+            out[:, :, k : k + _TRANSPOSED] = (
+                rows[:, k : k + _TRANSPOSED].astype(np.float32).transpose(0, 2, 1)
+            )
         return cls(out.transpose(0, 2, 1))
 
     def combine(self, derivatives: Array) -> Array:
@@ -195,7 +206,9 @@ class Sparse(Storage):
 
     def gram(self, weights: Array) -> Array:
         pairs = zip(self.blocks, weights, strict=True)
-        return np.stack([(block.multiply(v[: block.shape[0], None]).T @ block).toarray() for block, v in pairs])
+        return np.stack(
+            [(block.multiply(v[: block.shape[0], None]).T @ block).toarray() for block, v in pairs]
+        )
 
     def diagonal(self, weights: Array) -> Array:
         pairs = zip(self.blocks, weights, strict=True)
@@ -221,7 +234,9 @@ class Sparse(Storage):
         if (first, last) == (0, self.n):
             return self
         if (first, last) not in self._parts:
-            self._parts[first, last] = Sparse(tuple(_rows_of(block, first, last) for block in self.blocks))
+            self._parts[first, last] = Sparse(
+                tuple(_rows_of(block, first, last) for block in self.blocks)
+            )
         return self._parts[first, last]
 
 
@@ -229,7 +244,9 @@ def _rows_of(block: csr_array, first: int, last: int) -> csr_array:
     """Rows of a matrix, not copied."""
     ends = block.indptr[min(first, block.shape[0]) : min(last, block.shape[0]) + 1]
     own = slice(ends[0], ends[-1])
-    return type(block)((block.data[own], block.indices[own], ends - ends[0]), (len(ends) - 1, block.shape[1]))
+    return type(block)(
+        (block.data[own], block.indices[own], ends - ends[0]), (len(ends) - 1, block.shape[1])
+    )
 
 
 @dataclass(frozen=True)
@@ -246,8 +263,9 @@ class Design:
     offset : array
         Margins are ``a_k.w - t_k``; 0 for padding, whose margins stay 0.
     labels : array of int
-        The class of each row, of `classes`.  Vectors are then (M, R, K d), one block per class, and margins (M, R, K
-        n), ``u_j = w_j.x - w_label.x``: linear in w, so the solver needs no knowledge of classes.
+        The class of each row, of `classes`.  Vectors are then (M, R, K d), one block per class, and
+        margins (M, R, K n), ``u_j = w_j.x - w_label.x``: linear in w, so the solver needs no
+        knowledge of classes.
     counts : array
         Multiplicities, see :mod:`sottovoce.data.deduplicated`.
     known_norms : array
@@ -301,7 +319,9 @@ class Design:
         return self.storage.combine(self._counted(flat)).reshape(*derivatives.shape[:2], -1)
 
     def gram(self, weights: Any) -> Array:
-        """``sum_k weights_k a_k a_k'``, (M, d, d), times weights and multiplicities; of classes the diagonal blocks."""
+        """``sum_k weights_k a_k a_k'``, (M, d, d), times weights and multiplicities; of classes
+        the diagonal blocks.
+        """
         if self.labels is None:
             return self.storage.gram(self._counted(weights))
         split = self._split(weights)
@@ -337,13 +357,14 @@ class Design:
         return type(self)(storage, weight, offset, labels, counts, norms, self.classes)
 
     def keep(self, nodes: Any) -> Self:
-        kept = self.storage.keep(
-            nodes
-        )  # sparse rows without the longest node have less padding, and so do their fields
+        # sparse rows without the longest node have less padding, and so do their fields
+        kept = self.storage.keep(nodes)
 
         def pick(x: Any) -> Any:
             return (
-                x[nodes][:, : kept.n] if isinstance(x, np.ndarray) else self.asarray(self.host(x)[nodes][:, : kept.n])
+                x[nodes][:, : kept.n]
+                if isinstance(x, np.ndarray)
+                else self.asarray(self.host(x)[nodes][:, : kept.n])
             )
 
         return self.cut(kept, pick)
@@ -360,8 +381,14 @@ class Design:
         short = self.storage.single()
         if short is self.storage:
             return self
-        like: Any = None if self.known_norms is None else np.asarray(self.host(self.known_norms), dtype=np.float32)
-        return replace(self, storage=short, known_norms=None if like is None else short.asarray(like))
+        like: Any = (
+            None
+            if self.known_norms is None
+            else np.asarray(self.host(self.known_norms), dtype=np.float32)
+        )
+        return replace(
+            self, storage=short, known_norms=None if like is None else short.asarray(like)
+        )
 
     def normed(self, nodes: int) -> Self:
         """Return these rows with all norms computed, in blocks of rows."""

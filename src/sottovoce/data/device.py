@@ -1,7 +1,9 @@
-"""Rows in another array library, on a GPU for example: :class:`sottovoce.data.design.Dense` by the array API standard.
+"""Rows in another array library, on a GPU for example: :class:`sottovoce.data.design.Dense` by the
+array API standard.
 
-Only rows and margins are on the device.  Classifiers, noise, ledgers and the solver's algebra are small and stay NumPy
-arrays on the host.  So noise streams are the same on every backend, and results agree to within the certificate.
+Only rows and margins are on the device.  Classifiers, noise, ledgers and the solver's algebra are
+small and stay NumPy arrays on the host.  So noise streams are the same on every backend, and
+results agree to within the certificate.
 """
 
 from __future__ import annotations
@@ -39,14 +41,21 @@ class Backend:
 
     @property
     def cache(self) -> int:
-        """Margins of one block: as many as fit a cache on the host, and enough to keep a GPU busy."""
+        """Margins of one block: as many as fit a cache on the host, and enough to keep a GPU
+        busy.
+        """
         return _BLOCK.get(str(self.device or "cpu").split(":")[0].lower(), _LARGE)
 
     def put(self, x: NDArray[Any]) -> Any:
         """Copy an array to the device, in the same precision."""
         host = np.ascontiguousarray(x)
-        own = np.require(host, requirements="W")  # PyTorch shares memory, and takes none that cannot be written
-        return self.xp.asarray(own) if self.device is None else self.xp.asarray(own, device=self.device)
+        # PyTorch shares memory, and takes none that cannot be written
+        own = np.require(host, requirements="W")
+        return (
+            self.xp.asarray(own)
+            if self.device is None
+            else self.xp.asarray(own, device=self.device)
+        )
 
     def get(self, x: Any) -> Array:
         """Copy an array to the host, as a NumPy array."""
@@ -67,7 +76,9 @@ def backend(spec: str) -> Backend:
     """
     name, _, device = spec.partition(":")
     if name not in LIBRARIES:
-        raise InvalidInput("backend", spec, f"must be one of numpy, {', '.join(LIBRARIES)}", "use 'numpy'")
+        raise InvalidInput(
+            "backend", spec, f"must be one of numpy, {', '.join(LIBRARIES)}", "use 'numpy'"
+        )
     try:
         xp = import_module(LIBRARIES[name])
     except ImportError:
@@ -82,7 +93,9 @@ def backend(spec: str) -> Backend:
         found.put(np.zeros(1))
     except (RuntimeError, AssertionError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0]
-        raise InvalidInput("backend", spec, f"has no such device here ({reason})", f"use {name!r}") from None
+        raise InvalidInput(
+            "backend", spec, f"has no such device here ({reason})", f"use {name!r}"
+        ) from None
     return found
 
 

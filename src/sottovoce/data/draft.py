@@ -1,4 +1,6 @@
-"""Schema files as text: a first draft from the names of a table's columns, and the TOML of a schema."""
+"""Schema files as text: a first draft from the names of a table's columns, and the TOML of a
+schema.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,22 @@ from .meant import meant
 from .mistakes import OPEN
 from .schema import Schema
 
-_KINDS = 'number (lo, hi, typical), category (values), bins (edges), date (epoch, lo, hi); or name it in "ignore"'
+_KINDS = (
+    "number (lo, hi, typical), category (values), bins (edges), date (epoch, lo, hi); or "
+    'name it in "ignore"'
+)
 _TITLED = (
-    "# The names are the first row of the file: if a value is among them, the file has no header, and this is no draft."
+    "# The names are the first row of the file: if a value is among them, the file has no "
+    "header, and this is no draft."
 )
 _NA_LINE = 'na = ["NA"]  # marks of missing values besides the empty field: add yours, such as "-9"'
-"""R writes NA for every missing value; the line is drafted for files that have no missing value of their own."""
+"""R writes NA for every missing value; the line is drafted for files that have no missing value
+of their own.
+"""
 _UNDECLARED_NA_LINE = '# na = ["NA", "-9"]  # marks of missing values besides the empty field'
-_ROW_NAMES = re.compile(r"Unnamed: 0(\.\d+)?|__index_level_\d+__|rownames|row\.names", re.IGNORECASE)
+_ROW_NAMES = re.compile(
+    r"Unnamed: 0(\.\d+)?|__index_level_\d+__|rownames|row\.names", re.IGNORECASE
+)
 """What pandas, pyarrow and R call a column of row names that was written with a name."""
 _TYPED: dict[str, dict[str, Any]] = {
     "number": {"kind": "number", "lo": OPEN, "hi": OPEN},
@@ -34,8 +44,10 @@ _TYPED: dict[str, dict[str, Any]] = {
 }
 """The block of a declared type."""
 _HINTS = {
-    "number": "# public bounds; add typical = [LO, HI], the range of most values; missing = VALUE, indicator = true",
-    "text": "# every value that matters; add other = true for the rest, indicator = true for missing ones",
+    "number": "# public bounds; add typical = [LO, HI], the range of most values; missing = "
+    "VALUE, indicator = true",
+    "text": "# every value that matters; add other = true for the rest, indicator = true for "
+    "missing ones",
     "date": '# epoch, lo and hi are public days, such as "2020-01-01"',
 }
 
@@ -81,7 +93,9 @@ def draft(
     ignored += [name for name in known if _ROW_NAMES.fullmatch(name) and name not in reserved]
     kept = [name for name in known if name not in {*reserved, *ignored}]
     blocks = [line for name in kept for line in ("", *_block(name, known[name] if types else "?"))]
-    ignore_line = f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards"
+    ignore_line = (
+        f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards"
+    )
     lines = [
         *_opening_comments(header, types),
         "intercept = true",
@@ -96,12 +110,16 @@ def _check_types_are_declared(path: str | Path) -> None:
     """InvalidInput for a file whose format declares no types of columns."""
     if format_of(path).types is None:
         typed = ", ".join(ending for ending, one in FORMATS.items() if one.types is not None)
-        rule = f"only files that end in {typed} declare types, and they are never guessed from values"
+        rule = (
+            f"only files that end in {typed} declare types, and they are never guessed from values"
+        )
         raise InvalidInput("types", True, rule, "leave it out, or give such a file")
 
 
 def _checked_header(path: str | Path, known: Mapping[str, str]) -> Header | None:
-    """The first row, of a file whose names stand there; InvalidInput if its names are none of a table's columns."""
+    """The first row, of a file whose names stand there; InvalidInput if its names are none of a
+    table's columns.
+    """
     header_in = format_of(path).header
     header = None if header_in is None else header_in(path)
     if header is None:
@@ -116,7 +134,9 @@ def _check_names(asked: Iterable[tuple[str, str | None]], known: Mapping[str, st
     """InvalidInput if one of the names, each asked for by a field, is no column."""
     for field, name in asked:
         if name is not None and name not in known:
-            raise InvalidInput(field, name, "is no column of the table", meant(name, known) or "correct the name")
+            raise InvalidInput(
+                field, name, "is no column of the table", meant(name, known) or "correct the name"
+            )
 
 
 def _opening_comments(header: Header | None, types: bool) -> list[str]:
@@ -128,16 +148,21 @@ def _opening_comments(header: Header | None, types: bool) -> list[str]:
     return [
         f"# A draft from the {read}: no value of a row was read.",
         *notes,
-        '# Replace every "?" by a public fact: from a code book, a textbook, a reference range, never from the rows.',
+        '# Replace every "?" by a public fact: from a code book, a textbook, a reference range, '
+        "never from the rows.",
         "# Then `sottovoce schema check` this file, without the table and with it.",
     ]
 
 
 def _role_lines(site: str | None, person: str | None) -> list[str]:
-    """The columns of sites and of persons, as comments that show how to declare one where there is none."""
+    """The columns of sites and of persons, as comments that show how to declare one where there
+    is none.
+    """
     return [
         f"site = {_value(site)}" if site else '# site = "COLUMN"  # who holds the row',
-        f"person = {_value(person)}" if person else '# person = "COLUMN"  # whose row it is, if people have several',
+        f"person = {_value(person)}"
+        if person
+        else '# person = "COLUMN"  # whose row it is, if people have several',
     ]
 
 
@@ -155,7 +180,12 @@ def _label_lines(label: str | None) -> list[str]:
 
 def _block(name: str, kind: str) -> list[str]:
     if kind.startswith("vector "):
-        block: dict[str, Any] = {"kind": "vector", "size": int(kind.removeprefix("vector ")), "lo": OPEN, "hi": OPEN}
+        block: dict[str, Any] = {
+            "kind": "vector",
+            "size": int(kind.removeprefix("vector ")),
+            "lo": OPEN,
+            "hi": OPEN,
+        }
         return [f"[columns.{_key(name)}]", *toml_entries(block)]
     lines = toml_entries(_TYPED.get(kind, {"kind": OPEN}))
     if kind not in _TYPED:
@@ -174,7 +204,9 @@ def toml_of(schema: Schema, comments: Iterable[str] = ()) -> str:
     lines += toml_entries(entries)
     for name, block in columns.items():
         values = block.get("values")
-        if isinstance(values, Mapping) and all(members == [group] for group, members in values.items()):
+        if isinstance(values, Mapping) and all(
+            members == [group] for group, members in values.items()
+        ):
             block = block | {"values": list(values)}
         lines += ["", f"[columns.{_key(name)}]", *toml_entries(block)]
     return "\n".join([*lines, ""])
@@ -196,7 +228,11 @@ def _value(value: Any) -> str:
     if isinstance(value, int | float):
         if math.isinf(value):
             return "inf" if value > 0 else "-inf"
-        return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+        return (
+            repr(int(value))
+            if float(value).is_integer() and abs(value) < 1e15
+            else repr(float(value))
+        )
     if isinstance(value, Mapping):
         return "{ " + ", ".join(toml_entries(value)).replace("\n", " ") + " }"
     if isinstance(value, list | tuple):
@@ -205,7 +241,9 @@ def _value(value: Any) -> str:
 
 
 def _ascii_where_unseen(text: str) -> str:
-    """A TOML text with escapes for what a reader cannot see, or a terminal obeys: controls, blanks of no width."""
+    """A TOML text with escapes for what a reader cannot see, or a terminal obeys: controls,
+    blanks of no width.
+    """
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else _escaped(one) for one in text)

@@ -1,4 +1,6 @@
-"""Entries of a declared column, from what a schema file may hold: each of its type, or a TypeError."""
+"""Entries of a declared column, from what a schema file may hold: each of its type, or a
+TypeError.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ from .values import python_value, same_in_a_frame, text_of
 def value_groups(values: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Names of groups with their members: a list makes one group a value."""
     if isinstance(values, Mapping):
-        return tuple((str(name), tuple(map(plain_text, _listed(group)))) for name, group in values.items())
+        return tuple(
+            (str(name), tuple(map(plain_text, _listed(group)))) for name, group in values.items()
+        )
     return tuple((plain_text(value), (plain_text(value),)) for value in _listed(values))
 
 
 def plain_text(value: object) -> str:
-    """A declared text, number or truth value as `text_of` writes values; a TypeError for anything else."""
+    """A declared text, number or truth value as `text_of` writes values; a TypeError for
+    anything else.
+    """
     value = python_value(value)
     if not isinstance(value, str | int | float):
         raise TypeError("a text is needed")
@@ -27,7 +33,10 @@ def plain_text(value: object) -> str:
 def check_apart(field: str, texts: Iterable[str]) -> None:
     """Refuse declared whole numbers, beyond 2^53, that a frame with a gap holds as one."""
     if same_in_a_frame(texts):
-        rule = "two of its whole numbers are one to a frame, which rounds those beyond 2^53 where another row has a gap"
+        rule = (
+            "two of its whole numbers are one to a frame, which rounds those beyond 2^53 "
+            "where another row has a gap"
+        )
         raise SchemaError(field, None, rule, "write them as texts with a letter, in the table too")
 
 
@@ -45,15 +54,33 @@ def _typed(kind: Any, convert: Callable[[Any], Any]) -> Callable[[object], Any]:
 _text, _number, _truth = _typed(str, str), _typed(int | float, float), _typed(bool, bool)
 _whole, _listed = _typed(int, int), _typed(list | tuple, list)
 CONVERT: dict[str, Any] = {
-    "base": _whole, "column": _text, "columns": lambda values: tuple(map(plain_text, _listed(values))),
-    "edges": lambda values: tuple(float(v) if v in ("inf", "-inf") else _number(v) for v in _listed(values)),
-    "epoch": _text, "hi": _number, "indicator": _truth, "lo": _number, "missing": _number,
+    "base": _whole,
+    "column": _text,
+    "columns": lambda values: tuple(map(plain_text, _listed(values))),
+    "edges": lambda values: tuple(
+        float(v) if v in ("inf", "-inf") else _number(v) for v in _listed(values)
+    ),
+    "epoch": _text,
+    "hi": _number,
+    "indicator": _truth,
+    "lo": _number,
+    "missing": _number,
     "norm": lambda value: value if isinstance(value, str) else _number(value),
-    "other": _truth, "prefix": _text, "size": _whole, "to": _text, "transform": _text,
-    "typical": lambda values: tuple(map(_number, _listed(values))), "unit": _text, "weight": _number,
-    "knots": lambda values: tuple(map(_number, _listed(values))), "of": lambda values: tuple(_listed(values)),
-    "bandwidth": _number, "degree": _whole, "features": _whole, "seed": _whole,
-}  # fmt: skip
+    "other": _truth,
+    "prefix": _text,
+    "size": _whole,
+    "to": _text,
+    "transform": _text,
+    "typical": lambda values: tuple(map(_number, _listed(values))),
+    "unit": _text,
+    "weight": _number,
+    "knots": lambda values: tuple(map(_number, _listed(values))),
+    "of": lambda values: tuple(_listed(values)),
+    "bandwidth": _number,
+    "degree": _whole,
+    "features": _whole,
+    "seed": _whole,
+}
 
 
 def entry_from(kind: str, key: str, value: object) -> Any:
@@ -78,5 +105,9 @@ def entry_from(kind: str, key: str, value: object) -> Any:
     TypeError, ValueError or OverflowError
         If the value is of another type.
     """
-    texts = {"values": value_groups, "base": plain_text, "missing": plain_text} if kind == "category" else {}
+    texts = (
+        {"values": value_groups, "base": plain_text, "missing": plain_text}
+        if kind == "category"
+        else {}
+    )
     return (CONVERT | texts)[key](value)

@@ -1,7 +1,7 @@
 """Tables in Excel workbooks (``.xlsx``), read by openpyxl (the extra ``sottovoce[files]``).
 
-Every cell is read by itself, by its own type: a text among dates changes none of them.  A formula is read as the value
-that Excel saved with it.
+Every cell is read by itself, by its own type: a text among dates changes none of them.  A formula
+is read as the value that Excel saved with it.
 """
 
 from __future__ import annotations
@@ -31,25 +31,32 @@ ENDINGS = (".xlsx", ".xlsm")
 
 
 def read_excel(path: str | Path) -> Table:
-    """Read the one sheet of a workbook, whose first row names the columns; an empty cell is a missing value.
+    """Read the one sheet of a workbook, whose first row names the columns; an empty cell is a
+    missing value.
 
     Raises
     ------
     InvalidInput
-        If openpyxl is not installed, the file is no workbook of one sheet, or its first row is no header.  No cell is
-        shown.
+        If openpyxl is not installed, the file is no workbook of one sheet, or its first row is no
+        header.  No cell is shown.
     """
     place = Path(path)
     with _rows_of(path) as rows:
         header = _header(rows, place.name)
         columns: list[list[Any]] = [[] for _ in range(header.width)]
-        filled = ((number, row) for number, row in enumerate(rows, 2) if any(cell is not None for cell in row))
+        filled = (
+            (number, row)
+            for number, row in enumerate(rows, 2)
+            if any(cell is not None for cell in row)
+        )
         while part := list(islice(filled, _ROWS)):
             for number, row in part:
                 _append(columns, row, number, place.name)
             fits(place.name, _VALUE * header.width * len(columns[0]))
     if not columns[0]:
-        raise InvalidInput(place.name, None, "must hold a header row and at least one row", "check the file")
+        raise InvalidInput(
+            place.name, None, "must hold a header row and at least one row", "check the file"
+        )
     if header.index:
         del columns[0]
     arrays = (np.fromiter(values, dtype=object, count=len(values)) for values in columns)
@@ -80,7 +87,9 @@ def _append(columns: list[list[Any]], row: Sequence[Any], number: int, name: str
     width = len(columns)
     if any(cell is not None for cell in row[width:]):
         rule = f"row {number} of its sheet has more cells than the first row has names"
-        raise InvalidInput(name, None, rule, "delete what stands beside the table, or name its column")
+        raise InvalidInput(
+            name, None, rule, "delete what stands beside the table, or name its column"
+        )
     cells = [*row[:width], *[None] * (width - len(row))]
     for column, cell in zip(columns, cells, strict=True):
         column.append(_value(cell))
@@ -98,7 +107,10 @@ def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
     try:
         from openpyxl import load_workbook
     except ImportError:
-        rule, remedy = "reading an Excel workbook needs openpyxl", "run: pip install 'sottovoce[files]'"
+        rule, remedy = (
+            "reading an Excel workbook needs openpyxl",
+            "run: pip install 'sottovoce[files]'",
+        )
         raise InvalidInput("path", place, rule, remedy) from None
     try:
         _check_unpacked(place)
@@ -109,7 +121,12 @@ def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
                 sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
                 if len(sheets) != 1:
                     rule = f"has {len(sheets)} sheets, and a table is one"
-                    raise InvalidInput(place.name, None, rule, "save the sheet of the table as a workbook of its own")
+                    raise InvalidInput(
+                        place.name,
+                        None,
+                        rule,
+                        "save the sheet of the table as a workbook of its own",
+                    )
                 sheets[0].reset_dimensions()  # what a workbook says of its size may be wrong
                 yield sheets[0].iter_rows(values_only=True)
             finally:
@@ -119,8 +136,12 @@ def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
     except MemoryError:
         rule = "cannot be read: it does not fit into memory"
         raise InvalidInput("path", place, rule, "save fewer rows or columns") from None
-    except Exception:  # foreign bytes can make the reader raise anything, and its message may hold a value
-        raise InvalidInput("path", place, "cannot be read: a damaged Excel workbook", "save it again") from None
+    except (
+        Exception
+    ):  # foreign bytes can make the reader raise anything, and its message may hold a value
+        raise InvalidInput(
+            "path", place, "cannot be read: a damaged Excel workbook", "save it again"
+        ) from None
 
 
 def _check_unpacked(place: Path) -> None:

@@ -24,16 +24,21 @@ from .schema import Schema, into_ball, weighted_rows
 from .synthetic_tables import Sketches, drawn
 from .table import fits
 
-FULL = 0.9  #: rows fill the ball if their typical norm before the division is at least this share of the divisor
+# : rows fill the ball if their typical norm before the division is at least this share of the
+# divisor
+FULL = 0.9
 CROWDED = 1.25  #: the divisor is too small if nine rows in ten are longer by at least this factor
 SHORTENED = 0.75
-"""The divisor is too small, too, if it shortens at least this share of rows; the proposed one shortens half of them."""
+"""The divisor is too small, too, if it shortens at least this share of rows; the proposed one
+shortens half of them.
+"""
 CONSTANT = 0.25  #: largest share of a typical row's squared norm that the constant should take
 SMALL_CONSTANT = 0.5
 MANY = 0.1  #: share of synthetic rows longer than the divisor from which on a note is written
 MOSTLY = 0.75
-"""Rows are mostly a common offset if their mean has at least this share of a typical row's norm, without the constant:
-more than half of the squared norm.  Where all columns have two levels it is .71."""
+"""Rows are mostly a common offset if their mean has at least this share of a typical row's norm,
+without the constant: more than half of the squared norm.  Where all columns have two levels it
+is .71."""
 _ENTRIES = 2_000_000  # of synthetic rows in memory while their norms are computed
 _DRAWN = 20_000_000  # entries of the synthetic rows from which `fill` takes its shares, about
 _ROUNDED = 1.0 + 1e-9  # a size that is larger than the divisor by less is as large
@@ -76,7 +81,12 @@ def sketch(schema: Schema, n: int, rng: np.random.Generator) -> Array:
 
 def expected_rows(schema: Schema) -> Sketches:
     """Return the source of synthetic tables that ``method="auto"`` compares methods on."""
-    return drawn(schema.fingerprint, "synthetic rows drawn from the schema", partial(sketch, schema), schema.n_features)
+    return drawn(
+        schema.fingerprint,
+        "synthetic rows drawn from the schema",
+        partial(sketch, schema),
+        schema.n_features,
+    )
 
 
 def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
@@ -97,7 +107,9 @@ def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
     """
     rng, step = np.random.default_rng(seed), max(1, _ENTRIES // schema.n_features)
     steps = [min(step, n - start) for start in range(0, n, step)]
-    return np.concatenate([row_norms(weighted_sketch(schema, rows, rng)) for rows in steps] or [np.empty(0)])
+    return np.concatenate(
+        [row_norms(weighted_sketch(schema, rows, rng)) for rows in steps] or [np.empty(0)]
+    )
 
 
 def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
@@ -150,7 +162,11 @@ def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
     constant; and the share of every block in the mean's squared norm.  Rows are those of
     :func:`sketch`.
     """
-    rng, n, step = np.random.default_rng(seed), _enough(schema), max(1, _ENTRIES // schema.n_features)
+    rng, n, step = (
+        np.random.default_rng(seed),
+        _enough(schema),
+        max(1, _ENTRIES // schema.n_features),
+    )
     total, square = np.zeros(schema.n_features), 0.0
     for start in range(0, n, step):
         X = sketch(schema, min(step, n - start), rng)
@@ -174,7 +190,10 @@ def long_share(schema: Schema) -> float:
 def long_rows(schema: Schema) -> list[str]:
     """Return a note if a training without row weights will shorten many rows; otherwise nothing."""
     share = long_share(schema)
-    what = "are longer than the schema's scale and are shortened, so coefficients are not those of whole rows"
+    what = (
+        "are longer than the schema's scale and are shortened, so coefficients are not those "
+        "of whole rows"
+    )
     return [f"about {share:.0%} of rows {what} (from the schema alone)"] if share >= MANY else []
 
 
@@ -188,7 +207,9 @@ def _longer(sizes: Array, divisor: float) -> float:
 
 
 def _in_three_digits(typical: float, sizes: Array) -> float:
-    """The size of a typical row, rounded to three digits: up where rounding down would shorten nearly all rows."""
+    """The size of a typical row, rounded to three digits: up where rounding down would shorten
+    nearly all rows.
+    """
     nearest = float(f"{typical:.3g}")
     if _longer(sizes, nearest) < SHORTENED:
         return nearest
@@ -261,12 +282,15 @@ class Fill:
         changes = []
         if self.guessed:
             changes.append(
-                f"typical = [LO, HI], the range of most values, for {_listed(self.guessed)}: without it they are taken "
-                "to fill their bounds, which real values seldom do, so rows will be shorter than it says here"
+                f"typical = [LO, HI], the range of most values, for {_listed(self.guessed)}: "
+                "without it they are taken "
+                "to fill their bounds, which real values seldom do, so rows will be shorter than "
+                "it says here"
             )
         if self.intercept is not None:
             changes.append(
-                f"intercept = {self.intercept:g}: the constant is the same in all rows and takes much of the ball"
+                f"intercept = {self.intercept:g}: the constant is the same in all rows and takes "
+                "much of the ball"
             )
         if self.scale is not None:
             then = f"then a typical row has norm {self.mended:.2f}"
@@ -288,8 +312,10 @@ class Fill:
         if not self.common:
             return ""
         says = (
-            f"typical rows are mostly a common offset: their mean has {self.offset:.0%} of the norm of a row, mostly "
-            f"from {_listed(self.common)}. It tells no row from another, yet noise and caps are sized for rows with "
+            f"typical rows are mostly a common offset: their mean has {self.offset:.0%} of the "
+            "norm of a row, mostly "
+            f"from {_listed(self.common)}. It tells no row from another, yet noise and caps are "
+            "sized for rows with "
             "it, unless a run centres them"
         )
         blocks = [block for block in self.schema.blocks if block.name in self.common]
@@ -303,15 +329,30 @@ class Fill:
     def to_dict(self) -> dict[str, Any]:
         """Return the estimate as plain data of JSON types."""
         return {
-            "schema": self.schema.name, "features": self.schema.n_features, "bound": self.schema.bound,
-            "divisor": None if self.schema.unit else self.schema.divisor, "unit": self.schema.unit,
-            "norm": {"low": self.low, "median": self.median, "high": self.high}, "shortened": self.shortened,
-            "wasted": self.wasted, "fine": self.fine,
-            "change": {"intercept": self.intercept, "scale": self.scale, "typical": list(self.guessed)},
-            "median_after": self.mended, "says": self.changes, "caveat": self.schema.caveat,
-            "offset": {"share": self.offset, "mostly": bool(self.common), "from": list(self.common),
-                       "says": self.says_common},
-        }  # fmt: skip
+            "schema": self.schema.name,
+            "features": self.schema.n_features,
+            "bound": self.schema.bound,
+            "divisor": None if self.schema.unit else self.schema.divisor,
+            "unit": self.schema.unit,
+            "norm": {"low": self.low, "median": self.median, "high": self.high},
+            "shortened": self.shortened,
+            "wasted": self.wasted,
+            "fine": self.fine,
+            "change": {
+                "intercept": self.intercept,
+                "scale": self.scale,
+                "typical": list(self.guessed),
+            },
+            "median_after": self.mended,
+            "says": self.changes,
+            "caveat": self.schema.caveat,
+            "offset": {
+                "share": self.offset,
+                "mostly": bool(self.common),
+                "from": list(self.common),
+                "says": self.says_common,
+            },
+        }
 
 
 def fill(schema: Schema, seed: int = 0) -> Fill:
@@ -348,7 +389,11 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
         shortened=shortened,
         intercept=intercept,
         scale=scale,
-        guessed=tuple(block.name for block in schema.blocks if isinstance(block, Number) and block.typical is None),
+        guessed=tuple(
+            block.name
+            for block in schema.blocks
+            if isinstance(block, Number) and block.typical is None
+        ),
         mended=float(np.median(_norms(better, sizes))),
         offset=offset,
         common=_common_blocks(shares) if offset >= MOSTLY else (),
@@ -356,16 +401,22 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
 
 
 def _better_scale(sizes: Array, *, divisor: float, bound: float) -> float | None:
-    """The norm of a typical row, if rows fill the ball badly with this divisor; None to leave it."""
+    """The norm of a typical row, if rows fill the ball badly with this divisor; None to leave
+    it.
+    """
     typical = _middle(sizes)
-    crowded = float(np.quantile(sizes, 0.1)) > CROWDED * divisor or _longer(sizes, divisor) >= SHORTENED
+    crowded = (
+        float(np.quantile(sizes, 0.1)) > CROWDED * divisor or _longer(sizes, divisor) >= SHORTENED
+    )
     if typical < FULL * divisor or crowded or divisor > bound:
         return min(_in_three_digits(typical, sizes), bound)
     return None
 
 
 def _common_blocks(shares: dict[str, float]) -> tuple[str, ...]:
-    """The blocks that have more than their part of the mean row: half of what each would have on average."""
+    """The blocks that have more than their part of the mean row: half of what each would have on
+    average.
+    """
     large = 0.5 / len(shares)
     return tuple(name for name, share in shares.items() if share >= large)
 

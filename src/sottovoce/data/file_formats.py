@@ -1,4 +1,6 @@
-"""One way to read a table from a file, for every command: by its ending, with which its first bytes must agree."""
+"""One way to read a table from a file, for every command: by its ending, with which its first
+bytes must agree.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,20 @@ class Format:
 
 
 FORMATS: dict[str, Format] = {
-    **dict.fromkeys((*_TEXT, *(text + packed for text in _TEXT for packed in _PACKED)), Format(read_csv, csv_header)),
+    **dict.fromkeys(
+        (*_TEXT, *(text + packed for text in _TEXT for packed in _PACKED)),
+        Format(read_csv, csv_header),
+    ),
     ".parquet": Format(read_parquet, types=parquet_types),
     ".sql": Format(read_sql, names=sql_names),
     **dict.fromkeys(EXCEL, Format(read_excel, excel_header)),
     **dict.fromkeys(STATISTICS, Format(read_statistics, types=statistics_types)),
 }
 """By the ending of a file's name, in lower case."""
-READ = ".csv or .tsv (also packed: .gz, .xz, .bz2), .parquet, .sql, .xlsx, .dta, .sav, .zsav, .por, .sas7bdat or .xpt"
+READ = (
+    ".csv or .tsv (also packed: .gz, .xz, .bz2), .parquet, .sql, .xlsx, .dta, .sav, .zsav, "
+    ".por, .sas7bdat or .xpt"
+)
 """The endings in words."""
 
 
@@ -72,12 +80,18 @@ def format_of(path: str | Path) -> Format:
         return FORMATS[ending]
     place, found = Path(path), kind_of_file(path)
     if found is None:
-        rule = f"must end in {READ}: its ending says how it is read, such as what separates its fields"
-        raise InvalidInput("path", place, rule, "a text with commas ends in .csv, one with tabs in .tsv: rename it")
+        rule = (
+            f"must end in {READ}: its ending says how it is read, such as what separates its fields"
+        )
+        raise InvalidInput(
+            "path", place, rule, "a text with commas ends in .csv, one with tabs in .tsv: rename it"
+        )
     remedy = found.remedy
     if found.endings:
         remedy = f"give it a name that ends in {' or '.join(found.endings)}"
-    raise InvalidInput("path", place, f"cannot be read: it is {found.name}; a table ends in {READ}", remedy)
+    raise InvalidInput(
+        "path", place, f"cannot be read: it is {found.name}; a table ends in {READ}", remedy
+    )
 
 
 def read_table(path: str | Path) -> Table:
@@ -88,7 +102,8 @@ def read_table(path: str | Path) -> Table:
     Raises
     ------
     InvalidInput
-        If the file is of no known format, or of another than its ending says, or cannot be read.  No value is shown.
+        If the file is of no known format, or of another than its ending says, or cannot be read.
+        No value is shown.
     """
     return format_of(path).read(path)
 
@@ -114,4 +129,13 @@ def column_types(path: str | Path) -> dict[str, str]:
     return dict.fromkeys(form.names(path), "?")
 
 
-__all__ = ["FORMATS", "READ", "Format", "column_types", "ending_of", "format_of", "header_notes", "read_table"]
+__all__ = [
+    "FORMATS",
+    "READ",
+    "Format",
+    "column_types",
+    "ending_of",
+    "format_of",
+    "header_notes",
+    "read_table",
+]

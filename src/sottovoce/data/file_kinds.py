@@ -1,7 +1,7 @@
 """What a file is, told by its first bytes: a file that is no table must not be taken for one.
 
-A text that is read as CSV has no signature, so everything that has one is refused by name.  No message shows anything
-of the file but what kind it is.
+A text that is read as CSV has no signature, so everything that has one is refused by name.  No
+message shows anything of the file but what kind it is.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ SAS_TRANSPORT = Kind("a SAS transport file", (".xpt",))
 SPSS = Kind("an SPSS file", (".sav", ".zsav"))
 SPSS_PORTABLE = Kind("an SPSS portable file", (".por",))
 EXCEL = Kind("an Excel workbook", (".xlsx", ".xlsm"))
-OLD_OFFICE = Kind("an Excel workbook of before 2007 (.xls), or one with a password", (), "save it as .xlsx or as CSV")
+OLD_OFFICE = Kind(
+    "an Excel workbook of before 2007 (.xls), or one with a password",
+    (),
+    "save it as .xlsx or as CSV",
+)
 ZIP = Kind("a zip archive", (), _UNPACK)
 UTF_16 = Kind("text in UTF-16", (), "save it in UTF-8: in Excel as 'CSV UTF-8'")
 UTF_32 = Kind("text in UTF-32", (), "save it in UTF-8")
@@ -76,7 +80,10 @@ _SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
     (b"CDF\x02", Kind("a NetCDF file", (), _SAVE_AS_PARQUET)),
     (b"MATLAB 5.0", Kind("a MATLAB file", (), _SAVE_AS_PARQUET)),
     (b"MATLAB 7.3", Kind("a MATLAB file", (), _SAVE_AS_PARQUET)),
-    (b"SQLite format 3\0", Kind("an SQLite database", (), "give a query in a file that ends in .sql")),
+    (
+        b"SQLite format 3\0",
+        Kind("an SQLite database", (), "give a query in a file that ends in .sql"),
+    ),
     (b"<stata_dta>", STATA),
     (b"HEADER RECORD*******", SAS_TRANSPORT),
     (b"$FL2", SPSS),
@@ -84,7 +91,13 @@ _SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLD_OFFICE),
     (b"\x09\x08", OLD_OFFICE),
     (b"\x09\x04\x06", OLD_OFFICE),
-    (b"RDX2\n", R), (b"RDX3\n", R), (b"RDA2\n", R), (b"RDA3\n", R), (b"X\n\0\0", R), (b"A\n2\n", R), (b"A\n3\n", R),
+    (b"RDX2\n", R),
+    (b"RDX3\n", R),
+    (b"RDA2\n", R),
+    (b"RDA3\n", R),
+    (b"X\n\0\0", R),
+    (b"A\n2\n", R),
+    (b"A\n3\n", R),
     (b"\x93NUMPY", NUMPY),
     (b"%PDF", Kind("a PDF file", (), _RESAVE)),
     (b"{\\rtf", Kind("an RTF text", (), _RESAVE)),
@@ -92,13 +105,16 @@ _SIGNATURES: tuple[tuple[bytes, Kind], ...] = (
     (b"\xff\xd8\xff", Kind("an image", (), _RESAVE)),
     (b"GIF8", Kind("an image", (), _RESAVE)),
     (b"\x7fELF", Kind("a program", (), "give the table")),
-    (b"version https://git-lfs", Kind("a pointer of Git LFS, and not the file itself", (), "run: git lfs pull")),
+    (
+        b"version https://git-lfs",
+        Kind("a pointer of Git LFS, and not the file itself", (), "run: git lfs pull"),
+    ),
     (b"-----BEGIN ", Kind("a key or a certificate", (), "give the table")),
     (b"\xff\xfe\0\0", UTF_32),
     (b"\0\0\xfe\xff", UTF_32),
     (b"\xff\xfe", UTF_16),
     (b"\xfe\xff", UTF_16),
-)  # fmt: skip
+)
 _BY_ENDING = {
     ".rds": R,
     ".rda": R,
@@ -108,14 +124,16 @@ _BY_ENDING = {
     ".xlsb": Kind("a binary Excel workbook", (), "save it as .xlsx or as CSV"),
 }
 """Kinds whose first bytes are those of a packing or an archive."""
-_OLD_STATA = re.compile(rb"[\x68-\x73][\x01\x02][\x01\x02]\0")  # version 104 to 115, byte order, type, a zero
+# version 104 to 115, byte order, type, a zero
+_OLD_STATA = re.compile(rb"[\x68-\x73][\x01\x02][\x01\x02]\0")
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _SAS_START = b"\0" * 12 + b"\xc2\xea\x81\x60"
 _SAS_OTHER_START = b"\0" * 12 + b"\xc2\xea\x81"
 _MARKUP = re.compile(rb"<[!?A-Za-z]")
 _JSON_START = re.compile(rb"\{\s*[\"}]|\[\s*([\[{\"\]0-9-]|(true|false|null)\b)")
 _SQL = re.compile(
-    rb"(--[^\n]*\n\s*|/\*.*?\*/;?\s*)*(insert\s+into|create\s+(table|database)|drop\s+table)\s", re.I | re.S
+    rb"(--[^\n]*\n\s*|/\*.*?\*/;?\s*)*(insert\s+into|create\s+(table|database)|drop\s+table)\s",
+    re.I | re.S,
 )
 _ARFF = re.compile(rb"(%[^\n]*\n\s*)*@relation\b", re.IGNORECASE)
 _BOM = b"\xef\xbb\xbf"
@@ -136,7 +154,9 @@ def kind_of(head: bytes) -> Kind | None:
 
 
 def _kind_by_pattern(head: bytes) -> Kind | None:
-    """The kinds that a fixed start does not tell: of these a few bytes are free, or the mark stands further on."""
+    """The kinds that a fixed start does not tell: of these a few bytes are free, or the mark
+    stands further on.
+    """
     if _OLD_STATA.match(head):
         return STATA
     if head.startswith(_SAS_START):
@@ -164,7 +184,11 @@ def _kind_of_text(head: bytes) -> Kind | None:
     if _ARFF.match(start):
         return Kind("an ARFF file", (), "save the table as CSV in UTF-8")
     if _SQL.match(start):
-        return Kind("statements in SQL", (), "load them into a database, and export the table as CSV in UTF-8")
+        return Kind(
+            "statements in SQL",
+            (),
+            "load them into a database, and export the table as CSV in UTF-8",
+        )
     if _looks_like_utf_16(head):
         return UTF_16
     first_line = head.partition(b"\n")[0]
@@ -172,7 +196,9 @@ def _kind_of_text(head: bytes) -> Kind | None:
 
 
 def _looks_like_utf_16(head: bytes) -> bool:
-    """Whether most pairs of bytes have a NUL, and on the same side, as text in UTF-16 without a mark has."""
+    """Whether most pairs of bytes have a NUL, and on the same side, as text in UTF-16 without a
+    mark has.
+    """
     fewer, more = sorted((head[0::2].count(0), head[1::2].count(0)))
     return more > 0.2 * len(head) and fewer < 0.02 * len(head)
 
@@ -189,7 +215,9 @@ def kind_of_file(path: str | Path) -> Kind | None:
         with place.open("rb") as file:
             return kind_of(file.read(HEAD))
     except OSError as error:
-        raise InvalidInput("path", place, f"cannot be read: {error.strerror}", "check the path and the file") from None
+        raise InvalidInput(
+            "path", place, f"cannot be read: {error.strerror}", "check the path and the file"
+        ) from None
 
 
 def check_kind(path: str | Path, wanted: Kind) -> Path:
@@ -201,7 +229,9 @@ def check_kind(path: str | Path, wanted: Kind) -> Path:
     if found == wanted:
         return place
     if found is None:
-        raise InvalidInput("path", place, f"cannot be read: not {wanted.name}", "check the path and the file")
+        raise InvalidInput(
+            "path", place, f"cannot be read: not {wanted.name}", "check the path and the file"
+        )
     raise unlike(place, found)
 
 
@@ -210,7 +240,9 @@ def unlike(place: Path, found: Kind) -> InvalidInput:
     remedy = found.remedy
     if found.endings:
         remedy = f"give it a name that ends in {' or '.join(found.endings)}"
-    return InvalidInput("path", place, f"cannot be read as {place.suffix.lower()}: it is {found.name}", remedy)
+    return InvalidInput(
+        "path", place, f"cannot be read as {place.suffix.lower()}: it is {found.name}", remedy
+    )
 
 
 def control_characters(line: bytes) -> bool:

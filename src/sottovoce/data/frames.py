@@ -1,7 +1,9 @@
-"""Tables from what people have in memory: frames of pandas, polars or pyarrow, and NumPy arrays with names.
+"""Tables from what people have in memory: frames of pandas, polars or pyarrow, and NumPy arrays
+with names.
 
-A gap (NaN, None, NaT, NA or null) becomes a missing value, categories become texts, truth values stay what they are,
-and points in time become UTC.  Frames are read through narwhals, which newer versions of scikit-learn bring along.
+A gap (NaN, None, NaT, NA or null) becomes a missing value, categories become texts, truth values
+stay what they are, and points in time become UTC.  Frames are read through narwhals, which newer
+versions of scikit-learn bring along.
 """
 
 from __future__ import annotations
@@ -71,7 +73,10 @@ def _of_array(X: NDArray[Any], columns: Sequence[str] | None, name: str) -> Tabl
         rule = "is an array without names, and a schema goes by names"
         raise InvalidKind(name, type(X), rule, "give a frame, a structured array, or columns=[...]")
     if X.ndim != 2 or X.shape[1] != len(columns):
-        rule = f"must have shape (n, {len(columns)}), one column for each of columns=[...], and has shape {X.shape}"
+        rule = (
+            f"must have shape (n, {len(columns)}), one column for each of columns=[...], and "
+            f"has shape {X.shape}"
+        )
         raise InvalidInput(name, None, rule, "give the names of all its columns, in their order")
     check_names("columns", columns)
     return Table(name, {str(key): _plain(key, X[:, k]) for k, key in enumerate(columns)})
@@ -117,21 +122,31 @@ def check_names(field: str, names: Sequence[object]) -> None:
     Raises
     ------
     InvalidInput
-        It names the columns, but for names that read as numbers: those of a table without a header are its first row.
+        It names the columns, but for names that read as numbers: those of a table without a header
+        are its first row.
     """
     if any(isinstance(name, tuple) for name in names):
         rule = "has names of several levels, as a frame with a MultiIndex of columns"
-        raise InvalidInput(field, None, rule, "give each column one name: X.columns = X.columns.map('_'.join)")
+        raise InvalidInput(
+            field, None, rule, "give each column one name: X.columns = X.columns.map('_'.join)"
+        )
     counted = Counter(map(str, names))
     shared = [name for name, times in counted.items() if times > 1]
     if not shared:
         return
-    told = [repr(printable(name, LONGEST_NAME)) for name in shared[:_NAMED] if not reads_as_number(name)]
+    told = [
+        repr(printable(name, LONGEST_NAME)) for name in shared[:_NAMED] if not reads_as_number(name)
+    ]
     if not told:
-        which = f"several columns have names that read as the same number ({len(shared)} such names)"
+        which = (
+            f"several columns have names that read as the same number ({len(shared)} such names)"
+        )
     else:
         more = f" and {len(shared) - len(told)} more" if len(shared) > len(told) else ""
-        which = f"{', '.join(told)}{more} {'is the name' if len(shared) == 1 else 'are names'} of several columns"
+        which = (
+            f"{', '.join(told)}{more} {'is the name' if len(shared) == 1 else 'are names'} of "
+            "several columns"
+        )
     rule = f"must name every column once, and {which}"
     raise InvalidInput(field, None, rule, "rename or drop all but one of them")
 
@@ -140,7 +155,8 @@ def own_names(X: Any) -> list[object]:
     """Return a frame's own column names; empty for a lazy frame, which would have to be read."""
     if hasattr(X, "collect"):
         return []
-    names = X.column_names if hasattr(type(X), "column_names") else X.columns  # of pyarrow, or of the others
+    # of pyarrow, or of the others
+    names = X.column_names if hasattr(type(X), "column_names") else X.columns
     return list(names) if isinstance(names, Iterable) else []
 
 
@@ -172,7 +188,13 @@ def _of_frame(X: Any, name: str) -> Table:
         raise InvalidKind(name, type(X), rule, "call its collect() or to_arrow() first")
     names = [str(key) for key in frame.columns]
     fits(name, 8.0 * len(frame) * len(names))
-    return Table(name, {called: _column(called, one) for called, one in zip(names, frame.iter_columns(), strict=True)})
+    return Table(
+        name,
+        {
+            called: _column(called, one)
+            for called, one in zip(names, frame.iter_columns(), strict=True)
+        },
+    )
 
 
 def _of_series(name: str, values: Any) -> Column:
@@ -184,8 +206,12 @@ def _of_series(name: str, values: Any) -> Column:
 
 
 def _block(values: list[Any]) -> Column:
-    """Lists of numbers, of one length: a block, such as an image.  If one of them is not, all stay lists."""
-    if all(isinstance(one, list) and len(one) == len(values[0]) and None not in one for one in values):
+    """Lists of numbers, of one length: a block, such as an image.  If one of them is not, all
+    stay lists.
+    """
+    if all(
+        isinstance(one, list) and len(one) == len(values[0]) and None not in one for one in values
+    ):
         return np.array(values, dtype=np.float64)
     if any(isinstance(one, dict) for one in values):
         raise TypeError("records are no block")
@@ -218,7 +244,9 @@ def _column(name: str, series: Any) -> Column:
     except (InvalidInput, MemoryError):
         raise
     except Exception:
-        refusal = InvalidInput(name, None, "is a column that cannot be read", "convert it to numbers, texts or dates")
+        refusal = InvalidInput(
+            name, None, "is a column that cannot be read", "convert it to numbers, texts or dates"
+        )
     raise refusal  # here, where nothing is being handled: a traceback would show values
 
 

@@ -1,8 +1,8 @@
 """Public grids over the columns of a schema, and in which cell of them each value of a table lies.
 
-A grid follows from the declarations alone.  A value outside the declared bounds lies in the last cell before them; one
-that is missing, or cannot be read, has a cell of its own, so that no row is refused.  Every value is read by itself:
-whatever a row holds, it moves no cell of another.
+A grid follows from the declarations alone.  A value outside the declared bounds lies in the last
+cell before them; one that is missing, or cannot be read, has a cell of its own, so that no row is
+refused.  Every value is read by itself: whatever a row holds, it moves no cell of another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from .columns import Block, Category, Number, Vector, row_norms
 from .labels import NumberLabel
 from .meant import meant
 from .schema import Schema
-from .values import MISSING_MARKS, Column, identity, marks_of, number_of, python_value, text_of, values_of
+from .values import (
+    MISSING_MARKS,
+    Column,
+    identity,
+    marks_of,
+    number_of,
+    python_value,
+    text_of,
+    values_of,
+)
 
 OCTAVES = 24
 """Powers of two between the largest absolute value of a grid and what it takes for zero."""
@@ -31,7 +40,9 @@ LABEL = "(label)"
 
 @dataclass(frozen=True)
 class Grid(ABC):
-    """Cells of one column, numbered from 1; the last two are those of unreadable and of missing values."""
+    """Cells of one column, numbered from 1; the last two are those of unreadable and of missing
+    values.
+    """
 
     name: str
     source: str
@@ -69,12 +80,15 @@ class Grid(ABC):
 
     @abstractmethod
     def _place(self, row: Any, marks: frozenset[str]) -> int | None:
-        """The cell, from 0; None if the row is missing.  A ValueError or OverflowError if it cannot be read."""
+        """The cell, from 0; None if the row is missing.  A ValueError or OverflowError if it
+        cannot be read.
+        """
 
 
 @dataclass(frozen=True)
 class Dyadic(Grid):
-    """Powers of two to both sides of zero, within public bounds; what is nearer to zero has one cell.
+    """Powers of two to both sides of zero, within public bounds; what is nearer to zero has one
+    cell.
 
     Parameters
     ----------
@@ -179,14 +193,22 @@ def grids_of(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Grid
     """
     found = {block.name: grid for block in schema.blocks if (grid := _grid_of(block)) is not None}
     if isinstance(schema.label, NumberLabel):
-        found[LABEL] = Dyadic(LABEL, schema.label.column, schema.label.lo, schema.label.hi, number_of)
+        found[LABEL] = Dyadic(
+            LABEL, schema.label.column, schema.label.lo, schema.label.hi, number_of
+        )
     for name in columns or ():
         if name not in found:
-            rule = f"is none of the columns that have a grid: {', '.join(list(found)[:8]) or 'there is none'}"
+            rule = (
+                "is none of the columns that have a grid: "
+                f"{', '.join(list(found)[:8]) or 'there is none'}"
+            )
             raise InvalidInput("columns", name, rule, meant(name, found) or "leave it out")
     kept = tuple(grid for name, grid in found.items() if columns is None or name in columns)
     if not kept:
-        rule = "the survey needs a numeric or categorical column, or a vector with a norm; bins are declared"
+        rule = (
+            "the survey needs a numeric or categorical column, or a vector with a norm; bins "
+            "are declared"
+        )
         raise InvalidInput("columns", None, rule, "declare one")
     return kept
 

@@ -1,7 +1,9 @@
-"""Names of columns that are taken from the first row of a file, and what speaks against taking it for names.
+"""Names of columns that are taken from the first row of a file, and what speaks against taking it
+for names.
 
-In a file without a header the first row is somebody's data, and a schema is published.  So a first row is refused if
-one of its fields looks like a value.  A refusal says which field and why, and shows nothing of it.
+In a file without a header the first row is somebody's data, and a schema is published.  So a first
+row is refused if one of its fields looks like a value.  A refusal says which field and why, and
+shows nothing of it.
 """
 
 from __future__ import annotations
@@ -16,15 +18,40 @@ from ..errors import InvalidInput
 
 LONGEST_NAME = 1000
 """Most characters of a column's name."""
-INDEX_NOTE = "the first column has no name: it is taken for row names, as R and pandas write them, and ignored"
+INDEX_NOTE = (
+    "the first column has no name: it is taken for row names, as R and pandas write "
+    "them, and ignored"
+)
 _INVISIBLE = "\ufeff\u200b"  # a second mark of the byte order, and a blank of no width
-_MISSING_MARKS = frozenset({"NA", "N/A", "n/a", "#N/A", "NaN", "nan", "None", "null", "NULL", "Null", "<NA>", "NaT"})
+_MISSING_MARKS = frozenset(
+    {"NA", "N/A", "n/a", "#N/A", "NaN", "nan", "None", "null", "NULL", "Null", "<NA>", "NaT"}
+)
 _TRUTH = frozenset({"true", "false"})
-_ANSWERS = frozenset({
-    "yes", "no", "male", "female", "man", "woman", "alive", "dead", "died", "lived", "survived", "positive", "negative",
-    "unknown", "never", "always", "none", "missing",
-})  # fmt: skip
-"""Words that are a value more often than a name: one is no reason to refuse a row, two that are half of it are."""
+_ANSWERS = frozenset(
+    {
+        "yes",
+        "no",
+        "male",
+        "female",
+        "man",
+        "woman",
+        "alive",
+        "dead",
+        "died",
+        "lived",
+        "survived",
+        "positive",
+        "negative",
+        "unknown",
+        "never",
+        "always",
+        "none",
+        "missing",
+    }
+)
+"""Words that are a value more often than a name: one is no reason to refuse a row, two that are
+half of it are.
+"""
 _NUMBER = re.compile(r"[+-]?(\d[\d\s.,'’_]*|[.,]\d+)([eE][+-]?\d+)?")
 _COMPARED = re.compile(r"[<>≤≥=~≈]")
 _QUANTITY = re.compile(r"[+-]?\d[\d.,]*\s*[A-Za-zµ°%/]{1,4}")
@@ -32,7 +59,15 @@ _EXACT_QUANTITY = re.compile(r"[+-]?\d+[.,]\d+\s*[A-Za-zµ°%/]{1,4}")
 _CODE = re.compile(r"([A-Za-z]{1,4}[-_]?)(0\d{2,}|\d{5,})")
 _PERSON_CODE = re.compile(r"([A-Za-z]{1,4})([-_ ]0\d{2,}|[-_ ]?0\d{4,})")
 _ACCOUNT = re.compile(r"[A-Z]{2}\d{2}( ?[A-Z0-9]{4}){3,}( ?[A-Z0-9]{1,4})?")
-_QUOTES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d", "\u201e": "\u201c", "\u2018": "\u2019", "«": "»"}
+_QUOTES = {
+    '"': '"',
+    "'": "'",
+    "`": "`",
+    "\u201c": "\u201d",
+    "\u201e": "\u201c",
+    "\u2018": "\u2019",
+    "«": "»",
+}
 _DAY = re.compile(r"\d{4}-?\d{2}-?\d{2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b.*")
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mär|mai|okt|dez"
 _NAMED_DAY = re.compile(
@@ -47,7 +82,9 @@ _HASH = re.compile(r"(?=.*\d)[0-9a-f]{16,}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Header:
-    """Names of the columns in order.  `index` says that an unnamed first column stands before them, to be ignored."""
+    """Names of the columns in order.  `index` says that an unnamed first column stands before
+    them, to be ignored.
+    """
 
     names: tuple[str, ...]
     index: bool
@@ -83,18 +120,22 @@ def header_of(fields: Sequence[str], name: str) -> Header:
             raise InvalidInput(name, None, rule, _remedy(names, field))
     if len(set(names)) != len(names):
         rule = "the first row must name every column once, and a field of it occurs twice"
-        raise InvalidInput(name, None, rule, "rename one column; if the file has no header row, add one")
+        raise InvalidInput(
+            name, None, rule, "rename one column; if the file has no header row, add one"
+        )
     if why := _looks_like_data(names):
         rule = f"the first row looks like data: {why}"
-        raise InvalidInput(name, None, rule, "add a header row that names the columns, or choose other names")
+        raise InvalidInput(
+            name, None, rule, "add a header row that names the columns, or choose other names"
+        )
     return Header(tuple(names), index)
 
 
 def check_declared_names(names: Sequence[str], name: str) -> None:
     """Refuse the names that a file declares of its columns if they look like values of a row.
 
-    A table that was read without its header row, and then saved, has values for names.  Whole numbers in order from 0
-    are the names that frames give columns which have none.
+    A table that was read without its header row, and then saved, has values for names.  Whole
+    numbers in order from 0 are the names that frames give columns which have none.
 
     Raises
     ------
@@ -107,20 +148,29 @@ def check_declared_names(names: Sequence[str], name: str) -> None:
         raise InvalidInput(name, None, "must name every column once", "rename one")
     numbered = [field for field in names if field.isascii() and field.isdigit()]
     in_order = numbered == [str(k) for k in range(len(numbered))]
-    remedy = "if the table was read without its header row, read it again; else give the column another name"
+    remedy = (
+        "if the table was read without its header row, read it again; else give the column "
+        "another name"
+    )
     for number, field in enumerate(names, 1):
         if field in numbered and in_order:
             continue
         if why := _no_name(field):
-            raise InvalidInput(name, None, f"the name of column {number} {why}, as a value of a row is", remedy)
+            raise InvalidInput(
+                name, None, f"the name of column {number} {why}, as a value of a row is", remedy
+            )
     if why := _looks_like_data(names):
         raise InvalidInput(name, None, f"the names of columns look like data: {why}", remedy)
 
 
 def _check_quotes(fields: Sequence[str], name: str) -> None:
-    """Refuse fields in quotes that are no quotes of a CSV file, which would be part of the names and of all values."""
+    """Refuse fields in quotes that are no quotes of a CSV file, which would be part of the names
+    and of all values.
+    """
     quoted = [len(field) > 1 and _QUOTES.get(field[0]) == field[-1] for field in fields]
-    if all(quoted) or any(one and field[0] == '"' for one, field in zip(quoted, fields, strict=True)):
+    if all(quoted) or any(
+        one and field[0] == '"' for one, field in zip(quoted, fields, strict=True)
+    ):
         rule = "fields of its first row stand in quotes that are read as part of them"
         remedy = 'write the plain quote " right after the separator, or no quotes at all'
         raise InvalidInput(name, None, rule, remedy)
@@ -189,11 +239,14 @@ def _looks_like_data(names: Sequence[str]) -> str:
 
 
 def _values_among(names: Sequence[str]) -> int:
-    """How many fields that may be names are more often values: answers, quantities, and codes of people.
+    """How many fields that may be names are more often values: answers, quantities, and codes of
+    people.
 
     Codes with the same letters, such as V001 and V002, are names of a series of columns.
     """
-    answers = sum(name.lower() in _ANSWERS or _QUANTITY.fullmatch(name) is not None for name in names)
+    answers = sum(
+        name.lower() in _ANSWERS or _QUANTITY.fullmatch(name) is not None for name in names
+    )
     letters = Counter(found[1] for found in map(_CODE.fullmatch, names) if found is not None)
     return answers + sum(times == 1 for times in letters.values())
 

@@ -1,7 +1,7 @@
 """The label column of a schema: two classes, several, or a bounded number; and labelled rows.
 
-Which labels occur is private, so a label that does not fit the declaration refuses nothing: its row is encoded as zeros
-and still counts as a row.
+Which labels occur is private, so a label that does not fit the declaration refuses nothing: its row
+is encoded as zeros and still counts as a row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from .values import (
 )
 
 _WRITE = (
-    'write label = {column = "NAME", positive = "VALUE"}, or with values = ["A", "B", "C"], or with lo = 0 and hi = 60'
+    'write label = {column = "NAME", positive = "VALUE"}, or with values = ["A", "B", "C"], '
+    "or with lo = 0 and hi = 60"
 )
 
 
@@ -44,11 +45,13 @@ class _Classes:
 
 @dataclass(frozen=True)
 class Label(_Classes):
-    """Two classes.  Without `negative` every value but `positive` and marks of missing values is negative.
+    """Two classes.  Without `negative` every value but `positive` and marks of missing values is
+    negative.
 
-    A row whose label is missing, or is neither of two declared labels, is encoded as zeros: neither an error nor a
-    model may disclose whether such a label occurs.  Without `negative`, missing are the marks that a schema lists and
-    :data:`sottovoce.data.values.MISSING_MARKS`, such as R's ``NA``; where one of them is a class, declare `negative`.
+    A row whose label is missing, or is neither of two declared labels, is encoded as zeros: neither
+    an error nor a model may disclose whether such a label occurs.  Without `negative`, missing are
+    the marks that a schema lists and :data:`sottovoce.data.values.MISSING_MARKS`, such as R's
+    ``NA``; where one of them is a class, declare `negative`.
     """
 
     column: str
@@ -57,8 +60,12 @@ class Label(_Classes):
 
     def __post_init__(self) -> None:
         if self.positive == self.negative:
-            raise SchemaError("label", None, "positive and negative must differ", "correct the declaration")
-        check_apart("label", [self.positive] if self.negative is None else [self.positive, self.negative])
+            raise SchemaError(
+                "label", None, "positive and negative must differ", "correct the declaration"
+            )
+        check_apart(
+            "label", [self.positive] if self.negative is None else [self.positive, self.negative]
+        )
 
     @property
     def task(self) -> Task:
@@ -67,7 +74,9 @@ class Label(_Classes):
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
         """Encode labels as `task` does; `na` are further marks of missing values."""
         if self.negative is not None:
-            return self.task.encode(Declared({self.negative: 0, self.positive: 1}).numbers(column, -1))
+            return self.task.encode(
+                Declared({self.negative: 0, self.positive: 1}).numbers(column, -1)
+            )
         gone = is_missing(column, na, MISSING_MARKS)
         positive = Declared({self.positive: 1}).numbers(column, -1) == 1
         return self.task.encode(np.where(positive, 1, np.where(gone, -1, 0)))
@@ -86,7 +95,9 @@ class ClassLabel(_Classes):
     def __post_init__(self) -> None:
         _all_text(self.column, *self.values)
         if not 2 <= len(set(self.values)) == len(self.values):
-            raise SchemaError("label", None, "values must be two or more, all different", "name every class once")
+            raise SchemaError(
+                "label", None, "values must be two or more, all different", "name every class once"
+            )
         check_apart("label", self.values)
 
     @property
@@ -101,7 +112,9 @@ class ClassLabel(_Classes):
 
 @dataclass(frozen=True)
 class NumberLabel:
-    """A number, clipped to public bounds `lo` and `hi`, never read off rows; `unit`, such as "days", is for reports."""
+    """A number, clipped to public bounds `lo` and `hi`, never read off rows; `unit`, such as
+    "days", is for reports.
+    """
 
     column: str
     lo: float
@@ -113,7 +126,9 @@ class NumberLabel:
         try:
             BoundedNumber(self.lo, self.hi, self.unit)
         except InvalidInput as error:
-            raise SchemaError("label", (self.lo, self.hi), error.rule, "correct lo, hi or unit") from None
+            raise SchemaError(
+                "label", (self.lo, self.hi), error.rule, "correct lo, hi or unit"
+            ) from None
 
     @property
     def task(self) -> Task:
@@ -144,7 +159,8 @@ def numbers_in(column: Column, na: tuple[str, ...]) -> Array:
     """
     if column.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
-            return np.where(marked(column, na), np.nan, column.astype(np.float64)) + 0.0  # zero has one sign
+            # zero has one sign
+            return np.where(marked(column, na), np.nan, column.astype(np.float64)) + 0.0
     numbers, marks = np.full(len(column), np.nan), marks_of(na)
     for k, value in enumerate(values_of(column)):
         with suppress(ValueError, OverflowError):
@@ -165,7 +181,10 @@ def label_from(given: object) -> AnyLabel | None:
         needed = [field.name for field in fields(kind) if field.name not in ("negative", "unit")]
         if isinstance(given, Mapping) and set(needed) <= set(given) <= set(names):
             return kind(**{key: _plain(key, value) for key, value in given.items()})
-    rule = "must have column and positive (and may have negative), or column and values, or column, lo and hi"
+    rule = (
+        "must have column and positive (and may have negative), or column and values, or "
+        "column, lo and hi"
+    )
     raise SchemaError("label", None, rule, _WRITE)
 
 
@@ -183,11 +202,20 @@ def _plain(key: str, value: Any) -> Any:
 
 def label_entries(label: AnyLabel) -> dict[str, Any]:
     """Return a label's declaration as plain data of JSON and TOML types."""
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(label).items()}
-    return {key: value for key, value in plain.items() if value is not None and (key, value) != ("unit", "")}
+    plain = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in asdict(label).items()
+    }
+    return {
+        key: value
+        for key, value in plain.items()
+        if value is not None and (key, value) != ("unit", "")
+    }
 
 
-def rows_of(task: Task, parts: Sequence[tuple[Any, Array]], weights: Sequence[Array] | None = None) -> Rows:
+def rows_of(
+    task: Task, parts: Sequence[tuple[Any, Array]], weights: Sequence[Array] | None = None
+) -> Rows:
     """Stack the encoded rows and labels of every site, as the learning task asks.
 
     Parameters
@@ -238,7 +266,9 @@ def two_classes(task: Task, field: str, *, weighs: bool = False) -> None:
     """
     if weighs:
         rule = "counts every row once, and this schema declares weights"
-        raise InvalidInput(field, None, rule, "leave weight and class_weight out, or use `sottovoce train`")
+        raise InvalidInput(
+            field, None, rule, "leave weight and class_weight out, or use `sottovoce train`"
+        )
     if not isinstance(task, TwoClasses):
         rule = "takes labels of two classes, and this schema declares another kind"
         raise InvalidInput(field, None, rule, "declare two classes, or use `sottovoce train`")

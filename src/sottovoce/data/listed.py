@@ -15,7 +15,9 @@ def names_in(given: str, known: Collection[str]) -> list[str]:
     while start < len(parts):
         ends = range(len(parts), start, -1)
         tried = {end: ",".join(parts[start:end]) for end in ends}
-        end = next((end for end in ends if tried[end] in known or tried[end].strip() in known), start + 1)
+        end = next(
+            (end for end in ends if tried[end] in known or tried[end].strip() in known), start + 1
+        )
         name = tried[end] if tried[end] in known else tried[end].strip()
         if name:
             names.append(name)

@@ -30,8 +30,14 @@ SPLIT_SEED = 0  # of the published splits of Adult
 MNIST37_TRAIN = 12_396
 _AT_ONCE = 8192  # values of a column
 SYNTHETIC: dict[str, Any] = {
-    "n": int, "d": int, "seed": int, "margin": float, "flip": float, "sites": int, "shift": float,
-}  # fmt: skip
+    "n": int,
+    "d": int,
+    "seed": int,
+    "margin": float,
+    "flip": float,
+    "sites": int,
+    "shift": float,
+}
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,8 @@ class Dataset:
     X_train, X_test : ndarray of shape (n, d)
         Rows in the unit ball.
     y_train, y_test : ndarray of shape (n,)
-        Labels as `task` encodes them.  A training row with an undeclared label is a row of zeros, see `Encoded`; such
-        test rows are left out.
+        Labels as `task` encodes them.  A training row with an undeclared label is a row of zeros,
+        see `Encoded`; such test rows are left out.
     schema : Schema or None
         How rows are encoded; ``None`` for synthetic rows.
     clipped : dict of str to int
@@ -64,7 +70,8 @@ class Dataset:
     weights : ndarray of shape (n,), optional
         Sample weights of the training rows, in [0, 1].  Scores count every test row once.
     people, held_people : ndarray of int, optional
-        Whose training row it is, and whose held-out row, if the schema names a person's column; nobody has both.
+        Whose training row it is, and whose held-out row, if the schema names a person's column;
+        nobody has both.
     sites : ndarray, optional
         The schema's site column of all rows, held-out ones included.
     """
@@ -89,12 +96,16 @@ class Dataset:
 
     @property
     def n_held_out(self) -> int:
-        """Number of held-out rows, whatever their labels; secret where a person may have several."""
+        """Number of held-out rows, whatever their labels; secret where a person may have
+        several.
+        """
         return len(self.y_test) if self.held_out is None else self.held_out
 
     @property
     def n_units_held_out(self) -> int:
-        """Number of held-out people, or of held-out rows where the schema names no person: public."""
+        """Number of held-out people, or of held-out rows where the schema names no person:
+        public.
+        """
         return self.n_held_out if self.held_people is None else len(np.unique(self.held_people))
 
     def all_held_out(self, X: Array) -> tuple[Array, Array]:
@@ -130,26 +141,49 @@ class Dataset:
 
 _LISTED: tuple[tuple[Any, ...], ...] = (
     # name, rows, features (None: of the schema), licence, about
-    ("adult", 48_842, None, "CC BY 4.0",
-     "Census income above 50,000 dollars; encoded by public bins, 40,000 train / 8,842 test"),
-    ("adult-002", 45_222, 105, "CC BY 4.0",
-     "Adult as paper 002 encodes it (data-dependent), 40,000 train / 5,222 test"),
-    ("mnist37", 14_434, None, "CC BY-SA 3.0",
-     "MNIST digits 3 and 7, rows of norm 1, 12,396 train / 2,038 test"),
-    ("synthetic:n=40000,d=50,seed=0", "any", "any", "none needed",
-     "Logistic model; also margin, flip (label noise), sites and shift (heterogeneity)"),
-)  # fmt: skip
+    (
+        "adult",
+        48_842,
+        None,
+        "CC BY 4.0",
+        "Census income above 50,000 dollars; encoded by public bins, 40,000 train / 8,842 test",
+    ),
+    (
+        "adult-002",
+        45_222,
+        105,
+        "CC BY 4.0",
+        "Adult as paper 002 encodes it (data-dependent), 40,000 train / 5,222 test",
+    ),
+    (
+        "mnist37",
+        14_434,
+        None,
+        "CC BY-SA 3.0",
+        "MNIST digits 3 and 7, rows of norm 1, 12,396 train / 2,038 test",
+    ),
+    (
+        "synthetic:n=40000,d=50,seed=0",
+        "any",
+        "any",
+        "none needed",
+        "Logistic model; also margin, flip (label noise), sites and shift (heterogeneity)",
+    ),
+)
 
 
 def describe() -> list[dict[str, Any]]:
     """List the built-in data sets: name, rows, features, licence and a description of each."""
     return [
         {
-            "name": name, "rows": rows, "features": features or builtin_schema(name).n_features,
-            "licence": licence, "about": about,
+            "name": name,
+            "rows": rows,
+            "features": features or builtin_schema(name).n_features,
+            "licence": licence,
+            "about": about,
         }
         for name, rows, features, licence, about in _LISTED
-    ]  # fmt: skip
+    ]
 
 
 def builtin_schema(name: str) -> Schema:
@@ -167,7 +201,13 @@ def builtin_table(name: str) -> Table:
         if name == "mnist37":
             return Table(name, dict(arrays))
         columns = [column for column in arrays if f"{column} values" in arrays]
-        return Table(name, {column: arrays[f"{column} values"].astype(object)[arrays[column]] for column in columns})
+        return Table(
+            name,
+            {
+                column: arrays[f"{column} values"].astype(object)[arrays[column]]
+                for column in columns
+            },
+        )
 
 
 def _folder(name: str) -> Any:
@@ -213,14 +253,22 @@ def load(
     (1000, 5)
     """
     if test_share is not None and not (isinstance(test_share, Real) and 0 < test_share < 1):
-        raise InvalidInput("test_share", test_share, "must be above 0 and below 1", "use None for no test rows")
-    if not isinstance(name_or_path, str | PathLike):  # a table in memory: not even its type's text may be shown
+        raise InvalidInput(
+            "test_share", test_share, "must be above 0 and below 1", "use None for no test rows"
+        )
+    if not isinstance(
+        name_or_path, str | PathLike
+    ):  # a table in memory: not even its type's text may be shown
         rule = "must be the name of a data set, or the path of a table"
-        raise InvalidInput("data", type(name_or_path), rule, "write the table to a CSV or Parquet file")
+        raise InvalidInput(
+            "data", type(name_or_path), rule, "write the table to a CSV or Parquet file"
+        )
     name = str(name_or_path)
     if name.partition(":")[0] == "synthetic":
         if schema is not None:
-            raise InvalidInput("schema", None, "synthetic rows are encoded already", "leave schema out")
+            raise InvalidInput(
+                "schema", None, "synthetic rows are encoded already", "leave schema out"
+            )
         return _synthetic(name, test_share)
     if name in ("adult", "adult-002", "mnist37"):
         table, used, train, test = _builtin(name, None if schema is None else _schema(schema))
@@ -237,7 +285,12 @@ def load(
 
 
 def split_table(
-    table: Table, schema: Schema, *, test_share: float | None = 0.2, rng_seed: int = 0, name: str | None = None
+    table: Table,
+    schema: Schema,
+    *,
+    test_share: float | None = 0.2,
+    rng_seed: int = 0,
+    name: str | None = None,
 ) -> Dataset:
     """Encode a table and split it at random into training rows and held-out rows.
 
@@ -270,7 +323,9 @@ def split_table(
     order = np.random.default_rng(rng_seed).permutation(len(units))
     n_test = 0 if test_share is None else round(len(units) * test_share)
     if n_test == len(units):
-        raise InvalidInput("test_share", test_share, "leaves no training row", "lower it or use None")
+        raise InvalidInput(
+            "test_share", test_share, "leaves no training row", "lower it or use None"
+        )
     test, train = (_rows_of(units, some) for some in np.split(order, [n_test]))
     name = table.name if name is None else name
     return _encode(name, table, schema, train, test, Path(name).name)
@@ -279,9 +334,13 @@ def split_table(
 def _units(table: Table, schema: Schema) -> IntArray | list[IntArray]:
     """Row numbers of all that stays together in a split: of each row, or of each person."""
     rows = np.arange(table.n_rows)
-    if schema.person is None or schema.person.column not in table.columns:  # which encoding will refuse
+    if (
+        schema.person is None or schema.person.column not in table.columns
+    ):  # which encoding will refuse
         return rows[:, None]
-    return whole(schema.person.codes(table.columns[schema.person.column], frozenset(schema.na)), rows)
+    return whole(
+        schema.person.codes(table.columns[schema.person.column], frozenset(schema.na)), rows
+    )
 
 
 def _rows_of(units: IntArray | list[IntArray], some: IntArray) -> IntArray:
@@ -322,14 +381,18 @@ def table_digest(tables: Sequence[Table], deal: str) -> bytes:
 
 
 def _text_in_digest(value: object) -> str:
-    """A raw value in :func:`table_digest`: never changed, or ledgers would no longer know their tables."""
+    """A raw value in :func:`table_digest`: never changed, or ledgers would no longer know their
+    tables.
+    """
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
+    return (
+        value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
+    )
 
 
 def file_digest(name: str, deal: str) -> bytes | None:
@@ -349,11 +412,18 @@ def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
     if isinstance(given, Schema):
         return given
     if not isinstance(given, str | PathLike | Mapping):
-        raise InvalidInput("schema", type(given), "must be a path, a mapping or a Schema", "give the path of a file")
+        raise InvalidInput(
+            "schema",
+            type(given),
+            "must be a path, a mapping or a Schema",
+            "give the path of a file",
+        )
     return Schema.from_dict(given) if isinstance(given, Mapping) else Schema.from_toml(given)
 
 
-def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntArray, about: str) -> Dataset:
+def _encode(
+    name: str, table: Table, schema: Schema, train: IntArray, test: IntArray, about: str
+) -> Dataset:
     rows = schema.encode(table)
     assert rows.y is not None
     held, known = test, schema.task.known(rows.y[test])
@@ -365,15 +435,24 @@ def _encode(name: str, table: Table, schema: Schema, train: IntArray, test: IntA
     notes = () if schema.caveat is None else (f"{schema.caveat[0].upper()}{schema.caveat[1:]}.",)
     read_as = tuple(f"{table.name}: {note}" for note in table.notes)
     return Dataset(
-        name, rows.X[train], rows.y[train], rows.X[test], rows.y[test], schema, rows.clipped, kept, about,
+        name,
+        rows.X[train],
+        rows.y[train],
+        rows.X[test],
+        rows.y[test],
+        schema,
+        rows.clipped,
+        kept,
+        about,
         (*notes, *read_as),
         test_columns={column: values[test] for column, values in table.columns.items()},
         kept_test=None if known.all() else np.flatnonzero(known),
         held_out=len(held),
         weights=None if rows.weight is None else rows.weight[train],
-        people=None if people is None else people[train], held_people=None if people is None else people[held],
+        people=None if people is None else people[train],
+        held_people=None if people is None else people[held],
         sites=None if schema.site is None else table.columns[schema.site],
-    )  # fmt: skip
+    )
 
 
 def _builtin(name: str, schema: Schema | None) -> tuple[Table, Schema, IntArray, IntArray]:
@@ -398,19 +477,36 @@ def _synthetic(name: str, test_share: float | None) -> Dataset:
         key, _, value = part.partition("=")
         key = key.strip()
         if key in told:
-            raise InvalidInput("synthetic", part, f"{key} is told twice", "leave one of the two out")
+            raise InvalidInput(
+                "synthetic", part, f"{key} is told twice", "leave one of the two out"
+            )
         try:
             given[key] = SYNTHETIC[key](value)
             if SYNTHETIC[key] is int and abs(given[key]) >= 2**62:
                 raise ValueError("too large")
         except (KeyError, ValueError):
             rule = f"must be NAME=NUMBER with a name of {', '.join(SYNTHETIC)}"
-            raise InvalidInput("synthetic", part, rule, "for example synthetic:n=40000,d=50,seed=0") from None
+            raise InvalidInput(
+                "synthetic", part, rule, "for example synthetic:n=40000,d=50,seed=0"
+            ) from None
         told.add(key)
     n = given["n"]
     n_test = 0 if test_share is None else round(n * test_share / (1 - test_share))
     rows = synthetic.make_synthetic(**(given | {"n": n + n_test}))
     several = given.get("sites", 1) > 1
-    columns, others = ({"site": rows.site[part]} if several else {} for part in (slice(n), slice(n, None)))
+    columns, others = (
+        {"site": rows.site[part]} if several else {} for part in (slice(n), slice(n, None))
+    )
     about = "rows of a logistic model"
-    return Dataset(name, rows.X[:n], rows.y[:n], rows.X[n:], rows.y[n:], None, {}, columns, about, test_columns=others)
+    return Dataset(
+        name,
+        rows.X[:n],
+        rows.y[:n],
+        rows.X[n:],
+        rows.y[n:],
+        None,
+        {},
+        columns,
+        about,
+        test_columns=others,
+    )

@@ -1,7 +1,8 @@
-"""Rows that outgrow memory: encoded once into files, which the solver reads block by block through the page cache.
+"""Rows that outgrow memory: encoded once into files, which the solver reads block by block through
+the page cache.
 
-A folder holds, for every site, its signed rows in double and in single precision (for the solver's first sweeps), and
-one ``rows.json``.  Nothing is ever loaded whole.
+A folder holds, for every site, its signed rows in double and in single precision (for the solver's
+first sweeps), and one ``rows.json``.  Nothing is ever loaded whole.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class MappedRows(Rows):
     def verify(self, i: int, name: str) -> None:
         """Refuse rows of node `i` that no guarantee covers, such as rows outside the unit ball."""
         long, short = self._file(i, np.float64)[0], self._file(i, np.float32)[0]
-        most = 1.0 + self.d * 2.0**-51  # the norm was at most 1 as it was added up when they were written
+        # the norm was at most 1 as it was added up when they were written
+        most = 1.0 + self.d * 2.0**-51
         step = max(1, _AT_ONCE // self.d)
         for start in range(0, len(long), step):
             block, single = long[start : start + step], short[start : start + step]
@@ -89,8 +91,16 @@ class MappedRows(Rows):
         return {"signed": self.signed[:1], "sites": self.sites[i : i + 1]}
 
     def _stored_together(self) -> dict[str, Any]:
-        rule = "memory-mapped files of sites cannot be used with a trusted curator, who holds all rows in one place"
-        raise InvalidInput("rows", str(self.folder), rule, "map them as one site, or use a method that trusts nobody")
+        rule = (
+            "memory-mapped files of sites cannot be used with a trusted curator, who holds "
+            "all rows in one place"
+        )
+        raise InvalidInput(
+            "rows",
+            str(self.folder),
+            rule,
+            "map them as one site, or use a method that trusts nobody",
+        )
 
     def _stored_arrays(self) -> tuple[Array, ...]:
         return (*(self._file(i, np.float64)[0] for i in range(len(self.n))), self.n)
@@ -160,7 +170,9 @@ def write_rows(folder: str | Path, blocks: Iterable[tuple[int, Array, Array]]) -
     """
     folder = Path(folder)
     if (folder / "rows.json").exists():
-        raise InvalidInput("folder", folder, "holds rows already", "open them with map_rows, or use another folder")
+        raise InvalidInput(
+            "folder", folder, "holds rows already", "open them with map_rows, or use another folder"
+        )
     with _written(folder):
         folder.mkdir(parents=True, exist_ok=True)
     stored = _Stored(folder)
@@ -203,22 +215,34 @@ def _opened(folder: Path) -> MappedRows:
         meta = files.from_json(files.read_text("folder", folder / "rows.json"))
         n, d, sites, alike = (meta[name] for name in ("n", "d", "sites", "one_class"))
         known = meta["version"] == _VERSION and len(n) == len(sites) > 0
-        known = known and all(type(number) is int for number in [d, *n, *sites, *alike]) and min(d, *n) > 0
+        known = (
+            known
+            and all(type(number) is int for number in [d, *n, *sites, *alike])
+            and min(d, *n) > 0
+        )
         known = known and len(set(sites)) == len(sites) and set(alike) <= set(range(len(n)))
     except (ValueError, KeyError, TypeError, IndexError):
         known = False
     if not known:
-        raise InvalidInput("folder", folder, "holds no rows of this version", "make them with write_rows")
+        raise InvalidInput(
+            "folder", folder, "holds no rows of this version", "make them with write_rows"
+        )
     for site, rows in zip(sites, n, strict=True):
         for kind, size in (("float64", 8), ("float32", 4)):
             path = folder / f"site-{site}.{kind}"
             if not path.is_file() or path.stat().st_size != rows * d * size:
-                raise InvalidInput("folder", folder, f"{path.name} is missing or cut short", "write the rows again")
+                raise InvalidInput(
+                    "folder", folder, f"{path.name} is missing or cut short", "write the rows again"
+                )
     counts = np.asarray(n, dtype=float)[:, None]
-    return MappedRows(np.zeros((len(n), 0, d)), counts, tuple(alike), folder=folder, sites=tuple(sites))
+    return MappedRows(
+        np.zeros((len(n), 0, d)), counts, tuple(alike), folder=folder, sites=tuple(sites)
+    )
 
 
-def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int = 1, seed: int = 0) -> MappedRows:
+def map_parquet(
+    path: str | Path, schema: Schema, folder: str | Path, nodes: int = 1, seed: int = 0
+) -> MappedRows:
     """Encode a Parquet file of any length into mapped rows, `BATCH` rows at a time.
 
     Parameters
@@ -250,7 +274,12 @@ def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int
     two_classes(schema.task, "map_parquet", weighs=schema.weighs)
     if schema.person is not None:
         rule = "is read in parts, in which a person's rows are not together"
-        raise InvalidInput("person", None, rule, "use a table in memory, or one row a person, and ignore the column")
+        raise InvalidInput(
+            "person",
+            None,
+            rule,
+            "use a table in memory, or one row a person, and ignore the column",
+        )
     rng = np.random.default_rng(seed)
     number: dict[str, int] = {}
 
@@ -263,7 +292,9 @@ def map_parquet(path: str | Path, schema: Schema, folder: str | Path, nodes: int
             else:
                 names, place, none = sites_of(table.columns[schema.site])
                 if none.any():
-                    raise SchemaError(schema.site, None, "has rows without a site", "name the site of every row")
+                    raise SchemaError(
+                        schema.site, None, "has rows without a site", "name the site of every row"
+                    )
                 for k in dict.fromkeys(place.tolist()):
                     number.setdefault(names[k], len(number))
                 index = np.array([number[name] for name in names])[place]

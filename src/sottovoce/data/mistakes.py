@@ -1,4 +1,6 @@
-"""Every mistake of a schema file at once: what :class:`sottovoce.data.Schema` would refuse one by one."""
+"""Every mistake of a schema file at once: what :class:`sottovoce.data.Schema` would refuse one
+by one.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,30 @@ _TEXTS = ("base", "missing")  # entries that are texts in a category alone
 _ROUNDS = 50  # mistakes that are looked for one after the other in one block, or in the whole
 _SOME = {"kind": "number", "lo": 0, "hi": 1}
 _ENTRIES = {
-    "label": ("column", "positive", "negative", "values", "lo", "hi", "unit"), "weight": ("column", "max"),
+    "label": ("column", "positive", "negative", "values", "lo", "hi", "unit"),
+    "weight": ("column", "max"),
     "person": ("column", "rows"),
-}  # fmt: skip
+}
 _WANTED = {
-    "lo": "a number", "hi": "a number", "missing": "a number", "weight": "a number", "size": "a whole number",
-    "edges": "a list of numbers", "typical": "a list of two numbers", "other": "true or false",
-    "indicator": "true or false", "columns": "a list of names", "base": "the number of a bin",
-    "values": "a list of texts", "of": "a list of columns", "knots": "a list of numbers", "bandwidth": "a number",
-    "degree": "a whole number", "features": "a whole number", "seed": "a whole number",
-}  # fmt: skip
+    "lo": "a number",
+    "hi": "a number",
+    "missing": "a number",
+    "weight": "a number",
+    "size": "a whole number",
+    "edges": "a list of numbers",
+    "typical": "a list of two numbers",
+    "other": "true or false",
+    "indicator": "true or false",
+    "columns": "a list of names",
+    "base": "the number of a bin",
+    "values": "a list of texts",
+    "of": "a list of columns",
+    "knots": "a list of numbers",
+    "bandwidth": "a number",
+    "degree": "a whole number",
+    "features": "a whole number",
+    "seed": "a whole number",
+}
 
 
 class Checked(NamedTuple):
@@ -76,9 +92,15 @@ def check(given: Mapping[str, Any]) -> Checked:
 
 
 def _check_columns(columns: object) -> tuple[list[SchemaError], dict[str, Any]]:
-    """Mistakes of all blocks, and the blocks without any; those that are made from others come last."""
+    """Mistakes of all blocks, and the blocks without any; those that are made from others come
+    last.
+    """
     found, fine, plain = list[SchemaError](), dict[str, Any](), dict[str, Block]()
-    declared = {str(name): block for name, block in columns.items()} if isinstance(columns, Mapping) else {}
+    declared = (
+        {str(name): block for name, block in columns.items()}
+        if isinstance(columns, Mapping)
+        else {}
+    )
     first = [name for name, block in declared.items() if not _is_derived_table(block)]
     for name, block in sorted(declared.items(), key=lambda one: _is_derived_table(one[1])):
         if not isinstance(block, Mapping):
@@ -112,16 +134,22 @@ def _check_keys(given: Mapping[str, Any]) -> tuple[list[SchemaError], dict[str, 
     for key, read in (("label", label_from), ("weight", CaseWeight.of), ("person", Person.of)):
         if wrong := _of_table(key, entries.get(key), read):
             found += wrong
-            entries = {name: value for name, value in entries.items() if name not in (key, "class_weight")}
+            entries = {
+                name: value for name, value in entries.items() if name not in (key, "class_weight")
+            }
     return found, entries
 
 
 def _no_table(name: str) -> SchemaError:
-    return SchemaError(f"columns.{name}", None, "must be a table", f'write [columns.{name}] and kind = "number"')
+    return SchemaError(
+        f"columns.{name}", None, "must be a table", f'write [columns.{name}] and kind = "number"'
+    )
 
 
 def _open(field: str) -> SchemaError:
-    return SchemaError(field, OPEN, "is still open", "declare it from what the column means, or remove it")
+    return SchemaError(
+        field, OPEN, "is still open", "declare it from what the column means, or remove it"
+    )
 
 
 def _of_block(
@@ -129,7 +157,8 @@ def _of_block(
 ) -> list[SchemaError]:
     """Mistakes of one block: unknown, missing and unreadable entries, then what they say together.
 
-    `columns` names those that are not made from others, and `plain` has the blocks of these without mistakes.
+    `columns` names those that are not made from others, and `plain` has the blocks of these without
+    mistakes.
     """
     kind = given.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -140,30 +169,48 @@ def _of_block(
     known, needed = _entries_of_kind(kind)
     found, left = _check_entries(name, kind, given, known)
     for key in _missing(given, known, needed):
-        found.append(SchemaError(f"{name}.{key}", None, f"is missing, and kind {kind!r} needs it", "declare it"))
+        found.append(
+            SchemaError(
+                f"{name}.{key}", None, f"is missing, and kind {kind!r} needs it", "declare it"
+            )
+        )
     if isinstance(left.get("weight"), int | float) and not 1e-6 <= left["weight"] <= 1e6:
-        found.append(SchemaError(f"{name}.weight", left.pop("weight"), "must be from 1e-6 to 1e6", "correct it"))
+        found.append(
+            SchemaError(
+                f"{name}.weight", left.pop("weight"), "must be from 1e-6 to 1e6", "correct it"
+            )
+        )
     if any(key not in left for key in needed) or _waits(given, columns, plain):
         return found
 
     def read(some: Mapping[str, Any]) -> Block:
-        return block_from_dict(name, dict(some) | (named(name, some, plain) if is_derived(given) else {}))
+        return block_from_dict(
+            name, dict(some) | (named(name, some, plain) if is_derived(given) else {})
+        )
 
     return found + _one_by_one(read, left, f"{name}.", needed)
 
 
 def _wrong_kind(name: str, kind: object) -> tuple[SchemaError, str]:
-    """What is wrong with a kind that is none, and the kind that it is likely to stand for; empty if there is none."""
+    """What is wrong with a kind that is none, and the kind that it is likely to stand for; empty
+    if there is none.
+    """
     field = f"{name}.kind"
     if kind == OPEN or kind is None:
         rule = "is still open" if kind == OPEN else "is missing"
-        return SchemaError(field, None, rule, f"declare one of {', '.join(KINDS)}, or ignore the column"), ""
+        return SchemaError(
+            field, None, rule, f"declare one of {', '.join(KINDS)}, or ignore the column"
+        ), ""
     remedy = meant(kind, KINDS) if isinstance(kind, str) else ""
     rule = f"must be one of {', '.join(KINDS)}"
-    return SchemaError(field, kind, rule, remedy or "declare the kind of the column"), _guessed(remedy)
+    return SchemaError(field, kind, rule, remedy or "declare the kind of the column"), _guessed(
+        remedy
+    )
 
 
-def _missing(given: Mapping[str, Any], known: Collection[str], needed: Collection[str]) -> list[str]:
+def _missing(
+    given: Mapping[str, Any], known: Collection[str], needed: Collection[str]
+) -> list[str]:
     """The needed entries that are not there, nor under a name that was misspelled."""
     misspelled = {_guessed(meant(key, known)) for key in given if key not in (*known, "kind")}
     return [key for key in needed if key not in given and key not in misspelled]
@@ -186,7 +233,9 @@ def _guessed(remedy: str) -> str:
 def _check_entries(
     name: str, kind: str, given: Mapping[str, Any], known: Collection[str]
 ) -> tuple[list[SchemaError], dict[str, Any]]:
-    """Mistakes of the entries of a block, each by itself, and the entries that have none, the kind among them."""
+    """Mistakes of the entries of a block, each by itself, and the entries that have none, the
+    kind among them.
+    """
     found, left = list[SchemaError](), dict(given)
     for key, value in given.items():
         if key == "kind":
@@ -196,8 +245,14 @@ def _check_entries(
         elif value == OPEN or (isinstance(value, list | tuple) and OPEN in value):
             found.append(_open(f"{name}.{key}"))
         elif not _readable(kind, key, given):
-            remedy = "a mean of the rows is private: take a public one" if value == "mean" else "correct its type"
-            found.append(SchemaError(f"{name}.{key}", None, f"must be {_wanted(kind, key)}", remedy))
+            remedy = (
+                "a mean of the rows is private: take a public one"
+                if value == "mean"
+                else "correct its type"
+            )
+            found.append(
+                SchemaError(f"{name}.{key}", None, f"must be {_wanted(kind, key)}", remedy)
+            )
         else:
             continue
         del left[key]
@@ -217,7 +272,11 @@ def _wanted(kind: str, key: str) -> str:
 def _waits(given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]) -> bool:
     """Whether a block is made from a column that has mistakes of its own."""
     of = given.get("of")
-    return is_derived(given) and isinstance(of, list | tuple) and bool(set(map(str, of)) & (set(columns) - set(plain)))
+    return (
+        is_derived(given)
+        and isinstance(of, list | tuple)
+        and bool(set(map(str, of)) & (set(columns) - set(plain)))
+    )
 
 
 def _unknown(field: str, what: str, key: str, known: Collection[str]) -> SchemaError:
@@ -244,7 +303,9 @@ def _of_table(key: str, given: object, read: Callable[[Any], object]) -> list[Sc
     if isinstance(given, Mapping):
         known = _ENTRIES[key]
         wrong = [_open(f"{key}.{name}") for name, value in given.items() if value == OPEN]
-        wrong += [_unknown(f"{key}.{name}", key, str(name), known) for name in given if name not in known]
+        wrong += [
+            _unknown(f"{key}.{name}", key, str(name), known) for name in given if name not in known
+        ]
         if wrong:
             return wrong
     return _one_by_one(read, given, f"{key}.")
@@ -253,20 +314,27 @@ def _of_table(key: str, given: object, read: Callable[[Any], object]) -> list[Sc
 def _one_by_one(
     read: Callable[[Any], object], given: Any, prefix: str, needed: Collection[str] = ("columns",)
 ) -> list[SchemaError]:
-    """What reading refuses, again and again without the entry that was refused, unless it is `needed`."""
+    """What reading refuses, again and again without the entry that was refused, unless it is
+    `needed`.
+    """
     found = list[SchemaError]()
     left = dict(given) if isinstance(given, Mapping) else given
     for _ in range(_ROUNDS):
         try:
             read(left)
         except InvalidInput as error:
-            wrong = [SchemaError(one.field, one.value, one.rule, one.remedy) for one in (error, *error.others)]
+            wrong = [
+                SchemaError(one.field, one.value, one.rule, one.remedy)
+                for one in (error, *error.others)
+            ]
         else:
             break
         found += wrong
         own = [one.field.removeprefix(prefix) for one in wrong if one.field.startswith(prefix)]
         refused = {field.partition(".")[0] for field in own}
-        removable = [key for key in refused if isinstance(left, dict) and key in left and key not in needed]
+        removable = [
+            key for key in refused if isinstance(left, dict) and key in left and key not in needed
+        ]
         if not removable:
             break
         for key in removable:

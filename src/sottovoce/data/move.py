@@ -1,12 +1,13 @@
 """Moved rows: a public linear map of rows, after which each is shortened to norm 1 again.
 
-A row a has columns z and a constant: 0 but in its own constant's column, with the sum x of all constants' columns.
-The map A takes z to ``g (z - m x / k)`` and keeps the constants; k is the constant of a row that nothing shortened, so
-such a row becomes ``g (z - m)``.  The moved row is ``c A a`` with ``c = min(1, 1 / |A a|)``.  It depends on this row
-and on public numbers alone, has norm at most 1, and is zero if a is (``docs/privacy/centring.md``).
+A row a has columns z and a constant: 0 but in its own constant's column, with the sum x of all
+constants' columns. The map A takes z to ``g (z - m x / k)`` and keeps the constants; k is the
+constant of a row that nothing shortened, so such a row becomes ``g (z - m)``.  The moved row is ``c
+A a`` with ``c = min(1, 1 / |A a|)``.  It depends on this row and on public numbers alone, has norm
+at most 1, and is zero if a is (``docs/privacy/centring.md``).
 
-No moved row is ever written down: :class:`Moved` multiplies by A before and after the products of any storage, so
-sparse rows stay sparse.
+No moved row is ever written down: :class:`Moved` multiplies by A before and after the products of
+any storage, so sparse rows stay sparse.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ class Move:
         fine = fine and mean.ndim in (1, 2) and 0 <= min(columns) <= max(columns) < mean.shape[-1]
         short = bool(np.all(np.sum(mean**2, axis=-1) <= 1.0 + 1e-9))  # not where anything is NaN
         if not (fine and short) or np.any(mean[..., list(columns)] != 0.0):
-            rule = "must be a finite vector of norm at most 1, with a constant of rows that is not 0"
+            rule = (
+                "must be a finite vector of norm at most 1, with a constant of rows that is not 0"
+            )
             raise InvalidInput("centre", None, rule, "use what a run's record holds")
         mean.setflags(write=False)
         object.__setattr__(self, "mean", mean)
@@ -150,7 +153,9 @@ class Move:
         """One vector a class, (..., K, p), and the mean in a shape that fits."""
         v = w.reshape(*w.shape[:-1], -1, self.width)
         mean = self.mean
-        return v, mean if mean.ndim == 1 else mean.reshape(len(mean), *(1,) * (v.ndim - 2), self.width)
+        return v, mean if mean.ndim == 1 else mean.reshape(
+            len(mean), *(1,) * (v.ndim - 2), self.width
+        )
 
     # Rows
 
@@ -159,7 +164,11 @@ class Move:
 
         A row's c depends on no other row, to the last bit (:mod:`sottovoce.data.products`).
         """
-        storage = RowByRow(np.asarray(X, dtype=float)[None]) if isinstance(X, np.ndarray) else Sparse((X,))
+        storage = (
+            RowByRow(np.asarray(X, dtype=float)[None])
+            if isinstance(X, np.ndarray)
+            else Sparse((X,))
+        )
         found = np.stack([_factors(storage, one, short=True)[0][0] for one in self.apart()])
         return np.asarray(found[0] if self.mean.ndim == 1 else found)
 
@@ -174,21 +183,26 @@ class Move:
 
 @dataclass(frozen=True)
 class RowByRow(Dense):
-    """Rows of one node as an array (1, n, d): norms and margins of a row depend on no other, to the last bit."""
+    """Rows of one node as an array (1, n, d): norms and margins of a row depend on no other, to
+    the last bit.
+    """
 
     def margins(self, w: Array) -> Array:
         return products_by_row(self.a[0], w[0])[None]
 
     def norms(self) -> Array:
         squares = self.a[0] ** 2
-        return rounded_up(products_by_row(squares, np.ones(squares.shape[1])), squares.shape[1])[None]
+        return rounded_up(products_by_row(squares, np.ones(squares.shape[1])), squares.shape[1])[
+            None
+        ]
 
 
 def _factors(storage: Storage, move: Move, *, short: bool) -> tuple[Array, Array]:
     """c and upper bounds on the norms of moved rows, (M, n) each; without `short` every c is 1.
 
-    ``|A a|^2 = g^2 (|z|^2 - 2 (z.m) x / k + |m|^2 x^2 / k^2) + sum of squared constants``, from products with a alone.
-    `slip` bounds what rounding adds, so that a bound is one, and the row that is meant has norm at most 1.
+    ``|A a|^2 = g^2 (|z|^2 - 2 (z.m) x / k + |m|^2 x^2 / k^2) + sum of squared constants``, from
+    products with a alone. `slip` bounds what rounding adds, so that a bound is one, and the row
+    that is meant has norm at most 1.
     """
     J, p, square = len(move.constants), move.width, float(np.sum(move.mean**2))
     most = move.gain**2 * (1.0 + math.sqrt(J * square) / move.k) ** 2 + 1.0
@@ -207,14 +221,17 @@ def _factors(storage: Storage, move: Move, *, short: bool) -> tuple[Array, Array
     lengths = np.concatenate(parts, axis=1)
     if not short:
         return np.ones_like(lengths), lengths
-    return np.where(lengths > 1.0, 1.0 / (np.maximum(lengths, 1.0) * _UP), 1.0), np.minimum(lengths, 1.0)
+    return np.where(lengths > 1.0, 1.0 / (np.maximum(lengths, 1.0) * _UP), 1.0), np.minimum(
+        lengths, 1.0
+    )
 
 
 @dataclass(frozen=True)
 class Moved(Storage):
     """Products with moved rows, from those of any storage with the rows as they were.
 
-    `factors` are c, in the storage's library and precision, and `lengths` bounds on the moved rows' norms, (M, n).
+    `factors` are c, in the storage's library and precision, and `lengths` bounds on the moved rows'
+    norms, (M, n).
     """
 
     base: Storage
@@ -258,20 +275,26 @@ class Moved(Storage):
         return self.move.push(half.swapaxes(1, 2))
 
     def diagonal(self, weights: Any) -> Array:
-        """From the diagonal, the column of the constant, and its square: the whole matrix is never made."""
+        """From the diagonal, the column of the constant, and its square: the whole matrix is
+        never made.
+        """
         weights, constant = weights * self.factors**2, self.move._constant
         x = self.base.margins(np.broadcast_to(constant, (len(self.lengths), 1, len(constant))))
         own, mean = self.base.diagonal(weights), self.move.mean / self.move.k
         cross = self.base.combine(weights[:, None, :] * x)[:, 0]
         square = np.sum(cross * constant, axis=1, keepdims=True)
-        return np.where(constant > 0.0, own, self.move.gain**2 * (own - 2.0 * mean * cross + mean**2 * square))
+        return np.where(
+            constant > 0.0, own, self.move.gain**2 * (own - 2.0 * mean * cross + mean**2 * square)
+        )
 
     def norms(self) -> Any:
         return self.base.asarray(self.lengths)
 
     def keep(self, nodes: Any) -> Self:
         base = self.base.keep(nodes)  # which may have less padding
-        factors = self.base.asarray(np.ascontiguousarray(self.base.host(self.factors)[nodes][:, : base.n]))
+        factors = self.base.asarray(
+            np.ascontiguousarray(self.base.host(self.factors)[nodes][:, : base.n])
+        )
         return replace(self, base=base, factors=factors, lengths=self.lengths[nodes][:, : base.n])
 
     def every(self, part: int, parts: int) -> Self:
@@ -284,7 +307,9 @@ class Moved(Storage):
 
     def of_rows(self, base: Storage, which: IntArray) -> Self:
         """Return these products with some rows of every node, which `base` holds."""
-        return replace(self, base=base, factors=self.factors[:, which], lengths=self.lengths[:, which])
+        return replace(
+            self, base=base, factors=self.factors[:, which], lengths=self.lengths[:, which]
+        )
 
     def single(self) -> Storage:
         base = self.base.single()

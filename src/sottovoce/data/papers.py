@@ -1,11 +1,13 @@
 """The encoding of Adult in paper 002 (section VIII: "the same pre-processing steps as in [22]").
 
-[22] is Chaudhuri, Monteleoni and Sarwate (2011): drop rows with missing values, one-hot every categorical column,
-divide each numeric column by its maximum, then every row by the largest row norm.  With a constant column Adult has 6 +
-98 + 1 = 105 features and 45,222 complete rows (the paper prints 45,223).
+[22] is Chaudhuri, Monteleoni and Sarwate (2011): drop rows with missing values, one-hot every
+categorical column, divide each numeric column by its maximum, then every row by the largest row
+norm.  With a constant column Adult has 6 + 98 + 1 = 105 features and 45,222 complete rows (the
+paper prints 45,223).
 
-**Data-dependent.**  Categories, maxima and the largest norm are computed from the rows, which no guarantee covers.  The
-schema says so (`Schema.data_dependent`), and so must every privacy statement.
+**Data-dependent.**  Categories, maxima and the largest norm are computed from the rows, which no
+guarantee covers.  The schema says so (`Schema.data_dependent`), and so must every privacy
+statement.
 """
 
 from __future__ import annotations
@@ -22,8 +24,15 @@ from .table import Table, as_numbers, as_text
 
 ADULT_NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 ADULT_CATEGORIES = (
-    "workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "native-country",
-)  # fmt: skip
+    "workclass",
+    "education",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "native-country",
+)
 
 
 def complete_cases(table: Table, columns: Sequence[str] | None = None) -> Table:
@@ -89,8 +98,19 @@ def schema_from_rows(
     for column in categories:
         found = np.unique(as_text(table.columns[column])).tolist()
         blocks.append(Category(column, tuple((value, (value,)) for value in found)))
-    note = "categories, maxima and the largest row norm are computed from the rows: not covered by privacy"
-    schema = Schema(name, tuple(blocks), label, intercept=1.0, ignore=tuple(ignore), data_dependent=True, note=note)
+    note = (
+        "categories, maxima and the largest row norm are computed from the rows: not covered "
+        "by privacy"
+    )
+    schema = Schema(
+        name,
+        tuple(blocks),
+        label,
+        intercept=1.0,
+        ignore=tuple(ignore),
+        data_dependent=True,
+        note=note,
+    )
     largest = float(row_norms(schema.encode(table, labels=False).X).max())
     return replace(schema, scale=min(largest * schema.bound, schema.bound))
 

@@ -1,7 +1,7 @@
 """Tables in Parquet files (the extra ``sottovoce[parquet]``) and in Arrow's record batches.
 
-Anybody may have made a file: one that would unpack to far more than its size, or than this machine's memory, is refused
-while it is read.
+Anybody may have made a file: one that would unpack to far more than its size, or than this
+machine's memory, is refused while it is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from .file_kinds import PARQUET, check_kind
 from .table import Column, Table, fits
 
 REPEATED = 1000
-"""Bytes that a Parquet file may unpack to, per byte of the file, at eight bytes a value; 256 MiB are always allowed."""
+"""Bytes that a Parquet file may unpack to, per byte of the file, at eight bytes a value; 256 MiB
+are always allowed.
+"""
 _ALWAYS = 256 * 2**20
 _ROWS = 8192  # read at a time
 
@@ -33,7 +35,9 @@ def parquet_types(path: str | Path) -> dict[str, str]:
     try:
         schema = pq.read_schema(place)
     except (OSError, pa.ArrowException):
-        raise InvalidInput("path", place, "cannot be read: not a Parquet file", "check the path and the file") from None
+        raise InvalidInput(
+            "path", place, "cannot be read: not a Parquet file", "check the path and the file"
+        ) from None
     if len(set(schema.names)) != len(schema.names):
         raise InvalidInput(place.name, None, "must name every column once", "rename one")
     known = pa.types
@@ -45,7 +49,10 @@ def parquet_types(path: str | Path) -> dict[str, str]:
             ("truth", (known.is_boolean,)),
             ("number", (known.is_integer, known.is_floating, known.is_decimal)),
             ("date", (known.is_date, known.is_timestamp)),
-            ("text", (known.is_string, known.is_large_string, known.is_string_view, known.is_dictionary)),
+            (
+                "text",
+                (known.is_string, known.is_large_string, known.is_string_view, known.is_dictionary),
+            ),
         ):
             if any(test(kind) for test in tests):
                 return name
@@ -80,8 +87,14 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
         with pq.ParquetFile(place) as file:
             yield from _bounded_batches(file, place, rows)
     except (OSError, MemoryError, pa.ArrowException) as error:
-        reason = "it does not fit into memory" if isinstance(error, MemoryError) else "not a Parquet file"
-        raise InvalidInput("path", place, f"cannot be read: {reason}", "check the path and the file") from None
+        reason = (
+            "it does not fit into memory"
+            if isinstance(error, MemoryError)
+            else "not a Parquet file"
+        )
+        raise InvalidInput(
+            "path", place, f"cannot be read: {reason}", "check the path and the file"
+        ) from None
 
 
 def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
@@ -109,7 +122,9 @@ def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
                 raise bomb
             yield batch
     if read != total:
-        raise InvalidInput("path", place, "cannot be read: not a Parquet file", "check the path and the file")
+        raise InvalidInput(
+            "path", place, "cannot be read: not a Parquet file", "check the path and the file"
+        )
 
 
 def _declared_sizes(file: Any, groups: Sequence[Any]) -> tuple[int, int]:
@@ -122,7 +137,9 @@ def _declared_sizes(file: Any, groups: Sequence[Any]) -> tuple[int, int]:
 
 
 def _together(sizes: Iterable[int], rows: int) -> Iterator[list[int]]:
-    """Row groups to read with one reader, which keeps all that it has read: just enough for a batch of `rows`."""
+    """Row groups to read with one reader, which keeps all that it has read: just enough for a
+    batch of `rows`.
+    """
     some, held = list[int](), 0
     for k, size in enumerate(sizes):
         some, held = [*some, k], held + size
@@ -158,9 +175,16 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
             if (block := _block(pa, column)) is not None:
                 columns[name] = block
                 continue
-            plain = column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
-            # A typed array would turn a null into NaN, and a missing value could no longer be told from a NaN.
-            filled = column.to_numpy() if plain else np.fromiter(_values(pa, column), dtype=object, count=len(column))
+            plain = column.null_count == 0 and (
+                pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+            )
+            # A typed array would turn a null into NaN, and a missing value could no longer be told
+            # from a NaN.
+            filled = (
+                column.to_numpy()
+                if plain
+                else np.fromiter(_values(pa, column), dtype=object, count=len(column))
+            )
             columns[name] = filled
     except (ValueError, OverflowError, pa.ArrowException):  # what is no value of its type
         rule = "cannot be read: a column holds what is no value of its type"
@@ -169,13 +193,19 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
 
 
 def _block(pa: Any, column: Any) -> Column | None:
-    """A column of numbers in lists of one length, such as images, as an array (n, length); None for another."""
+    """A column of numbers in lists of one length, such as images, as an array (n, length); None
+    for another.
+    """
     if not pa.types.is_fixed_size_list(column.type) or column.null_count:
         return None
     kind, parts = column.type.value_type, [chunk.flatten() for chunk in column.chunks]
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)) or any(part.null_count for part in parts):
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)) or any(
+        part.null_count for part in parts
+    ):
         return None
-    return np.concatenate([part.to_numpy() for part in parts]).reshape(len(column), column.type.list_size)
+    return np.concatenate([part.to_numpy() for part in parts]).reshape(
+        len(column), column.type.list_size
+    )
 
 
 def _values(pa: Any, column: Any) -> list[object]:
@@ -201,9 +231,11 @@ def plain_values(pa: Any, values: Any) -> list[object]:
 
 
 def _one_value(pa: Any, scalar: Any) -> object:
-    """One value; a point in time beyond the dates of Python, or finer than its microseconds, as NumPy's.
+    """One value; a point in time beyond the dates of Python, or finer than its microseconds, as
+    NumPy's.
 
-    So a typing error in one year does not make a table unreadable, and bytes that are no text spoil one row alone.
+    So a typing error in one year does not make a table unreadable, and bytes that are no text spoil
+    one row alone.
     """
     kind = scalar.type
     try:
@@ -220,4 +252,11 @@ def _one_value(pa: Any, scalar: Any) -> object:
         raise
 
 
-__all__ = ["REPEATED", "from_batches", "parquet_batches", "parquet_types", "plain_values", "read_parquet"]
+__all__ = [
+    "REPEATED",
+    "from_batches",
+    "parquet_batches",
+    "parquet_types",
+    "plain_values",
+    "read_parquet",
+]

@@ -16,8 +16,9 @@ from .values import Column, as_text, natural_order, sites_of
 optimize, special = Later("scipy.optimize"), Later("scipy.special")
 
 HOW = "iid, label, dirichlet:ALPHA, column:NAME, site:NAME"
-# At strength 1 the log-odds of the positive share run over [-LABEL_SPREAD, LABEL_SPREAD] around their middle: with five
-# nodes and 24% positives about 1% to 70%, a screening site next to a specialised one.
+# At strength 1 the log-odds of the positive share run over [-LABEL_SPREAD, LABEL_SPREAD] around
+# their middle: with five nodes and 24% positives about 1% to 70%, a screening site next to a
+# specialised one.
 LABEL_SPREAD = 2.75
 DIRICHLET_TRIES = 1000
 
@@ -90,7 +91,9 @@ def partition(
     if nodes is None or nodes < 1:
         raise InvalidInput("nodes", nodes, "must be at least 1", "give the number of nodes")
     if nodes > len(y):
-        raise InvalidInput("nodes", nodes, "must not pass the number of rows", "use fewer nodes or more rows")
+        raise InvalidInput(
+            "nodes", nodes, "must not pass the number of rows", "use fewer nodes or more rows"
+        )
     if kind == "column":
         return _by_column(_raw(argument, columns, len(y)), argument, nodes)
     rng = np.random.default_rng(seed)
@@ -103,7 +106,9 @@ def partition(
 
 
 def _parsed(how: str, sizes: Sequence[float] | None) -> tuple[str, str]:
-    """The kind of a partition and its argument, empty if it has none; InvalidInput if there is none such."""
+    """The kind of a partition and its argument, empty if it has none; InvalidInput if there is
+    none such.
+    """
     kind, _, argument = how.partition(":") if isinstance(how, str) else ("", "", "")
     named = kind in ("dirichlet", "column", "site")
     if not (named or kind in ("iid", "label")) or bool(argument) != named:
@@ -118,11 +123,15 @@ def _counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArra
     """Integers of sum n in proportion to `sizes` (default: equal)."""
     relative = np.ones(nodes) if sizes is None else np.asarray(sizes, dtype=np.float64)
     if relative.shape != (nodes,) or not np.all(np.isfinite(relative)) or np.any(relative <= 0):
-        raise InvalidInput("sizes", sizes, f"must be {nodes} positive numbers, one a node", "correct the list")
+        raise InvalidInput(
+            "sizes", sizes, f"must be {nodes} positive numbers, one a node", "correct the list"
+        )
     relative = relative / relative.max()  # their sum may overflow
     counts = _round_to(relative / relative.sum() * n, n)
     if counts.min() == 0:
-        raise InvalidInput("sizes", sizes, "would leave a node without rows", "raise the smallest size")
+        raise InvalidInput(
+            "sizes", sizes, "would leave a node without rows", "raise the smallest size"
+        )
     return counts
 
 
@@ -138,9 +147,13 @@ def _cut(order: IntArray, counts: IntArray) -> list[IntArray]:
     return [np.sort(part).astype(np.int64) for part in np.split(order, np.cumsum(counts)[:-1])]
 
 
-def _by_label(strata: Sequence[IntArray], nodes: int, strength: float, rng: np.random.Generator) -> list[IntArray]:
+def _by_label(
+    strata: Sequence[IntArray], nodes: int, strength: float, rng: np.random.Generator
+) -> list[IntArray]:
     if not 0 <= strength < 10:
-        raise InvalidInput("strength", strength, "must be at least 0 and below 10", "1 is the default")
+        raise InvalidInput(
+            "strength", strength, "must be at least 0 and below 10", "1 is the default"
+        )
     if len(strata) != 2:
         rule = f"spreads the share of one class of two, and there are {len(strata)}"
         raise InvalidInput("partition", "label", rule, "use dirichlet:0.5")
@@ -151,25 +164,40 @@ def _by_label(strata: Sequence[IntArray], nodes: int, strength: float, rng: np.r
     wanted = np.zeros(nodes) if len(positive) == 0 else counts.astype(np.float64)
     if 0 < len(positive) < n:
         reach = float(np.abs(tilt).max()) + 40.0
-        middle = optimize.brentq(lambda a: counts @ special.expit(a + tilt) - len(positive), -reach, reach, xtol=1e-12)
+        middle = optimize.brentq(
+            lambda a: counts @ special.expit(a + tilt) - len(positive), -reach, reach, xtol=1e-12
+        )
         wanted = counts * special.expit(middle + tilt)
     ups = np.minimum(_round_to(wanted, len(positive)), counts)
-    parts = zip(np.split(positive, np.cumsum(ups)[:-1]), np.split(negative, np.cumsum(counts - ups)[:-1]), strict=True)
+    parts = zip(
+        np.split(positive, np.cumsum(ups)[:-1]),
+        np.split(negative, np.cumsum(counts - ups)[:-1]),
+        strict=True,
+    )
     return [np.sort(np.concatenate(part)).astype(np.int64) for part in parts]
 
 
-def _dirichlet(strata: Sequence[IntArray], nodes: int, argument: str, rng: np.random.Generator) -> list[IntArray]:
+def _dirichlet(
+    strata: Sequence[IntArray], nodes: int, argument: str, rng: np.random.Generator
+) -> list[IntArray]:
     try:
         alpha = float(argument)
     except ValueError:
         alpha = 0.0
     if not 1e-3 <= alpha <= 1e6:
-        raise InvalidInput("partition", f"dirichlet:{argument}", "ALPHA must be from 0.001 to 1e6", "try 0.5")
+        raise InvalidInput(
+            "partition", f"dirichlet:{argument}", "ALPHA must be from 0.001 to 1e6", "try 0.5"
+        )
     for _ in range(DIRICHLET_TRIES):
-        counts = [_round_to(rng.dirichlet(np.full(nodes, alpha)) * len(rows), len(rows)) for rows in strata]
+        counts = [
+            _round_to(rng.dirichlet(np.full(nodes, alpha)) * len(rows), len(rows))
+            for rows in strata
+        ]
         if np.min(np.sum(counts, axis=0)) > 0:
             cuts = [np.cumsum(count)[:-1] for count in counts]
-            dealt = [np.split(rng.permutation(rows), cut) for rows, cut in zip(strata, cuts, strict=True)]
+            dealt = [
+                np.split(rng.permutation(rows), cut) for rows, cut in zip(strata, cuts, strict=True)
+            ]
             return [np.sort(np.concatenate(part)) for part in zip(*dealt, strict=True)]
     rule = f"left a node without rows in {DIRICHLET_TRIES} draws"
     raise InvalidInput("partition", f"dirichlet:{argument}", rule, "raise ALPHA or use fewer nodes")
@@ -177,9 +205,13 @@ def _dirichlet(strata: Sequence[IntArray], nodes: int, argument: str, rng: np.ra
 
 def _raw(name: str, columns: Mapping[str, Any] | None, n: int) -> Column:
     if not columns:
-        raise InvalidInput("columns", None, "this partition needs the raw columns", "use iid, label or dirichlet")
+        raise InvalidInput(
+            "columns", None, "this partition needs the raw columns", "use iid, label or dirichlet"
+        )
     if name not in columns:
-        raise InvalidInput("column", name, "is not in the table", f"use one of {', '.join(sorted(columns))}")
+        raise InvalidInput(
+            "column", name, "is not in the table", f"use one of {', '.join(sorted(columns))}"
+        )
     column = np.asarray(columns[name])
     if column.shape != (n,):
         raise InvalidInput("column", name, "must hold one value a row", "use another column")
@@ -191,14 +223,18 @@ def _by_column(column: Column, name: str, nodes: int) -> list[IntArray]:
     if column.dtype.kind in "iu":
         return _cut(np.argsort(column, kind="stable"), _counts(len(column), nodes))
     texts = as_text(column).tolist()
-    order = np.array(sorted(range(len(texts)), key=lambda row: (texts[row] == "", *natural_order(texts[row]))))
+    order = np.array(
+        sorted(range(len(texts)), key=lambda row: (texts[row] == "", *natural_order(texts[row])))
+    )
     return _cut(order, _counts(len(column), nodes))
 
 
 def _by_site(column: Column, name: str, nodes: int | None) -> list[IntArray]:
     found, node, none = sites_of(column)
     if none.any():
-        raise InvalidInput("column", name, "has rows without a site", "fill in the site or remove those rows")
+        raise InvalidInput(
+            "column", name, "has rows without a site", "fill in the site or remove those rows"
+        )
     if nodes is not None and nodes != len(found):
         rule = f"the column {name!r} names {len(found)} sites"
         raise InvalidInput("nodes", nodes, rule, "leave nodes out, or use the partition 'iid'")

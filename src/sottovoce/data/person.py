@@ -1,7 +1,8 @@
-"""A person's rows, bounded together: the column that says whose row it is, and the weights that make one row of them.
+"""A person's rows, bounded together: the column that says whose row it is, and the weights that
+make one row of them.
 
-Each of a person's k rows at a site weighs ``1 / k``, so that all of them together move any weighted sum over rows no
-further than one row of weight 1 would (docs/privacy/person.md).
+Each of a person's k rows at a site weighs ``1 / k``, so that all of them together move any weighted
+sum over rows no further than one row of weight 1 would (docs/privacy/person.md).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from .partition import partition
 from .values import MISSING_MARKS, Column, distinct, identity, is_missing
 
 MOST = 100
-"""Rows of a person that are read, unless a schema says otherwise: it costs next to nothing to allow many."""
+"""Rows of a person that are read, unless a schema says otherwise: it costs next to nothing to
+allow many.
+"""
 _LARGEST = 10_000
 _WHOLE, _LONGEST = re.compile(r"[+-]?[0-9]+(\.0*)?"), 1000
 _BELOW = 1.0 - 2.0**-40  # so that rounded weights add up to at most 1
@@ -39,8 +42,15 @@ class Person:
     def __post_init__(self) -> None:
         if not (isinstance(self.column, str) and self.column):
             raise SchemaError("person", None, "must name a column", _WRITE)
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or not 1 <= self.rows <= _LARGEST:
-            rule = f"must be a whole number from 1 to {_LARGEST:,}: further rows of a person are left out"
+        if (
+            isinstance(self.rows, bool)
+            or not isinstance(self.rows, int)
+            or not 1 <= self.rows <= _LARGEST
+        ):
+            rule = (
+                f"must be a whole number from 1 to {_LARGEST:,}: further rows of a person are "
+                "left out"
+            )
             raise SchemaError("person.rows", self.rows, rule, "leave it out")
 
     @classmethod
@@ -49,7 +59,9 @@ class Person:
         if isinstance(given, str):
             return cls(given)
         if not isinstance(given, Mapping) or not {"column"} <= set(given) <= {"column", "rows"}:
-            raise SchemaError("person", None, "must be a column, or have column and maybe rows", _WRITE)
+            raise SchemaError(
+                "person", None, "must be a column, or have column and maybe rows", _WRITE
+            )
         return cls(**given)
 
     def to_entry(self) -> Any:
@@ -62,13 +74,22 @@ class Person:
         A SchemaError if some rows do not name a person, or the column has several values a row.
         """
         if column.ndim != 1:
-            raise SchemaError(self.column, None, "must hold one value a row", "give a column of identifiers")
+            raise SchemaError(
+                self.column, None, "must hold one value a row", "give a column of identifiers"
+            )
         texts, which = distinct(column)
         if is_missing(texts, na, MISSING_MARKS).any():
-            rule = "some rows do not say whose they are, so they cannot be bounded with that person's others"
-            raise SchemaError(self.column, None, rule, "fill in the identifiers, or leave those rows out")
+            rule = (
+                "some rows do not say whose they are, so they cannot be bounded with that "
+                "person's others"
+            )
+            raise SchemaError(
+                self.column, None, rule, "fill in the identifiers, or leave those rows out"
+            )
         known = dict[str, int]()
-        people = np.array([known.setdefault(_alike(text), len(known)) for text in texts.tolist()], dtype=np.int64)
+        people = np.array(
+            [known.setdefault(_alike(text), len(known)) for text in texts.tolist()], dtype=np.int64
+        )
         _, first, number = np.unique(people[which], return_index=True, return_inverse=True)
         order = np.empty(len(first), dtype=np.int64)
         order[np.argsort(first, kind="stable")] = np.arange(len(first))
@@ -81,17 +102,25 @@ class Person:
         """
         if self.column not in columns:
             rule = "says whose a row is, and the table does not have it"
-            raise SchemaError(self.column, None, rule, "add the column, or leave person out of the schema")
+            raise SchemaError(
+                self.column, None, rule, "add the column, or leave person out of the schema"
+            )
         return self.codes(columns[self.column], na)
 
 
 def _alike(text: str) -> str:
-    """An identifier as it is compared: whole numbers by value too, so that 1, 1.0 and 01 are one person.
+    """An identifier as it is compared: whole numbers by value too, so that 1, 1.0 and 01 are one
+    person.
 
-    Two people who are taken for one are bounded together, and what is promised of one holds for each of them.
+    Two people who are taken for one are bounded together, and what is promised of one holds for
+    each of them.
     """
     text = identity(text)
-    return str(int(text.partition(".")[0])) if len(text) <= _LONGEST and _WHOLE.fullmatch(text) else text
+    return (
+        str(int(text.partition(".")[0]))
+        if len(text) <= _LONGEST and _WHOLE.fullmatch(text)
+        else text
+    )
 
 
 def kept(people: IntArray, most: int) -> BoolArray:
@@ -128,7 +157,9 @@ def dealt(people: IntArray, parts: Sequence[IntArray]) -> list[IntArray]:
     return [np.flatnonzero(at[people] == node).astype(np.int64) for node in range(len(parts))]
 
 
-def at_random(people: IntArray, nodes: int | None, seed: int, sizes: Sequence[float] | None = None) -> list[IntArray]:
+def at_random(
+    people: IntArray, nodes: int | None, seed: int, sizes: Sequence[float] | None = None
+) -> list[IntArray]:
     """Partition people at random over nodes, each with all their rows.
 
     Parameters
@@ -159,4 +190,8 @@ def at_random(people: IntArray, nodes: int | None, seed: int, sizes: Sequence[fl
 
 def places(people: IntArray, parts: Sequence[IntArray]) -> int:
     """Return the largest number of parts in which one person has rows."""
-    return int(np.unique(np.concatenate([np.unique(people[part]) for part in parts]), return_counts=True)[1].max())
+    return int(
+        np.unique(np.concatenate([np.unique(people[part]) for part in parts]), return_counts=True)[
+            1
+        ].max()
+    )

@@ -1,11 +1,13 @@
 """Validated rows of all nodes, stacked for the solver.
 
-A row is ``a = y x`` with a label y of two classes; or x itself with an *offset* t, a number to predict (losses see
-``a.w - t``); or x itself with one of K classes.  A row may have a weight too.  Offsets, weights and classes are fields
-of :class:`Rows`; its subclasses differ in how rows are stored, and in nothing else.
+A row is ``a = y x`` with a label y of two classes; or x itself with an *offset* t, a number to
+predict (losses see ``a.w - t``); or x itself with one of K classes.  A row may have a weight too.
+Offsets, weights and classes are fields of :class:`Rows`; its subclasses differ in how rows are
+stored, and in nothing else.
 
-Weights are multiplied into derivatives and curvatures where rows are combined.  A weighted loss is convex, with
-derivatives and curvatures no larger than before, so all prices hold (docs/privacy/weights.md).
+Weights are multiplied into derivatives and curvatures where rows are combined.  A weighted loss is
+convex, with derivatives and curvatures no larger than before, so all prices hold
+(docs/privacy/weights.md).
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ class Rows:
     Attributes
     ----------
     signed : array (N, n_max, d)
-        Row k of node i is ``y_k x_k``.  Small nodes are padded with zeros, which add nothing to any gradient or
-        Hessian. Empty where rows are stored in another way.
+        Row k of node i is ``y_k x_k``.  Small nodes are padded with zeros, which add nothing to any
+        gradient or Hessian. Empty where rows are stored in another way.
     n : array (N, 1)
         True number of rows per node.
     one_class : tuple of int
@@ -65,8 +67,8 @@ class Rows:
     move : Move, optional
         The public map of one replicate by which rows are multiplied (:mod:`sottovoce.data.move`).
     people : int, optional
-        The most rows of a person, if a person may have several, which weigh no more than 1 together: then `n` counts
-        people (:meth:`with_people`).
+        The most rows of a person, if a person may have several, which weigh no more than 1
+        together: then `n` counts people (:meth:`with_people`).
     held : array of int (N,), optional
         Rows of each node, where `n` counts people.
     """
@@ -118,13 +120,19 @@ class Rows:
         outputs = loss.outputs
         if self.has_offset and not loss.offset_bound:
             rule = "is for rows with a class, and these rows have a number to predict"
-            raise InvalidInput("loss", loss.spec, rule, "use 'huber-residual:0.25' or 'log-cosh:0.25'")
+            raise InvalidInput(
+                "loss", loss.spec, rule, "use 'huber-residual:0.25' or 'log-cosh:0.25'"
+            )
         if loss.offset_bound and not self.has_offset:
             rule = "is for rows with a number to predict, and these rows have a class"
             raise InvalidInput("loss", loss.spec, rule, "use 'logistic' or 'huber:0.5'")
         if self.outputs != outputs:
             rule = f"the loss has {outputs} margins a row, and these rows have {self.outputs}"
-            remedy = f"use 'softmax:{self.outputs}'" if self.outputs > 1 else "use 'logistic' for labels of two classes"
+            remedy = (
+                f"use 'softmax:{self.outputs}'"
+                if self.outputs > 1
+                else "use 'logistic' for labels of two classes"
+            )
             raise InvalidInput("loss", "softmax" if outputs > 1 else "of one margin", rule, remedy)
         if self.any_norm and not loss.any_norm:
             rule = "has a sensitivity for rows in the unit ball, and these rows may be longer"
@@ -144,9 +152,19 @@ class Rows:
         alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
         part = self._part(self._stored_together(), n, alike, lambda x: _together(x, counts))
         part = part if self.held is None else replace(part, held=counts.sum(keepdims=True))
-        return part if part.labels is None else replace(part, one_class=_one_class(part.labels, part.stored))
+        return (
+            part
+            if part.labels is None
+            else replace(part, one_class=_one_class(part.labels, part.stored))
+        )
 
-    def _part(self, stored: dict[str, Any], n: Array, one_class: tuple[int, ...], pick: Callable[[Any], Any]) -> Self:
+    def _part(
+        self,
+        stored: dict[str, Any],
+        n: Array,
+        one_class: tuple[int, ...],
+        pick: Callable[[Any], Any],
+    ) -> Self:
         """A subset of these rows, `stored` so; `pick` selects their entries of a field."""
         fields = {name: pick(x) for name, x in self._fields.items()}
         return replace(self, n=n, one_class=one_class, **stored, **fields)
@@ -154,7 +172,11 @@ class Rows:
     @property
     def _fields(self) -> dict[str, Any]:
         """The fields that are not None, in the order of fingerprints."""
-        fields: dict[str, Any] = {"weight": self.weight, "offset": self.offset, "labels": self.labels}
+        fields: dict[str, Any] = {
+            "weight": self.weight,
+            "offset": self.offset,
+            "labels": self.labels,
+        }
         return {name: x for name, x in fields.items() if x is not None}
 
     def _stored_at(self, i: int) -> dict[str, Any]:
@@ -183,7 +205,9 @@ class Rows:
         storage = self._storage(nodes)
         if self.move is not None:
             storage = Moved.of(storage, self.move, short=not self.any_norm)
-        fields = {name: np.ascontiguousarray(x[nodes, : storage.n]) for name, x in self._fields.items()}
+        fields = {
+            name: np.ascontiguousarray(x[nodes, : storage.n]) for name, x in self._fields.items()
+        }
         put = {name: x if name == "labels" else storage.asarray(x) for name, x in fields.items()}
         return Design(storage, **put, classes=self.classes)
 
@@ -194,7 +218,10 @@ class Rows:
 
     def arrays(self) -> tuple[Array, ...]:
         """Return the arrays that determine these rows, for a fingerprint."""
-        return (*self._stored_arrays(), *(np.asarray(x, dtype=float) for x in self._fields.values()))
+        return (
+            *self._stored_arrays(),
+            *(np.asarray(x, dtype=float) for x in self._fields.values()),
+        )
 
     def _stored_arrays(self) -> tuple[Array, ...]:
         return self.signed, self.n
@@ -206,7 +233,12 @@ class Rows:
         rows of zeros. InvalidInput for others, and for rows with classes.
         """
         if self.labels is not None:
-            raise InvalidInput("offsets", len(offsets), "rows with a class have no number to predict", "leave them out")
+            raise InvalidInput(
+                "offsets",
+                len(offsets),
+                "rows with a class have no number to predict",
+                "leave them out",
+            )
         rule = f"numbers to predict must be finite and within {MOST_OFFSET:g} of 0"
         remedy = "clip and scale them by public bounds"
         offset = self._stacked("offsets", offsets, -MOST_OFFSET, MOST_OFFSET, rule, remedy)
@@ -245,7 +277,9 @@ class Rows:
         return replace(self.with_weight(weights), n=n, people=most, held=self.stored)
 
     def check_unit(self, rows_per_person: int | None) -> None:
-        """Refuse a run whose statement would be about another unit than these rows are bounded in."""
+        """Refuse a run whose statement would be about another unit than these rows are bounded
+        in.
+        """
         asked, own = rows_per_person or 1, self.people or 1
         if asked < own or (asked > 1 and self.people is None):
             rule = f"is about people with up to {asked} rows, and these rows are bounded for {own}"
@@ -257,18 +291,26 @@ class Rows:
         See :mod:`sottovoce.data.weights`.  InvalidInput for others; the message shows none of them.
         """
         rule = "weights must be numbers from 0 to 1"
-        weight = self._stacked("weights", weights, 0.0, 1.0, rule, "divide them by their public cap")
+        weight = self._stacked(
+            "weights", weights, 0.0, 1.0, rule, "divide them by their public cap"
+        )
         return replace(self, weight=weight)
 
-    def _stacked(self, field: str, given: Sequence[Array], low: float, high: float, rule: str, remedy: str) -> Array:
+    def _stacked(
+        self, field: str, given: Sequence[Array], low: float, high: float, rule: str, remedy: str
+    ) -> Array:
         """A number for every row within these bounds, (N, n_max), padded with 0."""
         if len(given) != len(self.n):
-            raise InvalidInput(field, len(given), f"there are {len(self.n)} sites", "give one array a site")
+            raise InvalidInput(
+                field, len(given), f"there are {len(self.n)} sites", "give one array a site"
+            )
         out = np.zeros((len(self.n), int(self.stored.max())))
         for i, (own, n) in enumerate(zip(given, self.stored, strict=True)):
             x = _host(own)
             if x.shape != (n,):
-                raise InvalidInput(f"site {i}", x.shape, f"{field} must have shape ({n},)", "give one number a row")
+                raise InvalidInput(
+                    f"site {i}", x.shape, f"{field} must have shape ({n},)", "give one number a row"
+                )
             if not np.all((x >= low) & (x <= high)):  # NaN too
                 raise InvalidInput(f"site {i}", None, rule, remedy)
             out[i, :n] = x
@@ -284,10 +326,15 @@ class Rows:
         labels = np.zeros((len(parts), int(rows.n.max())), dtype=np.intp)
         for i, (X, y) in enumerate(parts):
             if y.shape != (X.shape[0],) or np.any((y < -1) | (y >= classes)):
-                rule = f"labels must be whole numbers from 0 to {classes - 1}, or -1 for a row of zeros, one a row"
+                rule = (
+                    f"labels must be whole numbers from 0 to {classes - 1}, or -1 for a row of "
+                    "zeros, one a row"
+                )
                 raise InvalidInput(f"site {i}", None, rule, "encode the classes so")
             labels[i, : len(y)] = y
-        return replace(rows, labels=labels, classes=classes, one_class=_one_class(labels, rows.stored))
+        return replace(
+            rows, labels=labels, classes=classes, one_class=_one_class(labels, rows.stored)
+        )
 
     @classmethod
     def of_any_norm(cls, parts: Sequence[tuple[Array, Array]]) -> Rows:
@@ -300,7 +347,8 @@ class Rows:
         for X, y in parts:
             peak = np.maximum(np.abs(X).max(axis=1, keepdims=True, initial=0.0), 1.0)
             shape = np.linalg.norm(X / peak, axis=1, keepdims=True)
-            scale = np.maximum(1.0, peak / LONGEST * shape)  # a norm itself may overflow, and refusals be about a row
+            # a norm itself may overflow, and refusals be about a row
+            scale = np.maximum(1.0, peak / LONGEST * shape)
             norms = np.where(scale > 1.0, LONGEST, np.minimum(peak, LONGEST) * shape)
             short.append((X / scale, y, np.maximum(1.0, norms) * (1.0 + 1e-9)))
         inside = cls.build([(X / norms, y) for X, y, norms in short])  # validates
@@ -310,7 +358,9 @@ class Rows:
         return Rows(signed, inside.n, inside.one_class, any_norm=True)
 
     @classmethod
-    def build(cls, parts: Sequence[tuple[Array, Array]], offsets: Sequence[Array] | None = None) -> Rows:
+    def build(
+        cls, parts: Sequence[tuple[Array, Array]], offsets: Sequence[Array] | None = None
+    ) -> Rows:
         """Validate the rows and labels of every node, and stack them for the solver.
 
         Parameters
@@ -349,7 +399,9 @@ class Rows:
             raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
         if offsets is not None:
             return cls.build(parts).with_offset(_known(parts, offsets))
-        if "scipy.sparse" in sys.modules and any(sparse.issparse(X) for X, _ in parts):  # else nobody has made one
+        if "scipy.sparse" in sys.modules and any(
+            sparse.issparse(X) for X, _ in parts
+        ):  # else nobody has made one
             return SparseRows.of([(sparse.csr_array(X, dtype=float), y) for X, y in parts])
         spec = spec_of(parts[0][0])
         if spec != "numpy":
@@ -358,18 +410,26 @@ class Rows:
         d = np.asarray(parts[0][0]).shape[-1]
         parts = [(_unrounded(X), y) for X, y in parts]
         one_class = cls._checked(parts, d, [_squares(X) for X, _ in parts])
-        return cls(_stacked_signed(parts, d), np.array([[float(len(X))] for X, _ in parts]), one_class)
+        return cls(
+            _stacked_signed(parts, d), np.array([[float(len(X))] for X, _ in parts]), one_class
+        )
 
     @staticmethod
-    def _checked(parts: Sequence[tuple[Any, Array]], d: int, squares: Sequence[Array]) -> tuple[int, ...]:
-        """Refuse what :meth:`build` refuses, given the rows' squared norms; returns the nodes of one class."""
+    def _checked(
+        parts: Sequence[tuple[Any, Array]], d: int, squares: Sequence[Array]
+    ) -> tuple[int, ...]:
+        """Refuse what :meth:`build` refuses, given the rows' squared norms; returns the nodes of
+        one class.
+        """
         one_class = []
         for i, ((X, y), norms) in enumerate(zip(parts, squares, strict=True)):
             if X.ndim != 2 or X.shape[1] != d:
                 rule = f"rows must have shape (n, {d})"
                 raise InvalidInput(f"site {i}", X.shape, rule, "give every site the same columns")
             if X.shape[0] == 0:
-                raise InvalidInput(f"site {i}", 0, "has no rows", "drop the site or change the partition")
+                raise InvalidInput(
+                    f"site {i}", 0, "has no rows", "drop the site or change the partition"
+                )
             if y.shape != (X.shape[0],) or not np.all((np.abs(y) == 1.0) | (y == 0.0)):
                 rule = "labels must be -1 or +1, or 0 for a row of zeros, one a row"
                 raise InvalidInput(f"site {i}", None, rule, "encode the two classes so")
@@ -400,7 +460,12 @@ class SparseRows(Rows):
 
     def on(self, spec: str) -> Self:
         if spec != "numpy":
-            raise InvalidInput("backend", spec, "sparse rows are SciPy's, on the host", "use 'numpy', or dense rows")
+            raise InvalidInput(
+                "backend",
+                spec,
+                "sparse rows are SciPy's, on the host",
+                "use 'numpy', or dense rows",
+            )
         return self
 
     @classmethod
@@ -425,11 +490,16 @@ class SparseRows(Rows):
         return {"signed": self.signed[:1], "blocks": self.blocks[i : i + 1]}
 
     def _stored_together(self) -> dict[str, Any]:
-        return {"signed": self.signed[:1], "blocks": (sparse.csr_array(sparse.vstack(self.blocks)),)}
+        return {
+            "signed": self.signed[:1],
+            "blocks": (sparse.csr_array(sparse.vstack(self.blocks)),),
+        }
 
 
 def _squares(X: Any) -> Array:
-    """Squared norms of rows, dense or CSR, (n,); an array of another shape as it is, for :meth:`Rows._checked`."""
+    """Squared norms of rows, dense or CSR, (n,); an array of another shape as it is, for
+    :meth:`Rows._checked`.
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # such rows are refused
         if isinstance(X, np.ndarray):
             return np.einsum("nd,nd->n", X, X) if X.ndim == 2 else X
@@ -437,7 +507,9 @@ def _squares(X: Any) -> Array:
 
 
 def _unrounded(X: Any) -> Any:
-    """Rows of which those that rounding left just outside the unit ball are divided by their norms."""
+    """Rows of which those that rounding left just outside the unit ball are divided by their
+    norms.
+    """
     if isinstance(X, np.ndarray) and X.dtype != np.float64 and X.dtype.kind in "fiub":
         X = X.astype(float)  # a square in single precision would round again
     if X.ndim != 2:
@@ -446,7 +518,9 @@ def _unrounded(X: Any) -> Any:
     rounded = (squares > 1.0) & (squares <= ROUNDED**2)
     if not rounded.any():
         return X
-    scale = np.where(rounded, 1.0 / (np.sqrt(np.where(rounded, squares, 1.0)) * (1.0 + 1e-12)), 1.0)[:, None]
+    scale = np.where(
+        rounded, 1.0 / (np.sqrt(np.where(rounded, squares, 1.0)) * (1.0 + 1e-12)), 1.0
+    )[:, None]
     return X * scale if isinstance(X, np.ndarray) else sparse.csr_array(X.multiply(scale))
 
 
@@ -478,14 +552,21 @@ def _host(x: Any) -> Array:
 def _known(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array]) -> list[Array]:
     """Offsets, set to 0 for rows of zeros."""
     if len(offsets) != len(parts):
-        raise InvalidInput("offsets", len(offsets), f"there are {len(parts)} sites", "give one array a site")
+        raise InvalidInput(
+            "offsets", len(offsets), f"there are {len(parts)} sites", "give one array a site"
+        )
     out = []
     for i, ((_, label), offset) in enumerate(zip(parts, offsets, strict=True)):
         y, t = _host(label), _host(offset)
         if t.shape != y.shape:
-            raise InvalidInput(f"site {i}", t.shape, f"offsets must have shape {y.shape}", "give one number a row")
+            raise InvalidInput(
+                f"site {i}", t.shape, f"offsets must have shape {y.shape}", "give one number a row"
+            )
         if np.any(y < 0):
-            rule = "rows with a number to predict have no class: labels must be +1, or 0 for a row of zeros"
+            rule = (
+                "rows with a number to predict have no class: labels must be +1, or 0 for a "
+                "row of zeros"
+            )
             raise InvalidInput(f"site {i}", None, rule, "give labels of ones, or no offsets")
         out.append(np.where(y == 0, 0.0, t))
     return out

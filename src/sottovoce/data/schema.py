@@ -1,7 +1,7 @@
 """The schema: public facts about the columns, and the map from raw records into the unit ball.
 
-Nothing in it may be computed from private rows.  It is published with the model, and every site must use the same one;
-`Schema.fingerprint` lets sites compare.
+Nothing in it may be computed from private rows.  It is published with the model, and every site
+must use the same one; `Schema.fingerprint` lets sites compare.
 """
 
 from __future__ import annotations
@@ -53,14 +53,23 @@ EXAMPLE = (
     'sex = {kind = "category", values = ["Female", "Male"]}}'
 )
 FROM_ROWS = "the encoding was computed from the rows, and epsilon does not cover that"
-SURVEYED = "the schema was proposed by a survey, whose price is its own; what the same rows have spent is the sum"
+SURVEYED = (
+    "the schema was proposed by a survey, whose price is its own; what the same rows have "
+    "spent is the sum"
+)
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 """Of a block and of the intercept: beyond them squares of features vanish beside the others."""
 _NAMED = 6  # columns that a note names
-# Keys of `Encoded.clipped`: rows longer than the divisor, undeclared labels, clipped numbers, capped weights; and what
-# stands before a category's name: values that are not declared and count as other, missing ones without a level.
+# Keys of `Encoded.clipped`: rows longer than the divisor, undeclared labels, clipped numbers,
+# capped weights; and what stands before a category's name: values that are not declared and count
+# as other, missing ones without a level.
 OTHER, ABSENT = "(other) ", "(missing) "
-ROW, LABEL, BEYOND, HEAVY = "(row)", "(label)", "(label beyond its bounds)", "(weight beyond its cap)"
+ROW, LABEL, BEYOND, HEAVY = (
+    "(row)",
+    "(label)",
+    "(label beyond its bounds)",
+    "(weight beyond its cap)",
+)
 
 
 @dataclass(frozen=True)
@@ -72,13 +81,14 @@ class Encoded:
     X : ndarray of shape (n, d)
         Rows of Euclidean norm at most 1.
     y : ndarray of shape (n,), optional
-        Labels as the schema's task encodes them: -1.0 and 1.0 for two classes; 0.0 for an undeclared label (-1 of
-        several classes, NaN of a number), whose X is zero, the constant included.  ``None`` if labels were not asked
-        for.
+        Labels as the schema's task encodes them: -1.0 and 1.0 for two classes; 0.0 for an
+        undeclared label (-1 of several classes, NaN of a number), whose X is zero, the constant
+        included.  ``None`` if labels were not asked for.
     clipped : dict of str to int
-        For each block, the number of rows that did not fit the declaration; ``"(label)"`` counts rows whose label did
-        not fit, ``"(label beyond its bounds)"`` clipped numbers, ``"(other) NAME"`` unknown values that count as other,
-        ``"(missing) NAME"`` missing ones without a level.  Exact counts, for the holder of the data only.
+        For each block, the number of rows that did not fit the declaration; ``"(label)"`` counts
+        rows whose label did not fit, ``"(label beyond its bounds)"`` clipped numbers, ``"(other)
+        NAME"`` unknown values that count as other, ``"(missing) NAME"`` missing ones without a
+        level.  Exact counts, for the holder of the data only.
     weight : ndarray of shape (n,), optional
         Sample weights in [0, 1].
     """
@@ -89,7 +99,9 @@ class Encoded:
     weight: Array | None = None
 
 
-def unfit(clipped: Mapping[str, int], *, shortened: bool = True, weighed: bool = False) -> list[str]:
+def unfit(
+    clipped: Mapping[str, int], *, shortened: bool = True, weighed: bool = False
+) -> list[str]:
     """Describe which rows did not fit a schema, with exact counts for the holder of the rows.
 
     Parameters
@@ -112,7 +124,11 @@ def unfit(clipped: Mapping[str, int], *, shortened: bool = True, weighed: bool =
         (LABEL, "rows have another label than the declared: rows of zeros"),
         (BEYOND, "labels beyond their declared bounds were clipped to them"),
         (HEAVY, "weights beyond their cap count as much as the cap"),
-        (ROW, f"rows are longer than the schema's scale and {'count for less' if weighed else 'were shortened'}"),
+        (
+            ROW,
+            "rows are longer than the schema's scale and "
+            f"{'count for less' if weighed else 'were shortened'}",
+        ),
     )
     counts = [(left.pop(key, 0), what) for key, what in kinds]
     notes = [f"{n} {what} {only}" for n, what in (counts if shortened else counts[:-1]) if n]
@@ -122,7 +138,9 @@ def unfit(clipped: Mapping[str, int], *, shortened: bool = True, weighed: bool =
         ("", "values beyond the declared bounds or levels, compare the schema with the table"),
     ):
         own = {name: left.pop(name) for name in list(left) if name.startswith(mark)}
-        columns = sorted(((n, name.removeprefix(mark)) for name, n in own.items() if n), reverse=True)
+        columns = sorted(
+            ((n, name.removeprefix(mark)) for name, n in own.items() if n), reverse=True
+        )
         if columns:
             named = ", ".join(f"{shown(name)} in {n} rows" for n, name in columns[:_NAMED])
             more = f", and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
@@ -134,32 +152,36 @@ def unfit(clipped: Mapping[str, int], *, shortened: bool = True, weighed: bool =
 class Schema:
     """Declared public facts, and the encoding that follows from them.
 
-    The features of a row are the concatenated blocks, each times its weight, and a constant `intercept`.  A block has
-    norm at most its weight, so the row, divided by ``sqrt(intercept^2 + sum of weight^2)``, has norm at most 1 whatever
-    the raw values are.  A row that is longer, because of a number beyond its typical range, is divided by its own norm.
+    The features of a row are the concatenated blocks, each times its weight, and a constant
+    `intercept`.  A block has norm at most its weight, so the row, divided by ``sqrt(intercept^2 +
+    sum of weight^2)``, has norm at most 1 whatever the raw values are.  A row that is longer,
+    because of a number beyond its typical range, is divided by its own norm.
 
     Parameters
     ----------
     name : str
         For messages and records.
     blocks : tuple of Block
-        `Bins`, `Category`, `Number`, `Vector`, and what :mod:`sottovoce.data.curved` adds; features come in this order.
+        `Bins`, `Category`, `Number`, `Vector`, and what :mod:`sottovoce.data.curved` adds; features
+        come in this order.
     label : Label, ClassLabel or NumberLabel, optional
         Needed to encode labels only: two classes, several, or a bounded number.
     intercept : float
         Value of the constant last feature before the division; 0 for none.
     ignore : tuple of str
-        Columns that a table may have but the schema does not read; ``"*"`` stands for all undeclared columns.
+        Columns that a table may have but the schema does not read; ``"*"`` stands for all
+        undeclared columns.
     site : str, optional
         The column that says which site holds a row; never a feature.
     na : tuple of str
         Marks of missing values besides the empty field.
     scale : float, optional
-        Another divisor, at most `bound`; longer rows are shrunk to norm 1 and counted under ``"(row)"``.  Noise is
-        sized for rows of norm 1, so the norm of a typical row is a good divisor.
+        Another divisor, at most `bound`; longer rows are shrunk to norm 1 and counted under
+        ``"(row)"``.  Noise is sized for rows of norm 1, so the norm of a typical row is a good
+        divisor.
     data_dependent : bool
-        Whether some of the facts were computed from the rows.  No guarantee covers that, so every statement about such
-        rows carries :attr:`caveat`.
+        Whether some of the facts were computed from the rows.  No guarantee covers that, so every
+        statement about such rows carries :attr:`caveat`.
     note : str
         One line for reports.
     unit : bool
@@ -169,13 +191,16 @@ class Schema:
     class_weight : tuple of (str, float)
         Public weights of classes; 1 for the others.
     person : Person, optional
-        The column that says whose row it is: a person's rows at a site are bounded together; never a feature.
+        The column that says whose row it is: a person's rows at a site are bounded together; never
+        a feature.
     survey : str
-        What the survey of rows cost from which some of the facts were proposed; part of :attr:`caveat`.
+        What the survey of rows cost from which some of the facts were proposed; part of
+        :attr:`caveat`.
 
     Guarantee
     ---------
-    Every row that `encode` returns has Euclidean norm at most 1, for every table, also in floating-point arithmetic.
+    Every row that `encode` returns has Euclidean norm at most 1, for every table, also in
+    floating-point arithmetic.
 
     Examples
     --------
@@ -199,7 +224,9 @@ class Schema:
     weight: CaseWeight | None = None
     class_weight: tuple[tuple[str, float], ...] = constrained(
         (),
-        Instance(tuple, "a table of classes and numbers: 'balanced' would read counts off private rows"),
+        Instance(
+            tuple, "a table of classes and numbers: 'balanced' would read counts off private rows"
+        ),
         remedy="give public numbers, such as {died = 5}",
     )
     person: Person | None = None
@@ -208,7 +235,9 @@ class Schema:
     def __post_init__(self) -> None:
         validate(self, error=SchemaError)
         if not self.blocks:
-            raise SchemaError("columns", None, "must declare at least one column", f"for example: {EXAMPLE}")
+            raise SchemaError(
+                "columns", None, "must declare at least one column", f"for example: {EXAMPLE}"
+            )
         check_features("columns", self.n_features)
         validate(self, RULES, error=SchemaError)
 
@@ -227,7 +256,9 @@ class Schema:
     def caveat(self) -> str | None:
         """The caveat that every privacy statement about such rows must carry, or None."""
         surveyed = f"{SURVEYED}: {self.survey}" if self.survey else None
-        return "; ".join(filter(None, (FROM_ROWS if self.data_dependent else None, surveyed))) or None
+        return (
+            "; ".join(filter(None, (FROM_ROWS if self.data_dependent else None, surveyed))) or None
+        )
 
     @property
     def weighs(self) -> bool:
@@ -237,7 +268,9 @@ class Schema:
     @property
     def bound(self) -> float:
         """Largest possible norm of a row before the division."""
-        return math.sqrt(self.intercept**2 + sum((block.weight * block.reach) ** 2 for block in self.blocks))
+        return math.sqrt(
+            self.intercept**2 + sum((block.weight * block.reach) ** 2 for block in self.blocks)
+        )
 
     @property
     def divisor(self) -> float:
@@ -248,17 +281,25 @@ class Schema:
         """
         if self.scale is not None:
             return self.scale
-        return math.sqrt(self.intercept**2 + sum((block.weight * block.span) ** 2 for block in self.blocks))
+        return math.sqrt(
+            self.intercept**2 + sum((block.weight * block.span) ** 2 for block in self.blocks)
+        )
 
     @property
     def shortens(self) -> bool:
         """Whether rows may be longer than the divisor, and are then clipped; true of unit rows."""
-        return self.unit or self.scale is not None or any(block.reach > block.span for block in self.blocks)
+        return (
+            self.unit
+            or self.scale is not None
+            or any(block.reach > block.span for block in self.blocks)
+        )
 
     @property
     def feature_names(self) -> list[str]:
         """Names of the features, in order."""
-        return [name for block in self.blocks for name in block.names] + ["intercept"] * (self.intercept > 0)
+        return [name for block in self.blocks for name in block.names] + ["intercept"] * (
+            self.intercept > 0
+        )
 
     @property
     def n_features(self) -> int:
@@ -267,7 +308,9 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON form: equal for equal encodings, the order of features included."""
+        """SHA-256 of the canonical JSON form: equal for equal encodings, the order of features
+        included.
+        """
         facts = {key: value for key, value in self.to_dict().items() if key not in ("name", "note")}
         facts["features"] = self.feature_names
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -348,7 +391,9 @@ class Schema:
         try:
             given = from_toml(text)
         except ValueError as error:
-            raise SchemaError("schema", path, f"must be TOML: {error}", f"for example: {EXAMPLE}") from None
+            raise SchemaError(
+                "schema", path, f"must be TOML: {error}", f"for example: {EXAMPLE}"
+            ) from None
         return cls.from_dict({"name": path.stem} | given)
 
     @classmethod
@@ -363,9 +408,13 @@ class Schema:
         for key in ("ignore", "na"):
             if isinstance(entries.get(key), list | tuple):
                 entries[key] = texts_of(key, entries[key])
-        if as_number(entries.get("intercept")) is not None or isinstance(entries.get("intercept"), bool):
+        if as_number(entries.get("intercept")) is not None or isinstance(
+            entries.get("intercept"), bool
+        ):
             entries["intercept"] = float(entries["intercept"])
-        return cls(**({"name": "schema"} | entries), blocks=blocks_of(columns), label=label_from(label))
+        return cls(
+            **({"name": "schema"} | entries), blocks=blocks_of(columns), label=label_from(label)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data of JSON and TOML types; `from_dict` is the inverse."""
@@ -387,7 +436,9 @@ class Schema:
         return entries | {"columns": {block.name: block_to_dict(block) for block in self.blocks}}
 
 
-def column_errors(schema: Schema, columns: Mapping[str, Column], labels: bool = True) -> list[SchemaError]:
+def column_errors(
+    schema: Schema, columns: Mapping[str, Column], labels: bool = True
+) -> list[SchemaError]:
     """Return errors for declared columns that a table lacks, or else for undeclared ones.
 
     Undeclared columns are reported only where no declared one is missing: the names in the table
@@ -408,8 +459,8 @@ def column_errors(schema: Schema, columns: Mapping[str, Column], labels: bool = 
     """
     sources = {source for block in schema.blocks for source in block.sources(columns)}
     roles = list(schema.reserved_columns())
-    # Declared columns first: when all of them are there, the names in the table are names and not the
-    # first row of a file without a header, so only then may an unknown one be shown.
+    # Declared columns first: when all of them are there, the names in the table are names and not
+    # the first row of a file without a header, so only then may an unknown one be shown.
     wanted = sorted(sources) + (roles if labels else [])
     if lost := [name for name in wanted if name not in columns]:
         return [_lost_column(schema, name, columns) for name in lost]
@@ -420,17 +471,24 @@ def _lost_column(schema: Schema, name: str, columns: Mapping[str, Column]) -> Sc
     rule = f"the schema {schema.name!r} declares this column and the table does not have it"
     remedy = "add the column, or remove its declaration; a CSV file needs a header row"
     if name.strip().casefold() in {written.strip().casefold() for written in columns}:
-        remedy = "write the column's name as the schema does: the table has it in other letters, capital or small"
+        remedy = (
+            "write the column's name as the schema does: the table has it in other letters, "
+            "capital or small"
+        )
     return SchemaError(name, None, rule, remedy)
 
 
-def _undeclared_columns(schema: Schema, columns: Mapping[str, Column], declared: set[str]) -> list[SchemaError]:
+def _undeclared_columns(
+    schema: Schema, columns: Mapping[str, Column], declared: set[str]
+) -> list[SchemaError]:
     if "*" in schema.ignore:
         return []
     rule = f"the schema {schema.name!r} does not declare this column of the table"
     remedy = 'declare it under [columns.{0}], or write ignore = ["{0}"], or ["*"] for all'
     known = declared | set(schema.ignore)
-    return [SchemaError(name, None, rule, remedy.format(name)) for name in columns if name not in known]
+    return [
+        SchemaError(name, None, rule, remedy.format(name)) for name in columns if name not in known
+    ]
 
 
 def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array]) -> Array:
@@ -500,9 +558,13 @@ def _labels(schema: Schema, columns: Mapping[str, Column]) -> tuple[Array, int]:
         remedy = 'add label = {column = "NAME", positive = "VALUE"}'
         raise SchemaError("label", None, f"the schema {schema.name!r} declares no label", remedy)
     if columns[schema.label.column].ndim != 1:
-        raise InvalidInput(schema.label.column, None, "must be one value a row", "give a 1-D label column")
+        raise InvalidInput(
+            schema.label.column, None, "must be one value a row", "give a 1-D label column"
+        )
     column = columns[schema.label.column]
-    return schema.label.encode(column, schema.na), int(schema.label.outside(column, schema.na).sum())
+    return schema.label.encode(column, schema.na), int(
+        schema.label.outside(column, schema.na).sum()
+    )
 
 
 def _weights(schema: Schema, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:
@@ -517,14 +579,18 @@ def _weights(schema: Schema, columns: Mapping[str, Column], y: Array) -> tuple[A
 
 
 def _read_tables(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries of a schema file, those that are tables read: weights, persons and the weights of classes."""
+    """Entries of a schema file, those that are tables read: weights, persons and the weights of
+    classes.
+    """
     read = dict(entries)
     if "weight" in entries:
         read["weight"] = CaseWeight.of(entries["weight"])
     if "person" in entries:
         read["person"] = Person.of(entries["person"])
     if isinstance(entries.get("class_weight"), Mapping):
-        read["class_weight"] = tuple(sorted((text_of(k), v) for k, v in entries["class_weight"].items()))
+        read["class_weight"] = tuple(
+            sorted((text_of(k), v) for k, v in entries["class_weight"].items())
+        )
     return read
 
 
@@ -534,8 +600,12 @@ def _check_entries(entries: Mapping[str, Any], columns: object) -> None:
         if key not in KEYS:
             rule = f"is unknown; a schema knows {', '.join(KEYS)}"
             raise SchemaError(key, None, rule, meant(key, KEYS) or "remove it")
-    if not isinstance(columns, Mapping) or not all(isinstance(block, Mapping) for block in columns.values()):
-        raise SchemaError("columns", None, "must be tables [columns.NAME]", f"for example: {EXAMPLE}")
+    if not isinstance(columns, Mapping) or not all(
+        isinstance(block, Mapping) for block in columns.values()
+    ):
+        raise SchemaError(
+            "columns", None, "must be tables [columns.NAME]", f"for example: {EXAMPLE}"
+        )
 
 
 def texts_of(key: str, values: Iterable[object]) -> tuple[str, ...]:
@@ -559,7 +629,9 @@ def weights_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
     """Weights of blocks, by which their features are multiplied, must be within bounds."""
     for block in schema.blocks:
         if not LEAST_WEIGHT <= block.weight <= MOST_WEIGHT:
-            yield SchemaError(f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it")
+            yield SchemaError(
+                f"{block.name}.weight", block.weight, "must be from 1e-6 to 1e6", "correct it"
+            )
 
 
 def sources_of_derived_blocks(schema: Schema) -> Iterator[InvalidInput]:
@@ -567,13 +639,17 @@ def sources_of_derived_blocks(schema: Schema) -> Iterator[InvalidInput]:
     for block in schema.blocks:
         for source in block.of if isinstance(block, Derived) else ():
             if source not in schema.blocks:
-                yield SchemaError(f"{block.name}.of", source.name, "must be a block of this schema", "add it")
+                yield SchemaError(
+                    f"{block.name}.of", source.name, "must be a block of this schema", "add it"
+                )
 
 
 def size_of_the_intercept(schema: Schema) -> Iterator[InvalidInput]:
     """The constant feature must be 0, or within the bounds of the weights of blocks."""
     if 0 < schema.intercept < LEAST_WEIGHT:
-        yield SchemaError("intercept", schema.intercept, "must be 0 or from 1e-6 to 1e6", "use true or false")
+        yield SchemaError(
+            "intercept", schema.intercept, "must be 0 or from 1e-6 to 1e6", "use true or false"
+        )
 
 
 def divisor_of_rows(schema: Schema) -> Iterator[InvalidInput]:
@@ -587,7 +663,9 @@ def divisor_of_rows(schema: Schema) -> Iterator[InvalidInput]:
         rule = f"must be positive and at most {schema.bound:.6g}, the bound by construction"
         yield SchemaError("scale", schema.scale, rule, "lower it or leave it out")
     if schema.unit:
-        yield SchemaError("scale", schema.scale, "has no meaning with unit rows", "leave out scale or unit")
+        yield SchemaError(
+            "scale", schema.scale, "has no meaning with unit rows", "leave out scale or unit"
+        )
 
 
 def weights_of_classes(schema: Schema) -> Iterator[InvalidInput]:
@@ -640,7 +718,9 @@ KEYS = (
 """Entries of a schema file."""
 
 
-def count_unfit(block: Block, outside: BoolArray, columns: Mapping[str, Column], na: frozenset[str]) -> dict[str, int]:
+def count_unfit(
+    block: Block, outside: BoolArray, columns: Mapping[str, Column], na: frozenset[str]
+) -> dict[str, int]:
     """Count the rows that do not fit a block; of a category, unknown and missing values apart.
 
     Parameters
@@ -663,5 +743,8 @@ def count_unfit(block: Block, outside: BoolArray, columns: Mapping[str, Column],
     if not (block.other or outside.any()):
         return {}
     strange, gone = block.unlisted(columns, na)
-    counts = {(OTHER if block.other else "") + block.name: strange, ABSENT + block.name: gone & outside}
+    counts = {
+        (OTHER if block.other else "") + block.name: strange,
+        ABSENT + block.name: gone & outside,
+    }
     return {name: int(mask.sum()) for name, mask in counts.items() if mask.any()}

@@ -1,12 +1,13 @@
-"""Rows of a database: a query in a file, read by Python's own module (SQLite) or through Arrow (ADBC).
+"""Rows of a database: a query in a file, read by Python's own module (SQLite) or through Arrow
+(ADBC).
 
-The file ``visits.sql`` holds one query.  Which database it is asked is not written down anywhere: it stands in the
-environment variable ``SOTTOVOCE_DATABASE``, as ``postgresql://user@host/clinic`` or ``sqlite:///clinic.db``, so no
-password gets into a command, a record or a message.
+The file ``visits.sql`` holds one query.  Which database it is asked is not written down anywhere:
+it stands in the environment variable ``SOTTOVOCE_DATABASE``, as ``postgresql://user@host/clinic``
+or ``sqlite:///clinic.db``, so no password gets into a command, a record or a message.
 
-A value must not depend on what other rows hold.  Databases whose columns have a type keep to that.  SQLite's have none:
-a driver that reads whole columns turns 1.0 into "1.000000e+00" if any row holds a text, so its values are read one by
-one.
+A value must not depend on what other rows hold.  Databases whose columns have a type keep to that.
+SQLite's have none: a driver that reads whole columns turns 1.0 into "1.000000e+00" if any row holds
+a text, so its values are read one by one.
 """
 
 from __future__ import annotations
@@ -30,23 +31,30 @@ from .table import Table, fits
 DATABASE = "SOTTOVOCE_DATABASE"
 SQLITE = "sqlite"
 DRIVERS = {
-    "postgresql": "adbc_driver_postgresql", "postgres": "adbc_driver_postgresql",
-    "snowflake": "adbc_driver_snowflake", "grpc": "adbc_driver_flightsql", "grpc+tls": "adbc_driver_flightsql",
-}  # fmt: skip
-"""Drivers by the beginning of a database's address; each is a package with the same name in hyphens."""
+    "postgresql": "adbc_driver_postgresql",
+    "postgres": "adbc_driver_postgresql",
+    "snowflake": "adbc_driver_snowflake",
+    "grpc": "adbc_driver_flightsql",
+    "grpc+tls": "adbc_driver_flightsql",
+}
+"""Drivers by the beginning of a database's address; each is a package with the same name in
+hyphens.
+"""
 _ROWS, _VALUE = 8192, 64.0  # read at a time; bytes that a value takes in memory, about
 
 
 def read_sql(path: str | Path) -> Table:
-    """The rows that the query in a file selects; types and missing values are those of the database.
+    """The rows that the query in a file selects; types and missing values are those of the
+    database.
 
-    Rows come in the order of the query: a ledger and held-out rows go by it, so the query should end with
-    ``ORDER BY`` a column that nobody's values change.
+    Rows come in the order of the query: a ledger and held-out rows go by it, so the query should
+    end with ``ORDER BY`` a column that nobody's values change.
 
     Raises
     ------
     InvalidInput
-        If the driver is not installed, or the query fails; no message of the database is shown, as it may hold values.
+        If the driver is not installed, or the query fails; no message of the database is shown, as
+        it may hold values.
     """
     with _asked(path) as (names, parts):
         if names is None:
@@ -66,7 +74,9 @@ def read_sql(path: str | Path) -> Table:
         raise InvalidInput("data", Path(path), "selects no row", "correct the query")
     if names is None:
         return from_batches(batches, path)
-    columns = (np.fromiter(column, dtype=object, count=rows) for column in zip(*values, strict=True))
+    columns = (
+        np.fromiter(column, dtype=object, count=rows) for column in zip(*values, strict=True)
+    )
     return Table(Path(path).name, dict(zip(names, columns, strict=True)))
 
 
@@ -84,20 +94,32 @@ def _asked(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
     if not mark or scheme not in (SQLITE, *DRIVERS):
         known = ", ".join((SQLITE, *DRIVERS))
         rule = f"must name the database that {Path(path).name} is asked, as one of {known}"
-        remedy = "set this environment variable, to postgresql://user@host/clinic or sqlite:///clinic.db, say"
+        remedy = (
+            "set this environment variable, to postgresql://user@host/clinic or "
+            "sqlite:///clinic.db, say"
+        )
         raise InvalidInput(DATABASE, None, rule, remedy)
-    ask = _of_sqlite(query, rest.removeprefix("/")) if scheme == SQLITE else _of_driver(path, query, scheme, address)
+    ask = (
+        _of_sqlite(query, rest.removeprefix("/"))
+        if scheme == SQLITE
+        else _of_driver(path, query, scheme, address)
+    )
     try:
         with ask as (names, parts):
             found = parts.schema.names if names is None else names
             if len(set(found)) != len(found):
-                raise InvalidInput(Path(path).name, None, "must name every column once", "rename one")
+                raise InvalidInput(
+                    Path(path).name, None, "must name every column once", "rename one"
+                )
             yield names, parts
     except _Refused:
-        refusal = InvalidInput("data", Path(path), "the database refused it", "run the query there to see why")
+        refusal = InvalidInput(
+            "data", Path(path), "the database refused it", "run the query there to see why"
+        )
     else:
         return
-    raise refusal  # here, where nothing is being handled: a traceback would show what the database said
+    # here, where nothing is being handled: a traceback would show what the database said
+    raise refusal
 
 
 class _Refused(Exception):
@@ -111,19 +133,27 @@ def _of_sqlite(query: str, file: str) -> Iterator[tuple[list[str], Any]]:
         with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
             database.text_factory = lambda text: text.decode("utf-8", "replace")
             cursor = database.execute(query)
-            yield [name for name, *_ in cursor.description or ()], iter(lambda: cursor.fetchmany(_ROWS), [])
+            yield (
+                [name for name, *_ in cursor.description or ()],
+                iter(lambda: cursor.fetchmany(_ROWS), []),
+            )
     except (sqlite3.Error, sqlite3.Warning):
         raise _Refused from None
 
 
 @contextmanager
-def _of_driver(path: str | Path, query: str, scheme: str, address: str) -> Iterator[tuple[None, Any]]:
+def _of_driver(
+    path: str | Path, query: str, scheme: str, address: str
+) -> Iterator[tuple[None, Any]]:
     """A reader of record batches."""
     package = DRIVERS[scheme].replace("_", "-")
     try:
         driver = import_module(f"{DRIVERS[scheme]}.dbapi")
     except ImportError:
-        rule, remedy = f"a {scheme} database is read by {package}", f"run: pip install 'sottovoce[sql]' {package}"
+        rule, remedy = (
+            f"a {scheme} database is read by {package}",
+            f"run: pip install 'sottovoce[sql]' {package}",
+        )
         raise InvalidInput("data", Path(path), rule, remedy) from None
     try:
         with driver.connect(address) as connection, connection.cursor() as cursor:

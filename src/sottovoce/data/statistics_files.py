@@ -1,12 +1,12 @@
 """Tables in files of Stata, SPSS and SAS, read by pyreadstat (the extra ``sottovoce[files]``).
 
-How a column is read is what the file declares of it, and never what its rows hold: dates by their format, codes by
-their value labels.  Missing values of every kind are missing: Stata's ``.`` and ``.a`` to ``.z``, SAS's, and those that
-a user of SPSS declared.
+How a column is read is what the file declares of it, and never what its rows hold: dates by their
+format, codes by their value labels.  Missing values of every kind are missing: Stata's ``.`` and
+``.a`` to ``.z``, SAS's, and those that a user of SPSS declared.
 
-These programs keep points in time as numbers, which are converted here, each by itself: a date beyond those of Python,
-such as a typing error in the year, must not make the file unreadable.  Times of day and durations stay numbers of
-seconds, which may be more than a day.
+These programs keep points in time as numbers, which are converted here, each by itself: a date
+beyond those of Python, such as a typing error in the year, must not make the file unreadable.
+Times of day and durations stay numbers of seconds, which may be more than a day.
 """
 
 from __future__ import annotations
@@ -44,16 +44,20 @@ _NAMED = 6  # columns that a note names
 
 @dataclass(frozen=True)
 class _Clock:
-    """How a format counts time: `seconds` a unit, since `epoch`; `day` says that it shows no time of day."""
+    """How a format counts time: `seconds` a unit, since `epoch`; `day` says that it shows no
+    time of day.
+    """
 
     epoch: np.datetime64
     seconds: float
     day: bool
 
     def point(self, value: float) -> Any:
-        """The point in time that a number stands for, a day without a time if the format is of days.
+        """The point in time that a number stands for, a day without a time if the format is of
+        days.
 
-        A :class:`numpy.datetime64`, of the first or the last point that has one, beyond the dates of Python.
+        A :class:`numpy.datetime64`, of the first or the last point that has one, beyond the dates
+        of Python.
         """
         micros = min(max(value * self.seconds * 1e6, -MOST_MICROS), MOST_MICROS)
         found = python_value(self.epoch + np.timedelta64(round(micros), "us"))
@@ -72,7 +76,9 @@ _SPSS = (
 )
 _SAS = (
     (
-        re.compile(r"DATETIME|DATEAMPM|MDYAMPM|YMDDTTM|NLDATM|(E8601|B8601|IS8601)D[NTXZ]", re.IGNORECASE),
+        re.compile(
+            r"DATETIME|DATEAMPM|MDYAMPM|YMDDTTM|NLDATM|(E8601|B8601|IS8601)D[NTXZ]", re.IGNORECASE
+        ),
         _Clock(_OF_1960, 1.0, False),
     ),
     (re.compile(r"DT(DATE|MONYY|WKDATX|YEAR|YYQC)", re.IGNORECASE), _Clock(_OF_1960, 1.0, True)),
@@ -84,21 +90,28 @@ _SAS = (
         _Clock(_OF_1960, _DAY, True),
     ),
 )
-_CLOCKS = {".dta": _STATA, ".sav": _SPSS, ".zsav": _SPSS, ".por": _SPSS, ".sas7bdat": _SAS, ".xpt": _SAS}
+_CLOCKS = {
+    ".dta": _STATA,
+    ".sav": _SPSS,
+    ".zsav": _SPSS,
+    ".por": _SPSS,
+    ".sas7bdat": _SAS,
+    ".xpt": _SAS,
+}
 """By a file's ending: beginnings of the formats of days and points in time, and how they count."""
 
 
 def read_statistics(path: str | Path) -> Table:
     """Read a file of Stata, SPSS or SAS by its ending.
 
-    A column with value labels is read as its labels, unless SPSS calls its measure a scale; a code without a label
-    stays a number.  The table's `notes` name such columns.
+    A column with value labels is read as its labels, unless SPSS calls its measure a scale; a code
+    without a label stays a number.  The table's `notes` name such columns.
 
     Raises
     ------
     InvalidInput
-        If pyreadstat is not installed, or the file is of another kind, damaged, or larger than memory.  No value is
-        shown.
+        If pyreadstat is not installed, or the file is of another kind, damaged, or larger than
+        memory.  No value is shown.
     """
     place = Path(path)
     about = _metadata(path)
@@ -166,15 +179,25 @@ def _read(path: str | Path, **options: Any) -> tuple[Mapping[str, list[Any]], An
     try:
         reader = getattr(import_module("pyreadstat"), function)
     except ImportError:
-        rule, remedy = f"reading {kind.name} needs pyreadstat", "run: pip install 'sottovoce[files]'"
+        rule, remedy = (
+            f"reading {kind.name} needs pyreadstat",
+            "run: pip install 'sottovoce[files]'",
+        )
         raise InvalidInput("path", place, rule, remedy) from None
     try:
-        columns, about = reader(place, output_format="dict", disable_datetime_conversion=True, **options)
+        columns, about = reader(
+            place, output_format="dict", disable_datetime_conversion=True, **options
+        )
     except MemoryError:
         rule = "cannot be read: it does not fit into memory"
         raise InvalidInput("path", place, rule, "save fewer rows or columns") from None
-    except Exception:  # foreign bytes can make the reader raise anything, and its message may hold a value
-        rule, remedy = f"cannot be read: {kind.name} that is damaged or has features that are not read", "save it again"
+    except (
+        Exception
+    ):  # foreign bytes can make the reader raise anything, and its message may hold a value
+        rule, remedy = (
+            f"cannot be read: {kind.name} that is damaged or has features that are not read",
+            "save it again",
+        )
         raise InvalidInput("path", place, rule, remedy) from None
     return columns, about
 
@@ -183,7 +206,9 @@ def _labels(about: Any) -> dict[str, Mapping[Any, str]]:
     """Value labels of the columns that are read as labels."""
     measures = about.variable_measure
     return {
-        name: labels for name, labels in about.variable_value_labels.items() if labels and measures.get(name) != "scale"
+        name: labels
+        for name, labels in about.variable_value_labels.items()
+        if labels and measures.get(name) != "scale"
     }
 
 
@@ -196,7 +221,9 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _column(values: list[Any], read: Callable[[Any], Any]) -> Any:
-    """Values as objects, each read by itself, so that a missing one changes nothing about the others."""
+    """Values as objects, each read by itself, so that a missing one changes nothing about the
+    others.
+    """
     column = np.empty(len(values), dtype=object)
     for k, value in enumerate(values):
         missing = value is None or (isinstance(value, float) and math.isnan(value))
@@ -208,7 +235,10 @@ def _notes(labels: Mapping[str, Any]) -> tuple[str, ...]:
     if not labels:
         return ()
     more = f", and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
-    return (f"read as their value labels, where the file has codes: {', '.join(list(labels)[:_NAMED])}{more}",)
+    return (
+        "read as their value labels, where the file has codes: "
+        f"{', '.join(list(labels)[:_NAMED])}{more}",
+    )
 
 
 __all__ = ["ENDINGS", "read_statistics", "statistics_types"]

@@ -1,9 +1,10 @@
 """Sweeps: one pass over all rows, for gradients of many classifiers at once.
 
-A sweep costs two products with the rows and one exponential per margin.  A block's margins are used while they are in
-cache, and never stored.  Nodes of similar size share one batched product; large nodes have their own.  Blocks are
-distributed over our threads, in each of which the linear algebra library uses one thread.  Partial sums are added in a
-fixed order, so results do not depend on the number of threads.
+A sweep costs two products with the rows and one exponential per margin.  A block's margins are used
+while they are in cache, and never stored.  Nodes of similar size share one batched product; large
+nodes have their own.  Blocks are distributed over our threads, in each of which the linear algebra
+library uses one thread.  Partial sums are added in a fixed order, so results do not depend on the
+number of threads.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ class Batch:
     design: Design
 
     def spans(self, size: int) -> list[tuple[int, int]]:
-        """Parts of the rows for one task each, of about `size`, or as many as the storage prefers."""
+        """Parts of the rows for one task each, of about `size`, or as many as the storage
+        prefers.
+        """
         return spans(self.design.n, max(size, self.design.storage.cache // 64))
 
 
@@ -159,25 +162,34 @@ class Sweep:
 
     def every(self, part: int, parts: int) -> Sweep:
         """Return rows ``part, part + parts, ...`` of every node."""
-        return Sweep(tuple(Batch(g.nodes, g.design.every(part, parts)) for g in self.batches), self.width)
+        return Sweep(
+            tuple(Batch(g.nodes, g.design.every(part, parts)) for g in self.batches), self.width
+        )
 
     def single(self) -> Sweep | None:
         """Return a copy in single precision; None where some rows have no such copy."""
         short = [g.design.single() for g in self.batches]
         if any(new is g.design for new, g in zip(short, self.batches, strict=True)):
             return None
-        return Sweep(tuple(Batch(g.nodes, new) for g, new in zip(self.batches, short, strict=True)), self.width)
+        return Sweep(
+            tuple(Batch(g.nodes, new) for g, new in zip(self.batches, short, strict=True)),
+            self.width,
+        )
 
     def deduplicated(self) -> Sweep:
         """Return sums over distinct rows with multiplicities, where that is faster.
 
         :meth:`values` is not for these.
         """
-        return Sweep(tuple(Batch(g.nodes, deduplicated(g.design)) for g in self.batches), self.width)
+        return Sweep(
+            tuple(Batch(g.nodes, deduplicated(g.design)) for g in self.batches), self.width
+        )
 
     def normed(self) -> Sweep:
         """Return these passes with the rows' norms computed once, for losses that need them."""
-        return Sweep(tuple(Batch(g.nodes, g.design.normed(len(g.nodes))) for g in self.batches), self.width)
+        return Sweep(
+            tuple(Batch(g.nodes, g.design.normed(len(g.nodes))) for g in self.batches), self.width
+        )
 
     def gradient(self, loss: Loss, w: Array) -> Array:
         """Compute gradients ``sum_k derivative(a_k.w) a_k``, of the shape of `w`.
@@ -185,7 +197,9 @@ class Sweep:
         They are computed in the precision of the rows.
         """
         rows = max(CHUNK, TASK // max(1, w.shape[1] * self.width))
-        if len(self.batches) == 1 and self.batches[0].design.n < 1.5 * rows:  # the common case, without tasks
+        if (
+            len(self.batches) == 1 and self.batches[0].design.n < 1.5 * rows
+        ):  # the common case, without tasks
             return _gradient(self.batches[0].design, loss, w)
         out = np.zeros((self.nodes, *w.shape[1:]))
         tasks = [(g, a, b) for g in self.batches for a, b in g.spans(rows)]
@@ -214,7 +228,9 @@ class Sweep:
         """
         out = np.zeros((*w.shape[:2], 1))
         for nodes, block, first in self._blocks():
-            worth = np.clip(block.host(loss.at(block.norms).value(block.margins(w[nodes]))), 0.0, clip)
+            worth = np.clip(
+                block.host(loss.at(block.norms).value(block.margins(w[nodes]))), 0.0, clip
+            )
             real = np.arange(first, first + block.n) < n[nodes][:, :, None]  # not padding
             out[nodes] += np.sum(block.weigh(worth) * real, axis=-1, keepdims=True)
         return out
@@ -268,7 +284,9 @@ class Sweep:
             block = batch.design.between(first, last)
             own = loss.at(block.norms)
             curve = own.typical_curvature if typical else own.curvature
-            curvatures = block.asarray(np.mean(block.host(curve(block.margins(w[batch.nodes]))), axis=1))
+            curvatures = block.asarray(
+                np.mean(block.host(curve(block.margins(w[batch.nodes]))), axis=1)
+            )
             return block.diagonal(curvatures) if diagonal else block.gram(curvatures)
 
         return self._added(out, one, tasks, self.width)
@@ -293,16 +311,27 @@ class Sweep:
         return out
 
     def _blocks(self) -> Iterator[tuple[IntArray, Design, int]]:
-        """Blocks of rows in a fixed order: their nodes, their products, and the index of the first row."""
+        """Blocks of rows in a fixed order: their nodes, their products, and the index of the
+        first row.
+        """
         for batch in self.batches:
             for first, last in spans(batch.design.n, CHUNK):
                 yield batch.nodes, batch.design.between(first, last), first
 
     def _added(
-        self, out: Array, one: Callable[[Batch, int, int], Array], tasks: list[tuple[Batch, int, int]], replicates: int
+        self,
+        out: Array,
+        one: Callable[[Batch, int, int], Array],
+        tasks: list[tuple[Batch, int, int]],
+        replicates: int,
     ) -> Array:
-        """`out` plus what `one` gives for every task, on threads where that pays, in the order of the tasks."""
-        few = len(tasks) == 1 or sum((b - a) * len(g.nodes) for g, a, b in tasks) * self.width * replicates < INLINE
+        """`out` plus what `one` gives for every task, on threads where that pays, in the order
+        of the tasks.
+        """
+        few = (
+            len(tasks) == 1
+            or sum((b - a) * len(g.nodes) for g, a, b in tasks) * self.width * replicates < INLINE
+        )
         parts = (map if few else shared)(lambda task: one(*task), tasks)
         for (batch, _, _), part in zip(tasks, parts, strict=True):
             out[batch.nodes] += part
@@ -319,13 +348,19 @@ def spans(n: int, size: int) -> list[tuple[int, int]]:
 def _gradient(design: Design, loss: Loss, w: Array) -> Array:
     """One task: blocks of rows and of replicates small enough for the cache."""
     with np.errstate(over="ignore"):
-        rows = max(128, design.storage.cache // max(1, w.shape[0] * min(w.shape[1], _MOST) * loss.outputs))
+        rows = max(
+            128, design.storage.cache // max(1, w.shape[0] * min(w.shape[1], _MOST) * loss.outputs)
+        )
         if w.shape[1] <= _MOST and design.n < 1.5 * rows:
-            return design.combine(loss.at(design.norms).derivative(design.margins(w))).astype(float, copy=False)
+            return design.combine(loss.at(design.norms).derivative(design.margins(w))).astype(
+                float, copy=False
+            )
         out = np.zeros(w.shape)
         for r in range(0, w.shape[1], _MOST):
             some = w[:, r : r + _MOST]
             for first, last in spans(design.n, rows):
                 block = design.between(first, last)
-                out[:, r : r + _MOST] += block.combine(loss.at(block.norms).derivative(block.margins(some)))
+                out[:, r : r + _MOST] += block.combine(
+                    loss.at(block.norms).derivative(block.margins(some))
+                )
     return out

@@ -1,8 +1,8 @@
 """Synthetic rows of a logistic model, in the unit ball by construction.
 
-``w`` is uniform on the unit sphere; ``x`` has a uniform direction and norm ``sqrt(u)``, u uniform on [0, 1] (2/3 on
-average); ``P(y = 1 | x) = 1 / (1 + exp(-margin sqrt(d) w.x))``, so the difficulty does not depend on d.  Then a share
-`flip` of the labels is flipped.
+``w`` is uniform on the unit sphere; ``x`` has a uniform direction and norm ``sqrt(u)``, u uniform
+on [0, 1] (2/3 on average); ``P(y = 1 | x) = 1 / (1 + exp(-margin sqrt(d) w.x))``, so the difficulty
+does not depend on d.  Then a share `flip` of the labels is flipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ class Synthetic(NamedTuple):
 
 
 def make_synthetic(
-    n: int, d: int, seed: int = 0, *, margin: float = 6.0, flip: float = 0.0, sites: int = 1, shift: float = 0.0
+    n: int,
+    d: int,
+    seed: int = 0,
+    *,
+    margin: float = 6.0,
+    flip: float = 0.0,
+    sites: int = 1,
+    shift: float = 0.0,
 ) -> Synthetic:
     """Draw n synthetic rows of d features with labels of a logistic model; deterministic.
 

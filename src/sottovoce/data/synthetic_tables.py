@@ -43,13 +43,21 @@ class Labels:
 
 
 LABELS = (
-    Labels(1.0, 0.05, 0.0, 0.0), Labels(4.0, 0.01, 2.0, 1.0), Labels(1.5, 0.05, 0.0, 1.0), Labels(4.0, 0.01, 2.0, 0.0),
-)  # fmt: skip
-"""Of worlds in turn: hard to tell apart; sharp in all columns; hard in all columns; sharp in wide columns.
+    Labels(1.0, 0.05, 0.0, 0.0),
+    Labels(4.0, 0.01, 2.0, 1.0),
+    Labels(1.5, 0.05, 0.0, 1.0),
+    Labels(4.0, 0.01, 2.0, 0.0),
+)
+"""Of worlds in turn: hard to tell apart; sharp in all columns; hard in all columns; sharp in wide
+columns.
 
-Half of them are as hard as most tables of people are: where all are easy, large coefficients look right, and then the
-probabilities of a run are too sure."""
-WIDE = (Labels(3.0, 0.03, 1.0, 0.0), Labels(4.0, 0.01, 2.0, 0.0))  # the same for rows of many columns
+Half of them are as hard as most tables of people are: where all are easy, large coefficients look
+right, and then the probabilities of a run are too sure."""
+# the same for rows of many columns
+WIDE = (
+    Labels(3.0, 0.03, 1.0, 0.0),
+    Labels(4.0, 0.01, 2.0, 0.0),
+)
 MANY = 64  # columns beyond which synthetic rows are condensed to this number
 UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
 _INSIDE = 1.0 + 1e-9
@@ -138,7 +146,9 @@ def make_world(
     scores = X @ W
     scores -= scores.mean(axis=0)
     scores /= max(float(scores.std()), 1e-12)
-    chances = special.softmax(labels.sharpness * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1)
+    chances = special.softmax(
+        labels.sharpness * scores - UNEVEN * np.linspace(0.0, 1.0, classes), axis=1
+    )
     chances = (1.0 - labels.wrong) * chances + labels.wrong / classes
     return World(X[:rows], deal(chances[:rows], sites, tilt), X[rows:], chances[rows:])
 
@@ -148,7 +158,8 @@ def _apart(X: Array, W: Array, gap: float) -> Array:
     scores = X @ W
     scores -= scores.mean(axis=0)
     best = scores.argmax(axis=1)
-    along = W / np.maximum((W**2).sum(axis=0), 1e-300)  # a move by one of these raises its score by one
+    # a move by one of these raises its score by one
+    along = W / np.maximum((W**2).sum(axis=0), 1e-300)
     return np.asarray(gap * scores.std(axis=0)[best][:, None] * along.T[best])
 
 
@@ -178,7 +189,10 @@ def deal(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
     """
     size, have = np.asarray(sites, dtype=float) / np.sum(sites), chances.mean(axis=0)
     along = np.linspace(-1.0, 1.0, len(size)) if len(size) > 1 else np.zeros(1)
-    want = np.exp(0.5 * tilt * LABEL_SPREAD * np.outer(along, np.linspace(-1.0, 1.0, len(have)))) * have
+    want = (
+        np.exp(0.5 * tilt * LABEL_SPREAD * np.outer(along, np.linspace(-1.0, 1.0, len(have))))
+        * have
+    )
     for _ in range(100):  # iterative proportional fitting to these row and column sums
         want *= (size / want.sum(axis=1))[:, None]
         want *= have / np.maximum(want.sum(axis=0), 1e-300)
@@ -186,7 +200,9 @@ def deal(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
 
 
 def one_hot(d: int) -> Sketch:
-    """Rows like encoded categories: groups of about six columns with one active in each, and a constant."""
+    """Rows like encoded categories: groups of about six columns with one active in each, and a
+    constant.
+    """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
         X = np.zeros((n, d))
@@ -202,7 +218,9 @@ def one_hot(d: int) -> Sketch:
 
 
 def dense(d: int, norm: float = 1.0) -> Sketch:
-    """Gaussian rows with spectrum 1, 1/2, 1/3, ..., and a constant; of typical norm `norm`, at most 1."""
+    """Gaussian rows with spectrum 1, 1/2, 1/3, ..., and a constant; of typical norm `norm`, at
+    most 1.
+    """
 
     def draw(n: int, rng: np.random.Generator) -> Array:
         rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -214,7 +232,9 @@ def dense(d: int, norm: float = 1.0) -> Sketch:
     return draw
 
 
-def correlated(sketch: Sketch, decay: float = 1.0, astray: float = 0.0, share: float = 1.0) -> Sketch:
+def correlated(
+    sketch: Sketch, decay: float = 1.0, astray: float = 0.0, share: float = 1.0
+) -> Sketch:
     """Return a sketch with about the means, spreads and norms of another, and correlated columns.
 
     Parameters
@@ -280,7 +300,9 @@ def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
         some = MANY - 2
         left = math.sqrt(size[some:].sum()) * rng.choice([-1.0, 1.0], size=n)
         middle = np.full(n, float(np.linalg.norm(X.mean(axis=0))))
-        return inside(np.column_stack([middle, rng.normal(size=(n, some)) * np.sqrt(size[:some]), left]))
+        return inside(
+            np.column_stack([middle, rng.normal(size=(n, some)) * np.sqrt(size[:some]), left])
+        )
 
     return draw
 
@@ -305,7 +327,9 @@ def principal(X: Array, d: int) -> Array:
     if len(X) < X.shape[1]:
         values, vectors = np.linalg.eigh(X @ X.T)
         some = values[-d:] > 1e-9 * values[-1]  # the others are rounding
-        return np.asarray(X.T @ (vectors[:, -d:] * (some / np.sqrt(np.where(some, values[-d:], 1.0)))))
+        return np.asarray(
+            X.T @ (vectors[:, -d:] * (some / np.sqrt(np.where(some, values[-d:], 1.0))))
+        )
     return np.asarray(np.linalg.eigh(X.T @ X)[1][:, -d:])
 
 
@@ -347,7 +371,14 @@ class Expected(ABC):
 
     @abstractmethod
     def world(
-        self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
+        self,
+        number: int,
+        rows: int,
+        sites: Sequence[int] | Array,
+        *,
+        classes: int,
+        tilt: float,
+        widest: int,
     ) -> World:
         """Draw world `number`; deterministic.
 
@@ -382,12 +413,21 @@ class Sketches(Expected):
     labels: tuple[Labels, ...] = field(default=LABELS, compare=False)
 
     def world(
-        self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
+        self,
+        number: int,
+        rows: int,
+        sites: Sequence[int] | Array,
+        *,
+        classes: int,
+        tilt: float,
+        widest: int,
     ) -> World:
         """Draw world `number` from sketches and labels in turn: see :meth:`Expected.world`."""
         sketch = narrowed(self.sketches[number % len(self.sketches)], widest)
         labels = self.labels[(number + number // len(self.sketches)) % len(self.labels)]
-        return make_world(sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt, labels=labels)
+        return make_world(
+            sketch, rows, sites, _SEED + number, classes=classes, tilt=tilt, labels=labels
+        )
 
 
 _SEED = 20_240_229  # of synthetic rows: no user's seed enters them
@@ -426,6 +466,10 @@ def drawn(key: str, says: str, sketch: Sketch, d: int) -> Sketches:
     Sketches
     """
     if d <= MANY:
-        together = (correlated(sketch), correlated(sketch, 1.0, 1.0), correlated(sketch, 1.5, 1.0, 0.5))
+        together = (
+            correlated(sketch),
+            correlated(sketch, 1.0, 1.0),
+            correlated(sketch, 1.5, 1.0, 0.5),
+        )
         return Sketches(key, says, (sketch, *together))
     return Sketches(key, says, (condensed(sketch, d, 1.0), condensed(sketch, d, 2.0)), WIDE)

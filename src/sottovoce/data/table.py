@@ -1,7 +1,7 @@
 """Raw tables: named columns exactly as the file holds them.
 
-Text stays text: whether ``"01"`` is a number or a category is the schema's decision.  A missing value is ``""`` or
-``None``; a NaN is never a missing value but an error that the schema reports.
+Text stays text: whether ``"01"`` is a number or a category is the schema's decision.  A missing
+value is ``""`` or ``None``; a NaN is never a missing value but an error that the schema reports.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from .values import values_of as values_of
 
 @dataclass(frozen=True)
 class Table:
-    """Raw columns of equal length: shape ``(n_rows,)``, or ``(n_rows, width)`` for a block such as an image.
+    """Raw columns of equal length: shape ``(n_rows,)``, or ``(n_rows, width)`` for a block such as
+    an image.
 
     `name` is for messages; `notes` say how a file was read, to the holder of the rows.
     """
@@ -42,11 +43,17 @@ class Table:
     def __post_init__(self) -> None:
         columns = {name: _array(values) for name, values in self.columns.items()}
         if not columns:
-            raise InvalidInput(self.name, None, "must have at least one column", "give a table with named columns")
+            raise InvalidInput(
+                self.name, None, "must have at least one column", "give a table with named columns"
+            )
         if any(values.ndim not in (1, 2) for values in columns.values()):
-            raise InvalidInput(self.name, None, "every column must be 1-D or 2-D", "flatten the other axes")
+            raise InvalidInput(
+                self.name, None, "every column must be 1-D or 2-D", "flatten the other axes"
+            )
         if len({len(values) for values in columns.values()}) != 1:
-            raise InvalidInput(self.name, None, "all columns must have the same length", "repair the table")
+            raise InvalidInput(
+                self.name, None, "all columns must have the same length", "repair the table"
+            )
         object.__setattr__(self, "columns", columns)
 
     @property
@@ -54,16 +61,24 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def take(self, rows: IntArray | NDArray[np.bool_]) -> Table:
-        return Table(self.name, {name: values[rows] for name, values in self.columns.items()}, self.notes)
+        return Table(
+            self.name, {name: values[rows] for name, values in self.columns.items()}, self.notes
+        )
 
 
 def _array(values: Any) -> Column:
-    """A column as an array; in lists values stay what they are, or one of them would change the others."""
+    """A column as an array; in lists values stay what they are, or one of them would change the
+    others.
+    """
     if is_masked(values):
         return unmasked(values)
     if not isinstance(values, list | tuple):
         return np.asarray(values)
-    kinds = {bool: "b", int: "iu", float: "f"}.get(type(values[0]), "") if len(set(map(type, values))) == 1 else ""
+    kinds = (
+        {bool: "b", int: "iu", float: "f"}.get(type(values[0]), "")
+        if len(set(map(type, values))) == 1
+        else ""
+    )
     found = np.asarray(values) if kinds else None
     return found if found is not None and found.dtype.kind in kinds else objects(values)
 
@@ -76,5 +91,8 @@ def as_table(table: Table | Mapping[str, Any]) -> Table:
 def fits(name: str, size: float) -> None:
     """Refuse what needs `size` bytes if this machine has less memory."""
     if size > memory():
-        rule = f"takes {size / 2**30:,.1f} GiB, and this machine has {memory() / 2**30:,.1f} GiB of memory"
+        rule = (
+            f"takes {size / 2**30:,.1f} GiB, and this machine has {memory() / 2**30:,.1f} GiB "
+            "of memory"
+        )
         raise InvalidInput(name, None, rule, "use sottovoce.data.memmap, or fewer rows or features")

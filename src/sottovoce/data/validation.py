@@ -1,7 +1,8 @@
-"""Validation of an estimator's input: rows, labels and sites as arrays, or a one-line error that shows none of them.
+"""Validation of an estimator's input: rows, labels and sites as arrays, or a one-line error that
+shows none of them.
 
-scikit-learn does the checking.  Its messages are replaced: they repeat values of the data, and advise to impute missing
-values from the other rows, which voids the guarantee.
+scikit-learn does the checking.  Its messages are replaced: they repeat values of the data, and
+advise to impute missing values from the other rows, which voids the guarantee.
 """
 
 from __future__ import annotations
@@ -19,40 +20,88 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..errors import InvalidInput, InvalidKind, SottovoceError, printable
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .frames import check_names, own_names, read_frame, reads_as_number
-from .values import Declared, as_numbers, is_masked, objects, python_value, sites_of, text_of, unmasked, values_of
+from .values import (
+    Declared,
+    as_numbers,
+    is_masked,
+    objects,
+    python_value,
+    sites_of,
+    text_of,
+    unmasked,
+    values_of,
+)
 
 _SHOWN = 8
 NORM_SLACK = 1.0 + 1e-6
-"""Rows that were divided by their own norms, in single or double precision, are not spoken of as longer than 1."""
+"""Rows that were divided by their own norms, in single or double precision, are not spoken of as
+longer than 1.
+"""
 MOST_BEYOND = 0.9
 """Share of rows beyond the bound on their norms of which their holder is not told."""
 T = TypeVar("T")
 
-# Messages of scikit-learn and NumPy: pattern, rule, remedy.  Groups match counts, shapes, class names, never an entry.
+# Messages of scikit-learn and NumPy: pattern, rule, remedy.  Groups match counts, shapes, class
+# names, never an entry.
 _MESSAGES: tuple[tuple[str, str, str], ...] = (
-    (r"X has (\d+) features, but (\w+) is expecting (\d+) features",
-     "this X has {} features, but {} is expecting {} features as input", "give the columns that fit was given"),
-    (r"Found array with (\d+) (sample|feature)\(s\) \(shape=(\([\d, ]*\))\)",
-     "found array with {} {}(s) (shape={}) while a minimum of 1 is required", "give rows and columns"),
-    (r"Expected (?:2D|a 2-dimensional)|Found array with dim \d", "must have shape (n_samples, n_features)",
-     "Reshape your data: X.reshape(1, -1) is one row, X.reshape(-1, 1) one column"),
-    (r"Input (?:\w+ )?contains (?:NaN|inf)|(?:Python )?int too large", "holds NaN or infinite values",
-     "replace them by a public constant, or drop those rows; a schema declares what stands for them"),
-    (r"Sparse data was passed",
-     "is sparse, which is not supported here", "use X.toarray(), or of a pandas frame X.sparse.to_dense()"),
-    (r"Complex data not supported", "must be real: Complex data not supported", "give real numbers"),
-    (r"could not convert string", "holds text that is no number",
-     "give a schema, or encode text by categories that are declared, not read off the rows"),
-    (r"setting an array element", "has rows of several lengths, or entries that are no numbers",
-     "give a table of numbers"),
-    (r".*argument must be .*string.*number",
-     "holds entries that are no numbers: an argument must be a string or a real number", "give a table of numbers"),
-    (r"Feature names are only supported", "names of columns must all be text, or none of them",
-     "use X.columns = X.columns.astype(str)"),
+    (
+        r"X has (\d+) features, but (\w+) is expecting (\d+) features",
+        "this X has {} features, but {} is expecting {} features as input",
+        "give the columns that fit was given",
+    ),
+    (
+        r"Found array with (\d+) (sample|feature)\(s\) \(shape=(\([\d, ]*\))\)",
+        "found array with {} {}(s) (shape={}) while a minimum of 1 is required",
+        "give rows and columns",
+    ),
+    (
+        r"Expected (?:2D|a 2-dimensional)|Found array with dim \d",
+        "must have shape (n_samples, n_features)",
+        "Reshape your data: X.reshape(1, -1) is one row, X.reshape(-1, 1) one column",
+    ),
+    (
+        r"Input (?:\w+ )?contains (?:NaN|inf)|(?:Python )?int too large",
+        "holds NaN or infinite values",
+        "replace them by a public constant, or drop those rows; a schema declares what stands "
+        "for them",
+    ),
+    (
+        r"Sparse data was passed",
+        "is sparse, which is not supported here",
+        "use X.toarray(), or of a pandas frame X.sparse.to_dense()",
+    ),
+    (
+        r"Complex data not supported",
+        "must be real: Complex data not supported",
+        "give real numbers",
+    ),
+    (
+        r"could not convert string",
+        "holds text that is no number",
+        "give a schema, or encode text by categories that are declared, not read off the rows",
+    ),
+    (
+        r"setting an array element",
+        "has rows of several lengths, or entries that are no numbers",
+        "give a table of numbers",
+    ),
+    (
+        r".*argument must be .*string.*number",
+        "holds entries that are no numbers: an argument must be a string or a real number",
+        "give a table of numbers",
+    ),
+    (
+        r"Feature names are only supported",
+        "names of columns must all be text, or none of them",
+        "use X.columns = X.columns.astype(str)",
+    ),
     (r"y should be a 1d array", "must be a 1d array", "give one value a row"),
-    (r"Unknown label type: ([\w-]+)", "Unknown label type: {}",
-     "give labels of one kind: text, whole numbers or booleans"),
-)  # fmt: skip
+    (
+        r"Unknown label type: ([\w-]+)",
+        "Unknown label type: {}",
+        "give labels of one kind: text, whole numbers or booleans",
+    ),
+)
 
 
 def checked(field: str, check: Callable[[], T], frame: Any = None) -> T:
@@ -87,7 +136,8 @@ def checked(field: str, check: Callable[[], T], frame: Any = None) -> T:
         raise
     except Exception as error:
         refusal = _refusal(field, error, frame)
-    raise refusal  # here, where nothing is being handled: a traceback would show what scikit-learn said
+    # here, where nothing is being handled: a traceback would show what scikit-learn said
+    raise refusal
 
 
 def _refusal(field: str, error: Exception, frame: Any) -> InvalidInput:
@@ -112,12 +162,18 @@ def check_columns(X: Any) -> None:
     if hasattr(type(X), "columns"):
         check_names("X", [str(name) for name in own_names(X)])
     if is_masked(X) and np.ma.getmaskarray(X).any():
-        remedy = "replace them by a public constant, or drop those rows; a schema declares what stands for them"
+        remedy = (
+            "replace them by a public constant, or drop those rows; a schema declares what "
+            "stands for them"
+        )
         raise InvalidInput("X", None, "holds masked entries", remedy)
     if any(map(_counts_time, _dtypes(X))):
         rule = "holds points in time or durations, which are no numbers without a unit"
         raise InvalidInput(
-            "X", None, rule, 'give a schema with kind = "date", or numbers such as days since a public day'
+            "X",
+            None,
+            rule,
+            'give a schema with kind = "date", or numbers such as days since a public day',
         )
 
 
@@ -136,7 +192,9 @@ def _counts_time(dtype: Any) -> bool:
 
 
 def _columns(frame: Any, *, text: bool) -> str:
-    """The names of a frame's columns that hold text, or values that are missing or not finite; for a message."""
+    """The names of a frame's columns that hold text, or values that are missing or not finite;
+    for a message.
+    """
     if not hasattr(type(frame), "columns"):
         return ""
     found = []
@@ -147,19 +205,23 @@ def _columns(frame: Any, *, text: bool) -> str:
             unfit = text != (str(error) == "not finite")
         if unfit and not reads_as_number(name):
             found.append(printable(name))
-    shown = ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
+    shown = ", ".join(found[:_SHOWN]) + (
+        f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    )
     return f" in {'column' if len(found) == 1 else 'columns'} {shown}" if found else ""
 
 
 def _names(text: str) -> str:
     """scikit-learn's list of columns (its own checks expect these words), made safe for a terminal.
 
-    Names are declared facts, but those of a file without a header are its first row: names that look like numbers are
-    not shown.
+    Names are declared facts, but those of a file without a header are its first row: names that
+    look like numbers are not shown.
     """
     unseen = re.search(r"Feature names unseen at fit time:\n(?:- .*\n)+", text)
     if unseen and any(map(reads_as_number, re.findall(r"^- (.*)$", unseen[0], re.MULTILINE))):
-        text = text.replace(unseen[0], "Some names read as numbers: does the table have a header?\n")
+        text = text.replace(
+            unseen[0], "Some names read as numbers: does the table have a header?\n"
+        )
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
@@ -179,13 +241,16 @@ def declared(classes: Any) -> Array:
 
 
 def _wrong_labels(values: Sequence[Any]) -> tuple[str, str] | None:
-    """The rule that labels break, and what to do if there is more to say than to give others; None if they are fine."""
+    """The rule that labels break, and what to do if there is more to say than to give others;
+    None if they are fine.
+    """
     kinds = {_kind(value) for value in values}
     if len(kinds) > 1 or None in kinds:
         return "must be all text, all finite numbers or all booleans", ""
     if kinds == {"number"} and any(abs(value) > 2**53 for value in values):
         return (
-            "must be numbers up to 2^53: of larger ones, one missing label in a column makes others",
+            "must be numbers up to 2^53: of larger ones, one missing label in a column makes "
+            "others",
             "use text, in y too",
         )
     if len({text_of(value) for value in values}) != len(values):
@@ -255,7 +320,9 @@ def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
 
 
 def _column(field: str, given: Any) -> Array:
-    """What is given for every row, as an array: of objects if it is none yet, as NumPy makes text of numbers too."""
+    """What is given for every row, as an array: of objects if it is none yet, as NumPy makes
+    text of numbers too.
+    """
     if is_masked(given):
         return unmasked(given)
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
@@ -272,12 +339,16 @@ def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
     column = typed_labels(checked("y", lambda: column_or_1d(y, warn=True)))
     _one_each("y", "label", column, n)
     if column.dtype.kind == "c" or (column.dtype.kind == "f" and not np.all(np.isfinite(column))):
-        raise InvalidInput("y", None, "holds complex, NaN or infinite values", "give the label of every row")
+        raise InvalidInput(
+            "y", None, "holds complex, NaN or infinite values", "give the label of every row"
+        )
     checked("y", lambda: check_classification_targets(column))
     classes, index = checked("y", lambda: np.unique(column, return_inverse=True))
     if len(classes) < 2:
         rule = "needs samples of two classes, and holds only one class"
-        raise InvalidInput("y", None, rule, "declare the classes with classes=[...], or give rows of two")
+        raise InvalidInput(
+            "y", None, rule, "declare the classes with classes=[...], or give rows of two"
+        )
     return classes, index
 
 
@@ -311,7 +382,9 @@ def sites_in(groups: ArrayLike, n: int) -> tuple[Array, list[IntArray]]:
     column = one_site_each(groups, n)
     given = values_of(column)
     if any(isinstance(name, list | tuple | dict | set) for name in given):
-        raise InvalidInput("groups", None, "has rows whose site is no single text or number", "name one site a row")
+        raise InvalidInput(
+            "groups", None, "has rows whose site is no single text or number", "name one site a row"
+        )
     sites, index, none = sites_of(column)
     if none.any():
         raise InvalidInput("groups", None, "has rows without a site", "name the site of every row")
@@ -361,11 +434,20 @@ def misfit(X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = Fals
     done, remedy = ("count for less", "weight") if weighed else ("were shortened", "lengths")
     beyond = int(np.sum(norms > data_norm * NORM_SLACK))
     if beyond == len(norms):
-        return f"data_norm is smaller than the norm of every row, so all rows {done}: a larger one keeps {remedy}"
+        return (
+            f"data_norm is smaller than the norm of every row, so all rows {done}: a larger one "
+            f"keeps {remedy}"
+        )
     if beyond > MOST_BEYOND * len(norms):
-        return f"{beyond} of {len(norms)} rows are longer than data_norm and {done}: a larger one keeps {remedy}"
+        return (
+            f"{beyond} of {len(norms)} rows are longer than data_norm and {done}: a larger one "
+            f"keeps {remedy}"
+        )
     if noisy and norms.max() < data_norm / 2:
-        return "no row has half the norm that data_norm declares: a smaller one lets rows stand out more from the noise"
+        return (
+            "no row has half the norm that data_norm declares: a smaller one lets rows stand out "
+            "more from the noise"
+        )
     return None
 
 
@@ -397,7 +479,9 @@ def init_in(
     """
     if coef is None and intercept is None:
         return None
-    return _init("coef_init", coef, (models, features)), _init("intercept_init", intercept, (models,))
+    return _init("coef_init", coef, (models, features)), _init(
+        "intercept_init", intercept, (models,)
+    )
 
 
 def _init(field: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Array:

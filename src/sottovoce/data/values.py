@@ -2,15 +2,18 @@
 
 Contract
 --------
-What a value is read as is a function of that value alone: never of the type of the array that holds it, of a gap, or
-of what another row holds.  Frame libraries choose the type of a column by looking at all of its rows, so that one odd
-row can turn ``numpy.float64`` into ``object``, dates into ``Timestamp`` and whole numbers into floats.  So every scalar
-is made Python's own by :func:`python_value` before anything reads it, and a typed array is read as its values would be
-one by one.
+What a value is read as is a function of that value alone: never of the type of the array that holds
+it, of a gap, or of what another row holds.  Frame libraries choose the type of a column by looking
+at all of its rows, so that one odd row can turn ``numpy.float64`` into ``object``, dates into
+``Timestamp`` and whole numbers into floats.  So every scalar is made Python's own by
+:func:`python_value` before anything reads it, and a typed array is read as its values would be one
+by one.
 
-* A number's text is that of the 64-bit number that it equals: ``numpy.float32(0.7)`` is 0.699999988079071, as it is in
-  a frame where another row holds a wider number.  A whole number has the text of an integer.
-* A point in time is in UTC, without a zone, to the microsecond.  At midnight its text is the day alone.
+* A number's text is that of the 64-bit number that it equals: ``numpy.float32(0.7)`` is
+  0.699999988079071, as it is in a frame where another row holds a wider number.  A whole number has
+  the text of an integer.
+* A point in time is in UTC, without a zone, to the microsecond.  At midnight its text is the day
+  alone.
 * Texts that :func:`identity` maps to one text are one label, level, site or person; see there.
 """
 
@@ -40,21 +43,51 @@ MISSING = frozenset({""})
 """Texts that are a missing value in every column."""
 MISSING_MARKS = frozenset(
     {
-        "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-        "NULL", "NaN", "None", "n/a", "nan", "null", "NaT", ".", "\\N",
+        "",
+        "#N/A",
+        "#N/A N/A",
+        "#NA",
+        "-1.#IND",
+        "-1.#QNAN",
+        "-NaN",
+        "-nan",
+        "1.#IND",
+        "1.#QNAN",
+        "<NA>",
+        "N/A",
+        "NA",
+        "NULL",
+        "NaN",
+        "None",
+        "n/a",
+        "nan",
+        "null",
+        "NaT",
+        ".",
+        "\\N",
     }
-)  # fmt: skip
-"""Common marks of missing values, of labels, levels, sites and persons, unless a schema declares them as values.
+)
+"""Common marks of missing values, of labels, levels, sites and persons, unless a schema declares
+them as values.
 
-They are those of :func:`pandas.read_csv`, with ``NaT``, the full stop of SAS and Stata, and the ``\\N`` of databases.
+They are those of :func:`pandas.read_csv`, with ``NaT``, the full stop of SAS and Stata, and the
+``\\N`` of databases.
 """
 
 _WORDS = {str, bytes, type(None)}
 _TRAILING = re.compile(r"[\s\0]+\Z")
 _WHOLE_NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.0*)?", re.ASCII)
-_NUMBER = re.compile(r"[+-]?(inf|([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?)", re.ASCII | re.IGNORECASE)
-_LONGEST_NUMBER = 1000  # characters; longer texts are never taken for numbers where texts are compared
-_TRUTH_VALUES = {spelled: name for name in ("true", "false") for spelled in (name, name.capitalize(), name.upper())}
+_NUMBER = re.compile(
+    r"[+-]?(inf|([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?)", re.ASCII | re.IGNORECASE
+)
+_LONGEST_NUMBER = (
+    1000  # characters; longer texts are never taken for numbers where texts are compared
+)
+_TRUTH_VALUES = {
+    spelled: name
+    for name in ("true", "false")
+    for spelled in (name, name.capitalize(), name.upper())
+}
 
 
 def python_value(value: object) -> Any:
@@ -135,7 +168,9 @@ def _from_timedelta64(value: np.timedelta64) -> Any:
 
 
 def _in_utc(value: datetime) -> Any:
-    """A point in time without a zone; None for pandas' NaT, and a text for one whose UTC is no date."""
+    """A point in time without a zone; None for pandas' NaT, and a text for one whose UTC is no
+    date.
+    """
     if value != value:
         return None
     if value.tzinfo is not None:
@@ -144,12 +179,20 @@ def _in_utc(value: datetime) -> Any:
         except (OverflowError, ValueError):
             return value.isoformat()
     return datetime(
-        value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
-    )  # fmt: skip
+        value.year,
+        value.month,
+        value.day,
+        value.hour,
+        value.minute,
+        value.second,
+        value.microsecond,
+    )
 
 
 def _from_exact(value: Decimal | Fraction) -> Any:
-    """A whole number, or the 64-bit number that it is written as; the decimal itself if it has more digits."""
+    """A whole number, or the 64-bit number that it is written as; the decimal itself if it has
+    more digits.
+    """
     if isinstance(value, Decimal) and not value.is_finite():
         return float("nan") if value.is_nan() else float(value)
     if isinstance(value, Decimal) and abs(value.adjusted()) > _LONGEST_NUMBER:
@@ -188,7 +231,9 @@ def text_of(value: object) -> str:
 
 
 def _stripped(text: str) -> str:
-    """Without blanks at the ends, and without the NUL characters that no array of texts keeps there."""
+    """Without blanks at the ends, and without the NUL characters that no array of texts keeps
+    there.
+    """
     return _TRAILING.sub("", text).lstrip() if "\0" in text else text.strip()
 
 
@@ -207,12 +252,16 @@ def _text_of_time(value: datetime) -> str:
 
 def _texts_of_times(points: Column) -> Column:
     day = points.astype("datetime64[D]")
-    texts = np.where(day == points, np.datetime_as_string(day), np.datetime_as_string(points, unit="us"))
+    texts = np.where(
+        day == points, np.datetime_as_string(day), np.datetime_as_string(points, unit="us")
+    )
     return np.where(np.isnat(points), "", texts)
 
 
 def points_in(values: Column) -> Column:
-    """An array of points in time, in microseconds; those that have none become the first or the last that have."""
+    """An array of points in time, in microseconds; those that have none become the first or the
+    last that have.
+    """
     unit, _ = np.datetime_data(values.dtype)
     if unit in ("ns", "ps", "fs", "as", "generic"):  # the last is NaT without a unit
         return values.astype("datetime64[us]")
@@ -222,7 +271,9 @@ def points_in(values: Column) -> Column:
 
 
 MOST_MICROS = 2**62
-"""The last point in time that is told from later ones, in microseconds since 1970; its negative is the first."""
+"""The last point in time that is told from later ones, in microseconds since 1970; its negative
+is the first.
+"""
 
 
 def number_of(value: object) -> float:
@@ -244,12 +295,18 @@ def values_of(column: Column) -> list[Any]:
     if column.dtype.kind == "M":
         return list(points_in(column))
     if column.dtype.kind == "m":
-        return [python_value(value) for value in column.ravel()] if column.ndim == 1 else list(column.tolist())
+        return (
+            [python_value(value) for value in column.ravel()]
+            if column.ndim == 1
+            else list(column.tolist())
+        )
     return list(column.tolist())
 
 
 def objects(values: Iterable[Any]) -> Column:
-    """Values as they are in an array of objects; lists of one length, if all values are such, as its rows."""
+    """Values as they are in an array of objects; lists of one length, if all values are such, as
+    its rows.
+    """
     some = list(values)
     lengths = {len(one) if _is_row(one) else -1 for one in some}
     if len(lengths) == 1 and lengths != {-1}:
@@ -319,10 +376,14 @@ def distinct(values: Column) -> tuple[Column, IntArray]:
     if values.dtype.kind in "UiuM":
         return as_text(values), np.arange(len(values))
     given = values_of(values)
-    if values.dtype.kind != "O" or not set(map(type, given)) <= _WORDS:  # 1 and True are one key, and two texts
+    if (
+        values.dtype.kind != "O" or not set(map(type, given)) <= _WORDS
+    ):  # 1 and True are one key, and two texts
         return _texts(given), np.arange(len(given))
     numbers = {value: k for k, value in enumerate(dict.fromkeys(given))}
-    return _texts(numbers), np.fromiter(map(numbers.__getitem__, given), dtype=np.int64, count=len(given))
+    return _texts(numbers), np.fromiter(
+        map(numbers.__getitem__, given), dtype=np.int64, count=len(given)
+    )
 
 
 def _texts(values: Iterable[object]) -> Column:
@@ -332,10 +393,14 @@ def _texts(values: Iterable[object]) -> Column:
 
 
 def _fits(texts: int, size: int) -> None:
-    """Refuse more texts than memory holds: NumPy makes all as long as the longest, here of `size` bytes."""
+    """Refuse more texts than memory holds: NumPy makes all as long as the longest, here of
+    `size` bytes.
+    """
     if 1.0 * texts * size > memory():
         rule = "with all texts at the length of the longest, this machine's memory does not hold it"
-        raise InvalidInput("column", None, rule, "look for a quote that is not closed, or shorten its texts")
+        raise InvalidInput(
+            "column", None, rule, "look for a quote that is not closed, or shorten its texts"
+        )
 
 
 def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, BoolArray]:
@@ -351,15 +416,21 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, Boo
         marks, known = marks_of(na), dict[str, float | None]()
         read = [_number_or_none(value, marks, known) for value in values_of(values.ravel())]
         missing = np.array([number is None for number in read], dtype=bool).reshape(values.shape)
-        numbers = np.array([0.0 if number is None else number for number in read]).reshape(values.shape)
+        numbers = np.array([0.0 if number is None else number for number in read]).reshape(
+            values.shape
+        )
     numbers = np.where(missing, 0.0, numbers) + 0.0  # zero has one sign
     if not np.all(np.isfinite(numbers)):
         raise ValueError("not finite")
     return numbers, missing
 
 
-def _number_or_none(value: object, marks: frozenset[str], known: dict[str, float | None]) -> float | None:
-    """A number, or None for a mark of a missing value; texts repeat and are parsed once, in `known`."""
+def _number_or_none(
+    value: object, marks: frozenset[str], known: dict[str, float | None]
+) -> float | None:
+    """A number, or None for a mark of a missing value; texts repeat and are parsed once, in
+    `known`.
+    """
     if type(value) is str and value in known:
         return known[value]
     text = text_of(value)
@@ -391,9 +462,13 @@ def marked(values: Column, na: Iterable[str]) -> BoolArray:
             number = float(mark)
         except ValueError:
             continue
-        with np.errstate(over="ignore"):  # a mark that is beyond a narrow type equals none of its finite numbers
+        with np.errstate(
+            over="ignore"
+        ):  # a mark that is beyond a narrow type equals none of its finite numbers
             near = np.isnan(values) if math.isnan(number) else values == number
-        found[near] |= np.array([identity(text_of(value)) in marks for value in values[near].tolist()], dtype=bool)
+        found[near] |= np.array(
+            [identity(text_of(value)) in marks for value in values[near].tolist()], dtype=bool
+        )
     return found
 
 
@@ -426,12 +501,13 @@ def _once_each(levels: Column, read: Callable[[str], T]) -> list[T]:
 
 
 def identity(text: str) -> str:
-    """The text that stands for all that are one with it, as labels, levels, sites, persons and declared values.
+    """The text that stands for all that are one with it, as labels, levels, sites, persons and
+    declared values.
 
-    Blanks at the ends are dropped and characters are in Unicode's form NFC.  ``True`` and ``TRUE`` are ``true``, and so
-    for ``false``.  A whole number that is written with a point, such as ``1.0``, is the whole number: a frame makes
-    floating-point numbers of whole ones where a row has a gap.  ``-0`` is ``0``.  But ``01`` and ``+1`` stay texts, as
-    a code may begin with a zero.
+    Blanks at the ends are dropped and characters are in Unicode's form NFC.  ``True`` and ``TRUE``
+    are ``true``, and so for ``false``.  A whole number that is written with a point, such as
+    ``1.0``, is the whole number: a frame makes floating-point numbers of whole ones where a row has
+    a gap.  ``-0`` is ``0``.  But ``01`` and ``+1`` stay texts, as a code may begin with a zero.
     """
     text = _stripped(text)
     if not text.isascii():
@@ -473,7 +549,8 @@ def natural_order(text: str) -> tuple[bool, float, str]:
 
 
 def _in_a_frame(text: str) -> str:
-    """The :func:`identity` of a text; of a whole number beyond `EXACT`, that of the nearest floating-point number.
+    """The :func:`identity` of a text; of a whole number beyond `EXACT`, that of the nearest
+    floating-point number.
 
     A frame makes such a number of it as soon as another row has a gap.
     """
@@ -485,10 +562,11 @@ def _in_a_frame(text: str) -> str:
 
 
 class Declared(Generic[T]):
-    """Declared texts, and what each stands for: a value is looked up as it is written, and then by its identity.
+    """Declared texts, and what each stands for: a value is looked up as it is written, and then by
+    its identity.
 
-    Where two declared texts are one by :func:`identity` and stand for different things, such as ``true`` beside
-    ``True``, values are told apart as they are written.
+    Where two declared texts are one by :func:`identity` and stand for different things, such as
+    ``true`` beside ``True``, values are told apart as they are written.
 
     Parameters
     ----------
@@ -546,7 +624,9 @@ class Declared(Generic[T]):
         `otherwise` is for values that are not declared.
         """
         levels, which = distinct(column)
-        return np.array(_once_each(levels, lambda level: self.get(level, otherwise)), dtype=np.int64)[which]
+        return np.array(
+            _once_each(levels, lambda level: self.get(level, otherwise)), dtype=np.int64
+        )[which]
 
 
 class _Joined(Declared[T]):
@@ -568,5 +648,7 @@ def same_in_a_frame(texts: Iterable[str]) -> bool:
 
     It rounds those beyond 2^53 if another row has a gap.
     """
-    large = [text for text in map(identity, texts) if len(text) > 15 and _WHOLE_NUMBER.fullmatch(text)]
+    large = [
+        text for text in map(identity, texts) if len(text) > 15 and _WHOLE_NUMBER.fullmatch(text)
+    ]
     return len(set(map(_in_a_frame, large))) < len(set(large))

@@ -1,4 +1,6 @@
-"""Sample weights in [0, 1] from declared caps and numbers: see :meth:`sottovoce.data.rows.Rows.with_weight`."""
+"""Sample weights in [0, 1] from declared caps and numbers: see
+:meth:`sottovoce.data.rows.Rows.with_weight`.
+"""
 
 from __future__ import annotations
 
@@ -48,28 +50,37 @@ def shares(field: str, given: ArrayLike, cap: float) -> tuple[Array, int]:
     check_cap(field, cap)
     w = np.asarray(given, dtype=np.float64)
     if not (np.all(np.isfinite(w)) and np.all(w >= 0.0)):
-        rule = "weights must be finite numbers, 0 or more: a negative one would make a loss that is not convex"
+        rule = (
+            "weights must be finite numbers, 0 or more: a negative one would make a loss that "
+            "is not convex"
+        )
         raise InvalidInput(field, None, rule, "correct them, or leave those rows out")
     return np.minimum(np.minimum(w, cap) / cap, 1.0), int(np.sum(w > cap))
 
 
 @dataclass(frozen=True)
 class CaseWeight:
-    """The column of sample weights, and their public cap `max`: a row counts ``min(w, max) / max``."""
+    """The column of sample weights, and their public cap `max`: a row counts ``min(w, max) /
+    max``.
+    """
 
     column: str
     max: float
 
     def __post_init__(self) -> None:
         if not (isinstance(self.column, str) and self.column):
-            raise SchemaError("weight", None, "column must be a text", 'write weight = {column = "w", max = 3}')
+            raise SchemaError(
+                "weight", None, "column must be a text", 'write weight = {column = "w", max = 3}'
+            )
         check_cap("weight.max", self.max)
 
     @classmethod
     def of(cls, given: object) -> Self:
         """Read a schema's ``weight`` entry; a SchemaError for any other."""
         if not isinstance(given, Mapping) or set(given) != {"column", "max"}:
-            raise SchemaError("weight", None, "must have column and max", 'write weight = {column = "w", max = 3}')
+            raise SchemaError(
+                "weight", None, "must have column and max", 'write weight = {column = "w", max = 3}'
+            )
         return cls(**given)
 
     def encode(self, column: Column, na: frozenset[str]) -> tuple[Array, int]:
@@ -80,7 +91,9 @@ class CaseWeight:
             rule = f"every weight must be a finite number, and some are {error}"
             raise SchemaError(self.column, None, rule, "repair the rows") from None
         if missing.any():
-            raise SchemaError(self.column, None, "some weights are missing", "write 1, or leave those rows out")
+            raise SchemaError(
+                self.column, None, "some weights are missing", "write 1, or leave those rows out"
+            )
         return shares(self.column, numbers, self.max)
 
 
@@ -107,9 +120,14 @@ def class_shares(field: str, given: Any, names: Sequence[object]) -> Array:
     InvalidInput
         If `given` is no such mapping, or names a class twice or one that is not declared.
     """
-    remedy = "give public numbers, such as {'died': 5}; from published counts, n / (K n_class) is 'balanced'"
+    remedy = (
+        "give public numbers, such as {'died': 5}; from published counts, n / (K n_class) "
+        "is 'balanced'"
+    )
     if isinstance(given, str):
-        raise InvalidInput(field, given, "would count the labels of private rows, which nothing pays for", remedy)
+        raise InvalidInput(
+            field, given, "would count the labels of private rows, which nothing pays for", remedy
+        )
     known = Declared({text_of(name): k for k, name in enumerate(names)})
     try:
         entries = [(text_of(name), python_value(value)) for name, value in given.items()]
@@ -121,11 +139,15 @@ def class_shares(field: str, given: Any, names: Sequence[object]) -> Array:
         if k is None:
             raise InvalidInput(field, name, "is none of the declared classes", remedy)
         if k in named:
-            raise InvalidInput(field, name, "names a class a second time", "give every class one number")
+            raise InvalidInput(
+                field, name, "names a class a second time", "give every class one number"
+            )
         named.add(k)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (number and 0.0 <= value <= 1e100):  # False with a NaN
-            raise InvalidInput(field, None, "weights of classes must be finite numbers, 0 or more", remedy)
+            raise InvalidInput(
+                field, None, "weights of classes must be finite numbers, 0 or more", remedy
+            )
         out[k] = float(value)
     if not out.max() > 0.0:
         raise InvalidInput(field, None, "must be positive for at least one class", remedy)

@@ -79,7 +79,9 @@ class Amendment:
                 base64.b64decode(signature, validate=True)
         except (SottovoceError, ValueError) as error:
             rule = f"is none{told(error)}"
-            raise InvalidInput("amendment", path, rule, "give the file that `site replace` wrote") from None
+            raise InvalidInput(
+                "amendment", path, rule, "give the file that `site replace` wrote"
+            ) from None
         return found
 
     def text(self) -> str:
@@ -90,13 +92,19 @@ class Amendment:
         """Return this amendment with the signature of a member."""
         made = base64.b64encode(key.sign(self._said)).decode()
         return type(self)(
-            self.name, self.old, self.key, self.runs, dict(sorted((self.signatures | {name: made}).items()))
+            self.name,
+            self.old,
+            self.key,
+            self.runs,
+            dict(sorted((self.signatures | {name: made}).items())),
         )
 
     def signed_by(self, name: str, key: str) -> bool:
         """Return True if the member with this public key has signed."""
         try:
-            verify(base64.b64decode(key), base64.b64decode(self.signatures.get(name, "")), self._said)
+            verify(
+                base64.b64decode(key), base64.b64decode(self.signatures.get(name, "")), self._said
+            )
         except ValueError:
             return False
         return True
@@ -109,14 +117,26 @@ class Amendment:
         mine = {other.lower(): key for other, key in known.keys.items()}
         if mine.get(self.name.lower()) != self.old:
             rule = f"its key of before is not that of {self.name} in the runs of this site"
-            raise InvalidInput("amendment", self.name, rule, "ask the site; sign nothing that you do not understand")
+            raise InvalidInput(
+                "amendment",
+                self.name,
+                rule,
+                "ask the site; sign nothing that you do not understand",
+            )
         if self.runs is None:
             return
         shared = {run: one.plan for run, one in known.shared.items() if self.name in one.sites}
         lacks = [run for run, digest in shared.items() if self.runs.get(run) != digest]
         if lacks:
-            rule = f"leaves out {', '.join(sorted(lacks))}, in which the site took part with this one"
-            raise InvalidInput("amendment", self.name, rule, "send the site those plans: what they planned is spent")
+            rule = (
+                f"leaves out {', '.join(sorted(lacks))}, in which the site took part with this one"
+            )
+            raise InvalidInput(
+                "amendment",
+                self.name,
+                rule,
+                "send the site those plans: what they planned is spent",
+            )
 
 
 def amended(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment]) -> Known:

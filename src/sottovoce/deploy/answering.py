@@ -90,9 +90,14 @@ class Asker:
     """
 
     def __init__(
-        self, plan: Plan, net: Net, guard_of: Callable[[Facts, Stage, Move | None], Asked], node: int,
-        observe: Callable[[int], None] | None = None, trained: Rows | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        plan: Plan,
+        net: Net,
+        guard_of: Callable[[Facts, Stage, Move | None], Asked],
+        node: int,
+        observe: Callable[[int], None] | None = None,
+        trained: Rows | None = None,
+    ) -> None:
         self.plan, self._net, self._guard_of, self._node = plan, net, guard_of, node
         self._observe, self.trained = observe, trained
 
@@ -107,7 +112,9 @@ class Asker:
         place = Place(facts, self._net, self._guard_of(facts, stage, move), (), facts.d)
         watch = [] if tell is None else [lambda k, state: tell(stage.first + k)]
         outcome = engine.run(method, place, len(method.items), observers=watch)
-        return outcome, method.outcome(outcome.state, facts) if outcome.stopped == FINISHED else None
+        return outcome, method.outcome(
+            outcome.state, facts
+        ) if outcome.stopped == FINISHED else None
 
     def infer(self) -> tuple[Outcome, Found]:
         """Run the inference."""
@@ -149,7 +156,9 @@ class Asker:
             return outcome, replace(found, notes=(LOST,))
         if outcome.stopped != FINISHED:
             return outcome, found
-        return outcome, replace(found, quality=qualities(cells, asks.threshold, _recipes_of(self.plan).levels)[0])
+        return outcome, replace(
+            found, quality=qualities(cells, asks.threshold, _recipes_of(self.plan).levels)[0]
+        )
 
 
 def _recipes_of(plan: Plan) -> Recipes:
@@ -203,9 +212,14 @@ class SiteRows:
 
 
 def at_site(
-    plan: Plan, name: str, table: SiteTable, net: Net, noise: Noise, book: Book,
+    plan: Plan,
+    name: str,
+    table: SiteTable,
+    net: Net,
+    noise: Noise,
+    book: Book,
     observe: Callable[[int], None] | None = None,
-) -> Asker:  # fmt: skip
+) -> Asker:
     """Prepare the recipes of a plan at one site.
 
     Parameters
@@ -268,8 +282,10 @@ class ReadNet(Net):
     """
 
     def __init__(
-        self, attempts: Sequence[tuple[Among, IntArray | None]] = (), sent: Sequence[Sequence[Array]] = ()
-    ) -> None:  # fmt: skip
+        self,
+        attempts: Sequence[tuple[Among, IntArray | None]] = (),
+        sent: Sequence[Sequence[Array]] = (),
+    ) -> None:
         self._attempts, self._sent, self._next = attempts, sent, 0
         self.degree = np.zeros(1)
 
@@ -332,7 +348,10 @@ def at_hub(plan: Plan, net: ReadNet) -> Asker:
 
 
 def ahead(
-    plan: Plan, releases: Sequence[dict[str, Any]], life: float | None = None, assumed: Assumed | None = None
+    plan: Plan,
+    releases: Sequence[dict[str, Any]],
+    life: float | None = None,
+    assumed: Assumed | None = None,
 ) -> dict[str, Any]:
     """Compute what a plan with recipes will cost, and what its answers will be worth.
 

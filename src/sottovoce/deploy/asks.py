@@ -84,7 +84,11 @@ class SiteTable:
 
     def at(self, positions: IntArray) -> Self:
         """Return the rows at these positions."""
-        table = None if self.columns is None else {name: values[positions] for name, values in self.columns.items()}
+        table = (
+            None
+            if self.columns is None
+            else {name: values[positions] for name, values in self.columns.items()}
+        )
         return replace(self, X=self.X[positions], y=self.y[positions], columns=table)
 
 
@@ -113,7 +117,9 @@ class Asks:
 
     inference: bool = constrained(False, Flag())
     site_constants: bool = constrained(False, Flag())
-    evaluation: float | None = constrained(None, optional(Interval(low=0.0, closed="high")), remedy="use 0.5")
+    evaluation: float | None = constrained(
+        None, optional(Interval(low=0.0, closed="high")), remedy="use 0.5"
+    )
     holdout: float = constrained(0.0, Interval(), remedy="use 0.2")
     threshold: float = constrained(0.5, Interval(0.0, 1.0, closed="neither"), remedy="use 0.5")
     by: str | None = constrained(None, optional(Text()), remedy="leave it out")
@@ -123,11 +129,17 @@ class Asks:
     def __post_init__(self) -> None:
         validate(self)
         if not self.inference and self.evaluation is None:
-            raise InvalidInput("asks", None, "asks nothing", "ask for inference, an evaluation or both")
+            raise InvalidInput(
+                "asks", None, "asks nothing", "ask for inference, an evaluation or both"
+            )
         if self.site_constants and not self.inference:
             raise InvalidInput("site_constants", True, "is for inference", "leave it out")
         if self.evaluation is None:
-            idle = {"holdout": self.holdout != 0.0, "threshold": self.threshold != 0.5, "by": self.by is not None}
+            idle = {
+                "holdout": self.holdout != 0.0,
+                "threshold": self.threshold != 0.5,
+                "by": self.by is not None,
+            }
             for name in (name for name, given in idle.items() if given):
                 remedy = "give its epsilon, or leave it out"
                 raise InvalidInput(name, getattr(self, name), "is for an evaluation", remedy)
@@ -158,10 +170,14 @@ class Asks:
                 plain = plain | {"evaluation": math.inf}
             return from_plain(cls, plain)
         except Unreadable as error:
-            raise InvalidInput("asks", None, f"is not what a plan asks: {error}", "write the plan again") from None
+            raise InvalidInput(
+                "asks", None, f"is not what a plan asks: {error}", "write the plan again"
+            ) from None
 
 
-def table_of(schema: Schema | None, X: Array, y: Array, columns: dict[str, Any] | Table | None) -> SiteTable:
+def table_of(
+    schema: Schema | None, X: Array, y: Array, columns: dict[str, Any] | Table | None
+) -> SiteTable:
     """Return a site's table from a loaded data set.
 
     Parameters

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 DAYS = 825
-"""Life of a certificate; 825 days is the longest that common clients accept.  It never outlives its authority."""
+"""Life of a certificate; 825 days is the longest that common clients accept.  It never outlives
+its authority.
+"""
 AUTHORITY_DAYS = 3650
 """Life of an authority."""
 INVITED = "invitation of "
@@ -60,10 +62,15 @@ class Authority:
         need_cryptography()
         key = _new_key()  # each has a name of its own, by which TLS finds the right one of two
         subject = _name(
-            f"{name} authority {x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest.hex()[:8]}"
+            f"{name} authority "
+            f"{x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest.hex()[:8]}"
         )
-        builder = _builder(subject, subject, key.public_key(), datetime.now(UTC) + timedelta(days=AUTHORITY_DAYS))
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = _builder(
+            subject, subject, key.public_key(), datetime.now(UTC) + timedelta(days=AUTHORITY_DAYS)
+        )
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
         return cls(_signed(builder.add_extension(_usage(sign=False), critical=True), key), key)
 
     @classmethod
@@ -74,7 +81,11 @@ class Authority:
         """
         cls.read(folder)
         authority, now = cls._new(), datetime.now(UTC)
-        before = [one for one in _bundle((folder / "ca.crt").read_bytes()) if one.not_valid_after_utc > now]
+        before = [
+            one
+            for one in _bundle((folder / "ca.crt").read_bytes())
+            if one.not_valid_after_utc > now
+        ]
         _replace(folder / "ca.crt", b"".join(map(_pem, (authority.certificate, *before))))
         _replace(folder / "ca.key", private_pem(authority.key), secret=True)
         return authority
@@ -89,7 +100,9 @@ class Authority:
         need_cryptography()
         files = folder / "ca.crt", folder / "ca.key"
         if not all(file.is_file() for file in files):
-            raise InvalidInput("folder", str(folder), "holds no authority", "make one with `sottovoce hub init`")
+            raise InvalidInput(
+                "folder", str(folder), "holds no authority", "make one with `sottovoce hub init`"
+            )
         pem, secret = (read("folder", file, KEY) for file in files)
         try:
             key = serialization.load_pem_private_key(secret, None)
@@ -98,7 +111,9 @@ class Authority:
                 raise ValueError
         except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
             rule = "holds no authority: ca.crt and ca.key cannot be read, or do not belong together"
-            raise InvalidInput("folder", str(folder), rule, "make one with `sottovoce hub init`") from None
+            raise InvalidInput(
+                "folder", str(folder), rule, "make one with `sottovoce hub init`"
+            ) from None
         return cls(own[0], key)
 
     def serve(self, folder: Path, hosts: Sequence[str], *, again: bool = False) -> None:
@@ -119,7 +134,9 @@ class Authority:
         """
         key = _new_key()
         builder = self._begun("hub", key.public_key())
-        builder = builder.add_extension(x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False
+        )
         certificate = self._leaf(builder, x509.oid.ExtendedKeyUsageOID.SERVER_AUTH)
         if not again:
             _write(folder, "hub", private_pem(key), ".crt", _pem(certificate))
@@ -144,7 +161,9 @@ class Authority:
         except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
             names = []
         if len(names) != 1:
-            raise InvalidInput("request", None, "is no certificate request", "use the one that `site init` wrote")
+            raise InvalidInput(
+                "request", None, "is no certificate request", "use the one that `site init` wrote"
+            )
         check_name("request", names[0])
         builder = self._begun(names[0], public)
         return names[0], _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH))
@@ -165,10 +184,16 @@ class Authority:
             raise InvalidInput("authority", None, rule, remedy)
         return _builder(_name(name), self.certificate.subject, public, until)
 
-    def _leaf(self, builder: x509.CertificateBuilder, use: x509.ObjectIdentifier) -> x509.Certificate:
-        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    def _leaf(
+        self, builder: x509.CertificateBuilder, use: x509.ObjectIdentifier
+    ) -> x509.Certificate:
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=False, path_length=None), critical=True
+        )
         builder = builder.add_extension(_usage(sign=True), critical=True)
-        return _signed(builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False), self.key)
+        return _signed(
+            builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False), self.key
+        )
 
 
 def check_host(text: str) -> None:
@@ -178,7 +203,9 @@ def check_host(text: str) -> None:
     except ValueError:
         if not _HOST.fullmatch(text) or len(text) > 253 or text.replace(".", "").isdecimal():
             rule = "is neither an address nor a host's name"
-            raise InvalidInput("host", text, rule, "use e.g. 'hub.example.org', without a port") from None
+            raise InvalidInput(
+                "host", text, rule, "use e.g. 'hub.example.org', without a port"
+            ) from None
 
 
 def hosts_of(path: Path) -> list[str]:
@@ -192,13 +219,18 @@ def request(folder: Path, name: str) -> None:
     need_cryptography()
     check_name("name", name)
     key = _new_key()
-    asked = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
+    asked = (
+        x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
+    )
     _write(folder, name, private_pem(key), ".csr", _pem(asked))
 
 
 def _write(folder: Path, stem: str, key: bytes, ending: str, public: bytes) -> None:
     with together(folder) as made:
-        for path, data, secret in ((folder / f"{stem}.key", key, True), (folder / f"{stem}{ending}", public, False)):
+        for path, data, secret in (
+            (folder / f"{stem}.key", key, True),
+            (folder / f"{stem}{ending}", public, False),
+        ):
             write_new(path, data, secret=secret)
             made(path)
 
@@ -220,7 +252,9 @@ def revoke(folder: Path, name: str) -> list[str]:
     if there:
         now = datetime.now(UTC).replace(microsecond=0)
         known = _revoked(folder) | {name: now.isoformat()}
-        _replace(folder / REVOKED, json.dumps(dict(sorted(known.items())), indent=1).encode() + b"\n")
+        _replace(
+            folder / REVOKED, json.dumps(dict(sorted(known.items())), indent=1).encode() + b"\n"
+        )
         for path in there:
             path.replace(path.with_name(f"{path.name}.revoked-{now:%Y%m%d%H%M%S}"))
     return [str(path) for path in there]
@@ -248,7 +282,9 @@ def _revoked(folder: Path) -> dict[str, str]:
         for until in found.values():
             datetime.fromisoformat(until)
     except (ValueError, TypeError, AttributeError):
-        raise InvalidInput("revoked", path, "is not what `hub revoke` writes", "get it back from a backup") from None
+        raise InvalidInput(
+            "revoked", path, "is not what `hub revoke` writes", "get it back from a backup"
+        ) from None
     return dict(found)
 
 
@@ -277,7 +313,10 @@ def fingerprint(pem: bytes) -> str:
         key = load(pem).public_key().public_bytes(*form)
     except (ValueError, exceptions.UnsupportedAlgorithm):
         raise InvalidInput(
-            "certificate", None, "is neither a certificate nor a certificate signing request", "see `site init`"
+            "certificate",
+            None,
+            "is neither a certificate nor a certificate signing request",
+            "see `site init`",
         ) from None
     digits = hashlib.sha256(key).hexdigest()[:32]
     return " ".join(digits[k : k + 4] for k in range(0, 32, 4))
@@ -308,22 +347,32 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
         public, own = serialization.load_pem_private_key(key, None).public_key(), mine.public_key()
         names = _names(mine.subject)
     except TypeError:
-        raise InvalidInput("key", None, "the TLS key is encrypted", "keep it without a password") from None
+        raise InvalidInput(
+            "key", None, "the TLS key is encrypted", "keep it without a password"
+        ) from None
     except (ValueError, exceptions.UnsupportedAlgorithm):
         raise InvalidInput("certificate", None, "TLS files cannot be read", again) from None
     if public != own:
         raise InvalidInput("certificate", None, "does not belong to the key beside it", again)
     if names != [name]:
-        raise InvalidInput("certificate", ", ".join(names), f"is not for {name!r}", "use this site's own")
+        raise InvalidInput(
+            "certificate", ", ".join(names), f"is not for {name!r}", "use this site's own"
+        )
     issuers = [one for one in above if _issued(mine, one)]
     if not issuers:
         raise InvalidInput("certificate", None, "was not signed by the authority beside it", again)
     now = datetime.now(UTC)
     if now > max(one.not_valid_after_utc for one in issuers):
         rule = f"was signed by an authority that ended on {issuers[0].not_valid_after_utc:%Y-%m-%d}"
-        raise InvalidInput("certificate", None, rule, "the hub's operator makes a new one: `hub renew --authority`")
+        raise InvalidInput(
+            "certificate", None, rule, "the hub's operator makes a new one: `hub renew --authority`"
+        )
     if not mine.not_valid_before_utc <= now <= mine.not_valid_after_utc:
-        remedy = "use `sottovoce hub renew`" if name == "hub" else "use `sottovoce site renew`, and `hub admit --renew`"
+        remedy = (
+            "use `sottovoce hub renew`"
+            if name == "hub"
+            else "use `sottovoce site renew`, and `hub admit --renew`"
+        )
         raise InvalidInput("certificate", None, "is not valid today", remedy)
 
 
@@ -342,7 +391,11 @@ def ends(authority: Path, certificate: Path) -> datetime:
     there is none.
     """
     mine = _loaded(certificate)
-    issuers = [one.not_valid_after_utc for one in _bundle(read("authority", authority, KEY)) if _issued(mine, one)]
+    issuers = [
+        one.not_valid_after_utc
+        for one in _bundle(read("authority", authority, KEY))
+        if _issued(mine, one)
+    ]
     return min(mine.not_valid_after_utc, max(issuers, default=mine.not_valid_after_utc))
 
 
@@ -357,7 +410,9 @@ def _loaded(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise InvalidInput("certificate", str(path), "is no certificate", "ask the hub's operator for it") from None
+        raise InvalidInput(
+            "certificate", str(path), "is no certificate", "ask the hub's operator for it"
+        ) from None
 
 
 def _new_key() -> ec.EllipticCurvePrivateKey:
@@ -369,7 +424,9 @@ def _name(text: str) -> x509.Name:
 
 
 def _names(subject: x509.Name) -> list[str]:
-    return [str(name.value) for name in subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)]
+    return [
+        str(name.value) for name in subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)
+    ]
 
 
 def _host(text: str) -> x509.GeneralName:
@@ -381,18 +438,30 @@ def _host(text: str) -> x509.GeneralName:
 
 def _usage(*, sign: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
-        digital_signature=sign, key_cert_sign=not sign, crl_sign=not sign, content_commitment=False,
-        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
+        digital_signature=sign,
+        key_cert_sign=not sign,
+        crl_sign=not sign,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public: CertificatePublicKeyTypes, until: datetime | None = None
-) -> x509.CertificateBuilder:  # fmt: skip
+    subject: x509.Name,
+    issuer: x509.Name,
+    public: CertificatePublicKeyTypes,
+    until: datetime | None = None,
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
     builder = builder.serial_number(x509.random_serial_number())
-    return builder.not_valid_before(now - _SKEW).not_valid_after(until or now + timedelta(days=DAYS))
+    return builder.not_valid_before(now - _SKEW).not_valid_after(
+        until or now + timedelta(days=DAYS)
+    )
 
 
 def _replace(path: Path, data: bytes, *, secret: bool = False) -> None:

@@ -21,15 +21,31 @@ else:
     ciphers, hashes, serialization, ec, ed25519, x25519, algorithms, hkdf = (
         Later(f"cryptography.hazmat.primitives.{name}")
         for name in (
-            "ciphers", "hashes", "serialization", "asymmetric.ec", "asymmetric.ed25519", "asymmetric.x25519",
-            "ciphers.algorithms", "kdf.hkdf",
+            "ciphers",
+            "hashes",
+            "serialization",
+            "asymmetric.ec",
+            "asymmetric.ed25519",
+            "asymmetric.x25519",
+            "ciphers.algorithms",
+            "kdf.hkdf",
         )
-    )  # fmt: skip
+    )
 
 __all__ = [
-    "algorithms", "ciphers", "ec", "ed25519", "exceptions", "hashes", "hkdf", "need_cryptography", "private_pem",
-    "serialization", "x509", "x25519",
-]  # fmt: skip
+    "algorithms",
+    "ciphers",
+    "ec",
+    "ed25519",
+    "exceptions",
+    "hashes",
+    "hkdf",
+    "need_cryptography",
+    "private_pem",
+    "serialization",
+    "x509",
+    "x25519",
+]
 
 
 def need_cryptography() -> None:

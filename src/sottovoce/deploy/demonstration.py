@@ -60,22 +60,34 @@ LONGEST = 1800.0
 SOON = Waits(deadline=5.0, patience=10.0)
 """Of a demonstration that loses sites."""
 FEW: dict[str, Any] = {
-    "name": "adult-few", "ignore": ["*"],
+    "name": "adult-few",
+    "ignore": ["*"],
     "label": {"column": "income", "positive": ">50K", "negative": "<=50K"},
     "columns": {
         "age": {"kind": "number", "lo": 17.0, "hi": 90.0},
         "hours-per-week": {"kind": "number", "lo": 1.0, "hi": 99.0},
         "sex": {"kind": "category", "values": ["Female", "Male"]},
         "marital-status": {
-            "kind": "category", "base": "alone",
-            "values": {"alone": ["Never-married", "Divorced", "Separated", "Widowed", "Married-spouse-absent"],
-                       "married": ["Married-civ-spouse", "Married-AF-spouse"]},
+            "kind": "category",
+            "base": "alone",
+            "values": {
+                "alone": [
+                    "Never-married",
+                    "Divorced",
+                    "Separated",
+                    "Widowed",
+                    "Married-spouse-absent",
+                ],
+                "married": ["Married-civ-spouse", "Married-AF-spouse"],
+            },
         },
         "education-num": {"kind": "number", "lo": 1.0, "hi": 16.0},
         "capital-gain": {"kind": "bins", "edges": [0.0, 1.0, 1e6], "base": 0},
     },
-}  # fmt: skip
-"""Six columns of Adult; coefficients of all columns of the shipped schema would need more rows than there are."""
+}
+"""Six columns of Adult; coefficients of all columns of the shipped schema would need more rows
+than there are.
+"""
 _NAMES = ("north", "east", "south", "west", "centre")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -122,9 +134,16 @@ def free_port() -> int:
 
 
 def build(
-    folder: Path, config: RunConfig, sites: int, data: str = "adult", schema: dict[str, Any] | None = None,
-    asks: Asks | None = None, *, centre: bool = True, waits: Waits = DEFAULT,
-) -> Demonstration:  # fmt: skip
+    folder: Path,
+    config: RunConfig,
+    sites: int,
+    data: str = "adult",
+    schema: dict[str, Any] | None = None,
+    asks: Asks | None = None,
+    *,
+    centre: bool = True,
+    waits: Waits = DEFAULT,
+) -> Demonstration:
     """Partition public rows over sites, and write the files of hub and sites.
 
     They are those that ``sottovoce site init`` and ``hub admit`` write.
@@ -163,16 +182,22 @@ def build(
         raise InvalidInput("sites", sites, "must be at least 1", "use e.g. 5")
     dataset = load(data, schema=schema)
     if dataset.schema is None:
-        raise InvalidInput("data", data, "has no schema that sites could share", "use 'adult' or a table")
+        raise InvalidInput(
+            "data", data, "has no schema that sites could share", "use 'adult' or a table"
+        )
     parts = partition("iid", dataset.y_train, sites, config.seed, dataset.train_columns)
     rows = _rows_of(dataset, parts)
     rows.check(make_loss(config.loss))
     if folder.exists() and any(folder.iterdir()):
-        raise InvalidInput("keep", str(folder), "holds files already", "give an empty or a new folder")
+        raise InvalidInput(
+            "keep", str(folder), "holds files already", "give an empty or a new folder"
+        )
     port, members = free_port(), _make_sites(folder, config, dataset, parts, rows)
     centring = None
     if centre and not (asks is not None and asks.inference):
-        centring = decide(config, trained_rows(members, asks), rows.d, frame_of(dataset.schema)).centring
+        centring = decide(
+            config, trained_rows(members, asks), rows.d, frame_of(dataset.schema)
+        ).centring
     plan = make_plan(
         Proposal(
             "demonstration",
@@ -188,7 +213,9 @@ def build(
     write_plan(plan, folder / "hub" / "plan.json")
     for name in plan.names:
         write_plan(plan, folder / name / "plan.json")
-        write_settings(folder / name, name, f"127.0.0.1:{port}", Path("rows.csv"), agreed=plan.digest)
+        write_settings(
+            folder / name, name, f"127.0.0.1:{port}", Path("rows.csv"), agreed=plan.digest
+        )
     return Demonstration(folder, plan, dataset, rows, port, _tables_of(dataset, parts))
 
 
@@ -201,7 +228,12 @@ def _rows_of(dataset: Dataset, parts: Sequence[IntArray]) -> Rows:
 def _tables_of(dataset: Dataset, parts: Sequence[IntArray]) -> list[SiteTable]:
     """Return the tables of all sites."""
     return [
-        table_of(dataset.schema, dataset.X_train[part], dataset.y_train[part], columns_of(dataset.train_columns, part))
+        table_of(
+            dataset.schema,
+            dataset.X_train[part],
+            dataset.y_train[part],
+            columns_of(dataset.train_columns, part),
+        )
         for part in parts
     ]
 
@@ -225,9 +257,15 @@ def _names_of(sites: int) -> tuple[str, ...]:
 
 
 def _site(
-    folder: Path, name: str, dataset: Dataset, part: IntArray, rows: Rows, config: RunConfig,
-    authority: certificates.Authority, hub: Path,
-) -> Member:  # fmt: skip
+    folder: Path,
+    name: str,
+    dataset: Dataset,
+    part: IntArray,
+    rows: Rows,
+    config: RunConfig,
+    authority: certificates.Authority,
+    hub: Path,
+) -> Member:
     folder.mkdir()
     columns = {column: values[part] for column, values in dataset.train_columns.items()}
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
@@ -235,10 +273,13 @@ def _site(
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
     DurableLedger.create(
-        folder / f"{name}.ledger", epsilon=LIFE * np.max(config.epsilon).item(), delta=config.delta or 0.0,
-        accountant="pure" if config.delta is None else "rdp", fingerprint=rows_digest(*rows.arrays()),
+        folder / f"{name}.ledger",
+        epsilon=LIFE * np.max(config.epsilon).item(),
+        delta=config.delta or 0.0,
+        accountant="pure" if config.delta is None else "rdp",
+        fingerprint=rows_digest(*rows.arrays()),
         demonstration=True,
-    ).close()  # fmt: skip
+    ).close()
     certificates.request(folder, name)
     write_new(folder / f"{name}.crt", authority.admit((folder / f"{name}.csr").read_bytes())[1])
     write_new(folder / "ca.crt", (hub / "ca.crt").read_bytes())
@@ -251,9 +292,12 @@ def start(*arguments: str, errors: Path) -> subprocess.Popen[str]:
     """Start one of this library's commands as a process, with one thread for linear algebra."""
     with errors.open("a") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "sottovoce", *arguments], stdout=subprocess.DEVNULL, stderr=file, text=True,
+            [sys.executable, "-m", "sottovoce", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+            text=True,
             env=os.environ | ONE_THREAD,
-        )  # fmt: skip
+        )
 
 
 def relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[str, int]:
@@ -317,7 +361,16 @@ class _Processes:
     def start(self) -> None:
         """Start the hub, then all sites."""
         demo = self._demo
-        hub = ("hub", "run", str(demo.hub), "--listen", f"127.0.0.1:{demo.port}", "--once", "--linger", "0")
+        hub = (
+            "hub",
+            "run",
+            str(demo.hub),
+            "--listen",
+            f"127.0.0.1:{demo.port}",
+            "--once",
+            "--linger",
+            "0",
+        )
         self._running["hub"] = start(*hub, errors=self._errors("hub"))
         for name in demo.plan.names:
             site = ("site", "run", str(demo.settings(name)), "--json")
@@ -335,7 +388,9 @@ class _Processes:
         """
         for name in self.doomed:
             if self._running[name].poll() == 0:
-                raise SottovoceError(f"lose_site: {name} came to its end before it was lost; use more rounds")
+                raise SottovoceError(
+                    f"lose_site: {name} came to its end before it was lost; use more rounds"
+                )
             self._running[name].kill()
         self.doomed = ()
 
@@ -373,7 +428,9 @@ def _halfway(demo: Demonstration) -> bool:
     if not (demo.hub / "hub.log").exists():
         return False
     with HubLog(demo.hub / "hub.log") as log:
-        return log.last(demo.plan.run, demo.plan.names[-1]) >= max(1, demo.plan.exchange_table.attempts // 3)
+        return log.last(demo.plan.run, demo.plan.names[-1]) >= max(
+            1, demo.plan.exchange_table.attempts // 3
+        )
 
 
 def progress(demo: Demonstration) -> list[dict[str, Any]]:
@@ -443,7 +500,9 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
     } | told
 
 
-def _twin_with_answers(demo: Demonstration, ends: Sequence[dict[str, Any]]) -> tuple[list[Array], dict[str, Any]]:
+def _twin_with_answers(
+    demo: Demonstration, ends: Sequence[dict[str, Any]]
+) -> tuple[list[Array], dict[str, Any]]:
     """The models of the same run in one process, and whether its answers are those of the sites."""
     alone = answer_sites(demo.plan, demo.tables)
     known = [jsonable(record(demo.plan, found)) for _, found in alone]
@@ -451,7 +510,9 @@ def _twin_with_answers(demo: Demonstration, ends: Sequence[dict[str, Any]]) -> t
     return [model for model, _ in alone], {"record": ends[0]["record"], "same_answers": same}
 
 
-def _models_and_error(demo: Demonstration, names: Sequence[str], ends: Sequence[dict[str, Any]]) -> tuple[Array, float]:
+def _models_and_error(
+    demo: Demonstration, names: Sequence[str], ends: Sequence[dict[str, Any]]
+) -> tuple[Array, float]:
     """Return the models of these sites, (sites, d), and a test error.
 
     The error is that of an inference's model, or of the mean of all models.
@@ -461,14 +522,20 @@ def _models_and_error(demo: Demonstration, names: Sequence[str], ends: Sequence[
         first = demo.plan.names[0]
         answered = SavedModel.load(demo.folder / first / f"{first}.json")
         return models, _error(demo.dataset, answered.margins(demo.dataset.test_columns))
-    models = np.array([Result.load(demo.folder / name / f"{name}.npz").models[0, 0] for name in names])
+    models = np.array(
+        [Result.load(demo.folder / name / f"{name}.npz").models[0, 0] for name in names]
+    )
     return models, _error(demo.dataset, demo.dataset.X_test @ models.mean(axis=0))
 
 
 def _twin(
-    demo: Demonstration, names: Sequence[str], roster: dict[str, Any], attempts: list[Attempt] | None, *,
+    demo: Demonstration,
+    names: Sequence[str],
+    roster: dict[str, Any],
+    attempts: list[Attempt] | None,
+    *,
     whole: bool,
-) -> list[Array]:  # fmt: skip
+) -> list[Array]:
     """The models of these sites in the same run in one process.
 
     Unless it is `whole`, all stop where one was lost.

@@ -94,7 +94,9 @@ class ExchangeTable:
     @cached_property
     def rows(self) -> tuple[Exchange, ...]:
         """All exchanges but greetings, rosters and last models."""
-        return tuple(row for stage in self.stages for row in _exchanges_of(stage, self.last_model.norm_cap))
+        return tuple(
+            row for stage in self.stages for row in _exchanges_of(stage, self.last_model.norm_cap)
+        )
 
     @property
     def attempts(self) -> int:
@@ -153,11 +155,16 @@ def _exchanges_of(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
     Answers have a norm cap of their own, and so have means of rows.
     """
     opening_cap = norm_cap if stage.shown or not stage.opening else longest_mean(stage)
-    opening = [Exchange(width, opening_cap, heard_by_all=True, held_out=stage.held) for width in stage.opening]
+    opening = [
+        Exchange(width, opening_cap, heard_by_all=True, held_out=stage.held)
+        for width in stage.opening
+    ]
     widths = stage.widths[len(opening) :]
     if stage.recipe is None:
         return (*opening, *[Exchange(width, norm_cap) for width in widths])
-    answers = [Exchange(width, ANSWERS_CAP, heard_by_all=True, held_out=stage.held) for width in widths]
+    answers = [
+        Exchange(width, ANSWERS_CAP, heard_by_all=True, held_out=stage.held) for width in widths
+    ]
     return (*opening, *answers)
 
 

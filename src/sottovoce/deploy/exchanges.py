@@ -57,8 +57,16 @@ class Exchanges:
         By site, the last exchange in which its message came.
     """
 
-    def __init__(self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey) -> None:
-        self.plan, self.name, self.journal, self.transport, self.key = plan, name, journal, transport, key
+    def __init__(
+        self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey
+    ) -> None:
+        self.plan, self.name, self.journal, self.transport, self.key = (
+            plan,
+            name,
+            journal,
+            transport,
+            key,
+        )
         self.state = ProtocolState.of(plan)
         self.round = -1
         self.waited = 0.0
@@ -90,7 +98,9 @@ class Exchanges:
     def send(self, kind: Kind, x: Array) -> dict[str, SignedMessage]:
         """Exchange a vector: a greeting, a release, or a last model."""
         check_payload(self.plan, kind, x, self.round + 1)
-        return self.exchange(Message(self.plan.run, self.plan.digest, self.round + 1, self.name, kind, x))
+        return self.exchange(
+            Message(self.plan.run, self.plan.digest, self.round + 1, self.name, kind, x)
+        )
 
     def agree_on_roster(self, prepare: Callable[[], None]) -> None:
         """Sign the roster of those that are left, until all of them have signed the same.
@@ -100,7 +110,10 @@ class Exchanges:
         while self.state.phase == "roster":
             if not self.state.enough:
                 self.closed_by = FEW
-                who = f"{len(self.state.members)} sites are left, and this plan needs {self.state.least}"
+                who = (
+                    f"{len(self.state.members)} sites are left, and this plan needs "
+                    f"{self.state.least}"
+                )
                 if not self.plan.summed:
                     who += f", connected, or all of them; out: {', '.join(self.lost)}"
                 raise NetClosed(f"round={self.round}: {who}; nothing was drawn for the next one")
@@ -128,7 +141,9 @@ class Exchanges:
         """
         if reason is None or self.closed_by == OUT:
             return
-        farewell = Farewell(self.plan.run, self.plan.digest, self.round + 1, self.name, reason, self.journal.mark)
+        farewell = Farewell(
+            self.plan.run, self.plan.digest, self.round + 1, self.name, reason, self.journal.mark
+        )
         self.transport.leave(farewell.seal(self.key))
 
     # Inside
@@ -161,11 +176,17 @@ class Exchanges:
         """
         others = set(self.state.members) - {self.name}
         all_hear = self.plan.summed or self.state.phase == "roster"
-        heard = others if all_hear else others.intersection(self.plan.exchange_table.heard_by(self.name, self.round))
+        heard = (
+            others
+            if all_hear
+            else others.intersection(self.plan.exchange_table.heard_by(self.name, self.round))
+        )
         present: dict[str, SignedMessage] = {}
         why: dict[str, str] = {}
         for name in sorted(inbox):
-            absence = read_absence(self.plan, inbox[name], name, self.round) if name in others else None
+            absence = (
+                read_absence(self.plan, inbox[name], name, self.round) if name in others else None
+            )
             if absence is not None:
                 self._check_absence(name, inbox[name] in NOTICES, absence, name in heard)
                 why[name] = absence
@@ -173,10 +194,15 @@ class Exchanges:
                 present[name] = read(self.plan, inbox[name], name, self.round)
                 self.state.check(present[name])
             else:
-                raise Refused(f"round={self.round}: the hub gave a message of {name!r}, which this site does not hear")
+                raise Refused(
+                    f"round={self.round}: the hub gave a message of {name!r}, which this site does "
+                    "not hear"
+                )
         silent = heard - present.keys() - why.keys()
         if silent and not all_hear:
-            raise Refused(f"round={self.round}: the hub gave no message of the neighbour {min(silent)!r}")
+            raise Refused(
+                f"round={self.round}: the hub gave no message of the neighbour {min(silent)!r}"
+            )
         return present, why | dict.fromkeys(silent, LATE)
 
     def _check_absence(self, name: str, unsigned: bool, absence: str, heard: bool) -> None:

@@ -48,7 +48,9 @@ def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
         raise InvalidInput("file", path, "exists, and is never overwritten", remedy) from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise NotWritten(f"file={shown(path)}: cannot be written: {reason}; free some space, or correct it") from None
+        raise NotWritten(
+            f"file={shown(path)}: cannot be written: {reason}; free some space, or correct it"
+        ) from None
     finally:
         with suppress(OSError):  # it has its name by now, or was never made
             temporary.unlink()
@@ -90,7 +92,9 @@ def together(folder: Path) -> Iterator[Callable[[Path], None]]:
         fresh = False
     except OSError as error:
         rule = f"cannot be made: {error.strerror}"
-        raise InvalidInput("folder", folder, rule, "make the folder above it first, or free some space") from None
+        raise InvalidInput(
+            "folder", folder, rule, "make the folder above it first, or free some space"
+        ) from None
     try:
         yield made.append
     except BaseException:

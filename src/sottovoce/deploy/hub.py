@@ -47,9 +47,13 @@ class Hub:
     """
 
     def __init__(
-        self, plan: Plan, log: HubLog, waits: Waits | None = None, greeting: float = math.inf,
+        self,
+        plan: Plan,
+        log: HubLog,
+        waits: Waits | None = None,
+        greeting: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.plan, self.log = plan, log
         self.rounds = Rounds(plan, log, waits, greeting, clock)
         self.results = Results(plan, log, self.rounds)
@@ -75,7 +79,9 @@ class Hub:
             found.append(words)
         return found
 
-    def exchange(self, site: str, round: int, message: bytes, seconds: float) -> dict[str, bytes] | None:
+    def exchange(
+        self, site: str, round: int, message: bytes, seconds: float
+    ) -> dict[str, bytes] | None:
         """Store the message of `site`, and wait for the messages of all that are in the roster.
 
         Parameters
@@ -103,10 +109,14 @@ class Hub:
         """
         self.rounds.post(_known(self.plan, site), round, message)
         return self.rounds.wait_for(
-            lambda: self.rounds.inbox(site, round), seconds, lambda: bool(self._questions.asked(site))
+            lambda: self.rounds.inbox(site, round),
+            seconds,
+            lambda: bool(self._questions.asked(site)),
         )
 
-    def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
+    def inquire(
+        self, site: str, question: bytes, enough: int, seconds: float
+    ) -> dict[str, bytes] | None:
         """Pass the question of a restarted site to the others, and wait for their attestations.
 
         Parameters
@@ -191,7 +201,9 @@ class Hub:
             self.gone()
         except Refused as error:
             rule = f"does not hold what the plan allows: {error}"
-            raise InvalidInput("log", None, rule, "give the run a new name, or the hub the log of this run") from None
+            raise InvalidInput(
+                "log", None, rule, "give the run a new name, or the hub the log of this run"
+            ) from None
 
     def check_end(self) -> None:
         """Check that the run came to its end, with all sites.
@@ -202,7 +214,11 @@ class Hub:
         if self.rounds.over:
             check_whole(f"run={self.plan.run!r}", self.rounds.gone)
             return  # the others have done all that the plan asks for, at its price
-        left = [f"site {site!r} ({reason})" for site, reason in self.gone().items() if reason not in COMPLETE]
+        left = [
+            f"site {site!r} ({reason})"
+            for site, reason in self.gone().items()
+            if reason not in COMPLETE
+        ]
         if left:
             ended = self.log.decisions.ended(self.plan.run)
             who = "the hub ended it" if ended else f"its sites left: {', '.join(left)}"
@@ -219,18 +235,28 @@ class Hub:
         with self.rounds.current() as rounds:
             reached = {name: rounds.attempt_in(round) for name, round in last.items()}
         return [
-            {"site": one.name, "round": reached[one.name], "left": gone.get(one.name), "rows": one.rows}
+            {
+                "site": one.name,
+                "round": reached[one.name],
+                "left": gone.get(one.name),
+                "rows": one.rows,
+            }
             for one in self.plan.sites
-        ]  # fmt: skip
+        ]
 
     def status(self) -> dict[str, Any]:
         """Return the run and its sites, as plain data."""
         plan = self.plan
         return {
-            "run": plan.run, "plan": plan.digest, "rounds": plan.exchange_table.attempts, "sites": self.sites(),
-            "demonstration": plan.demonstration, "finished": self.results.models() is not None,
-            "ended": self.log.decisions.ended(plan.run), "roster": self.rounds.roster,
-        }  # fmt: skip
+            "run": plan.run,
+            "plan": plan.digest,
+            "rounds": plan.exchange_table.attempts,
+            "sites": self.sites(),
+            "demonstration": plan.demonstration,
+            "finished": self.results.models() is not None,
+            "ended": self.log.decisions.ended(plan.run),
+            "roster": self.rounds.roster,
+        }
 
 
 def _known(plan: Plan, site: str) -> str:
@@ -265,7 +291,9 @@ class LocalTransport:
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         inbox = self._until(lambda left: self._hub.exchange(self._site, round, message, left))
         if inbox is None:
-            raise Unreachable(f"round={round}: no message of every neighbour after {self._patience:g} s")
+            raise Unreachable(
+                f"round={round}: no message of every neighbour after {self._patience:g} s"
+            )
         return inbox
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:

@@ -14,22 +14,27 @@ from ..errors import Refused
 from .logfile import LogFile
 
 _TABLES = {
-    "message": "CREATE TABLE message (run TEXT NOT NULL, round INTEGER NOT NULL, site TEXT NOT NULL, "
+    "message": "CREATE TABLE message (run TEXT NOT NULL, round INTEGER NOT NULL, site TEXT NOT "
+    "NULL, "
     "bytes BLOB NOT NULL, PRIMARY KEY (run, round, site)) STRICT, WITHOUT ROWID",
-    "farewell": "CREATE TABLE farewell (run TEXT NOT NULL, site TEXT NOT NULL, bytes BLOB NOT NULL, "
+    "farewell": "CREATE TABLE farewell (run TEXT NOT NULL, site TEXT NOT NULL, bytes BLOB NOT "
+    "NULL, "
     "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
     "ended": "CREATE TABLE ended (run TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID",
 }
 _CLOSED = (
-    "CREATE TABLE IF NOT EXISTS closed (run TEXT NOT NULL, round INTEGER NOT NULL, PRIMARY KEY (run, round)) STRICT, "
+    "CREATE TABLE IF NOT EXISTS closed (run TEXT NOT NULL, round INTEGER NOT NULL, PRIMARY KEY "
+    "(run, round)) STRICT, "
     "WITHOUT ROWID"
 )
 _TWICE = (
-    "CREATE TABLE IF NOT EXISTS twice (run TEXT NOT NULL, site TEXT NOT NULL, round INTEGER NOT NULL, "
+    "CREATE TABLE IF NOT EXISTS twice (run TEXT NOT NULL, site TEXT NOT NULL, round INTEGER NOT "
+    "NULL, "
     "bytes BLOB NOT NULL, PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID"
 )
 _EXPELLED = (
-    "CREATE TABLE IF NOT EXISTS expelled (run TEXT NOT NULL, site TEXT NOT NULL, PRIMARY KEY (run, site)) STRICT, "
+    "CREATE TABLE IF NOT EXISTS expelled (run TEXT NOT NULL, site TEXT NOT NULL, PRIMARY KEY "
+    "(run, site)) STRICT, "
     "WITHOUT ROWID"
 )
 
@@ -97,12 +102,21 @@ class HubLog:
             found = self.message(run, round, site)
             if found is not None:
                 if found != message:
-                    raise Refused(f"round={round}: site {site!r} has sent another message of this round already")
+                    raise Refused(
+                        f"round={round}: site {site!r} has sent another message of this round "
+                        "already"
+                    )
                 return
             due = self.last(run, site) + 1
             if round != due:
-                raise Refused(f"round={round}: out of order; the next message of site {site!r} is that of round {due}")
-            if self.file.value("SELECT 1 FROM farewell WHERE run = ? AND site = ?", run, site) is not None:
+                raise Refused(
+                    f"round={round}: out of order; the next message of site {site!r} is that of "
+                    f"round {due}"
+                )
+            if (
+                self.file.value("SELECT 1 FROM farewell WHERE run = ? AND site = ?", run, site)
+                is not None
+            ):
                 raise Refused(f"round={round}: site {site!r} has left this run")
             db.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (run, round, site, message))
 
@@ -128,25 +142,33 @@ class HubLog:
     def round(self, run: str, round: int) -> dict[str, bytes]:
         """Return the messages of a round so far, by site."""
         with self.file.access() as db:
-            rows = db.execute("SELECT site, bytes FROM message WHERE run = ? AND round = ?", (run, round))
+            rows = db.execute(
+                "SELECT site, bytes FROM message WHERE run = ? AND round = ?", (run, round)
+            )
             return {site: bytes(message) for site, message in rows}
 
     def messages(self, run: str) -> dict[tuple[int, str], bytes]:
         """Return all messages of a run, by round and site."""
         with self.file.access() as db:
-            rows = db.execute("SELECT round, site, bytes FROM message WHERE run = ? ORDER BY round, site", (run,))
+            rows = db.execute(
+                "SELECT round, site, bytes FROM message WHERE run = ? ORDER BY round, site", (run,)
+            )
             return {(round, site): message for round, site, message in rows}
 
     def last(self, run: str, site: str) -> int:
         """Return the round of a site's last message; -1 for none."""
-        last = self.file.value("SELECT max(round) FROM message WHERE run = ? AND site = ?", run, site)
+        last = self.file.value(
+            "SELECT max(round) FROM message WHERE run = ? AND site = ?", run, site
+        )
         return -1 if last is None else int(last)
 
     def earlier(self, run: str, site: str) -> list[bytes]:
         """Return a site's farewell, or else greeting, of every run; that of `run` comes first."""
         query = (
-            "SELECT run = ? AS here, bytes FROM farewell WHERE site = ? UNION ALL SELECT run = ?, bytes FROM message "
-            "WHERE site = ? AND round = 0 AND run NOT IN (SELECT run FROM farewell WHERE site = ?) ORDER BY here DESC"
+            "SELECT run = ? AS here, bytes FROM farewell WHERE site = ? UNION ALL SELECT run = ?, "
+            "bytes FROM message "
+            "WHERE site = ? AND round = 0 AND run NOT IN (SELECT run FROM farewell WHERE site = "
+            "?) ORDER BY here DESC"
         )
         with self.file.access() as db:
             return [bytes(words) for _, words in db.execute(query, (run, site, run, site, site))]
@@ -171,13 +193,17 @@ class HubLog:
         """
         with self.file.access() as db:
             if round != self.last(run, site) + 1:
-                raise Refused(f"round={round}: site {site!r} left before another round than its next")
+                raise Refused(
+                    f"round={round}: site {site!r} left before another round than its next"
+                )
             db.execute("INSERT OR IGNORE INTO farewell VALUES (?, ?, ?)", (run, site, farewell))
 
     def gone(self, run: str) -> dict[str, bytes]:
         """Return farewells by site."""
         with self.file.access() as db:
-            return dict(db.execute("SELECT site, bytes FROM farewell WHERE run = ? ORDER BY site", (run,)))
+            return dict(
+                db.execute("SELECT site, bytes FROM farewell WHERE run = ? ORDER BY site", (run,))
+            )
 
     # Runs
 
@@ -198,7 +224,9 @@ class HubLog:
         removed = 0
         with self.file.access() as db:
             for run in runs:
-                removed += db.execute("DELETE FROM message WHERE run = ? AND round > 0", (run,)).rowcount
+                removed += db.execute(
+                    "DELETE FROM message WHERE run = ? AND round > 0", (run,)
+                ).rowcount
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return removed
@@ -233,7 +261,10 @@ class Decisions:
         with self._file.access():
             if not self._file.has("closed"):
                 return False
-            return self._file.value("SELECT 1 FROM closed WHERE run = ? AND round = ?", run, round) is not None
+            return (
+                self._file.value("SELECT 1 FROM closed WHERE run = ? AND round = ?", run, round)
+                is not None
+            )
 
     def accuse(self, run: str, site: str, round: int, message: bytes) -> None:
         """Record a site's second message of one round; only the first such message is kept.
@@ -248,7 +279,9 @@ class Decisions:
         """
         with self._file.access() as db:
             db.execute(_TWICE)
-            db.execute("INSERT OR IGNORE INTO twice VALUES (?, ?, ?, ?)", (run, site, round, message))
+            db.execute(
+                "INSERT OR IGNORE INTO twice VALUES (?, ?, ?, ?)", (run, site, round, message)
+            )
 
     def accused(self, run: str) -> dict[str, tuple[int, bytes]]:
         """Return sites that sent two messages of one round: that round, and the second message."""
@@ -269,4 +302,6 @@ class Decisions:
         with self._file.access() as db:
             if not self._file.has("expelled"):
                 return set()
-            return {site for (site,) in db.execute("SELECT site FROM expelled WHERE run = ?", (run,))}
+            return {
+                site for (site,) in db.execute("SELECT site FROM expelled WHERE run = ?", (run,))
+            }

@@ -43,7 +43,8 @@ from .strict import parse, told
 
 GROUPS, PLAN_GROUPS = 3, 5
 """Groups of four letters, 20 bits each, of the code of an answer, and of a plan."""
-_LETTERS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", "0123456789ABCDEFGHJKMNPQRSTVWXYZ")  # without I, L, O, U
+# without I, L, O, U
+_LETTERS = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", "0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 _HEARD = str.maketrans("OIL", "011", " -\t")
 _SALT = b"sottovoce code 1"
 
@@ -103,7 +104,8 @@ class Invitation:
 
     def text(self) -> str:
         """Return the file's content."""
-        return json.dumps(to_plain(self), indent=1, allow_nan=False) + "\n"  # a schema's order counts
+        # a schema's order counts
+        return json.dumps(to_plain(self), indent=1, allow_nan=False) + "\n"
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -113,7 +115,9 @@ class Invitation:
             check_name("name", found.name)
         except (SottovoceError, ValueError) as error:
             rule = f"is none{told(error)}"
-            raise InvalidInput("invitation", path, rule, "give the file that `hub invite` wrote") from None
+            raise InvalidInput(
+                "invitation", path, rule, "give the file that `hub invite` wrote"
+            ) from None
         return found
 
 
@@ -153,7 +157,11 @@ class Answer:
     @property
     def code(self) -> str:
         """For the telephone: it binds both keys, name, row count and invitation."""
-        return stretch(canonical(to_plain(self.member) | {"request": self.request, "of": self.invitation}).encode())
+        return stretch(
+            canonical(
+                to_plain(self.member) | {"request": self.request, "of": self.invitation}
+            ).encode()
+        )
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -163,10 +171,17 @@ class Answer:
             return cls(Member(plain.name, plain.rows, plain.key), plain.request, plain.invitation)
         except (SottovoceError, ValueError) as error:
             rule = f"is no answer to an invitation{told(error)}"
-            raise InvalidInput("answer", path, rule, f"give the NAME.{ANSWER} that `site join` wrote") from None
+            raise InvalidInput(
+                "answer", path, rule, f"give the NAME.{ANSWER} that `site join` wrote"
+            ) from None
 
     def check(self, invitation: Invitation) -> None:
         """Raise :class:`InvalidInput` unless this answers `invitation`."""
         if (self.invitation, self.member.name) != (invitation.digest, invitation.name):
-            rule = f"answers another invitation than that of {invitation.name!r} here: one of the files was changed"
-            raise InvalidInput("answer", self.member.name, rule, "send the invitation again, by another way")
+            rule = (
+                f"answers another invitation than that of {invitation.name!r} here: one of the "
+                "files was changed"
+            )
+            raise InvalidInput(
+                "answer", self.member.name, rule, "send the invitation again, by another way"
+            )

@@ -86,9 +86,14 @@ class LifetimeBudget:
 
 
 def make_site(
-    folder: Path, name: str, hub: str, table: TableSource, budget: LifetimeBudget,
-    more: Callable[[Member, str], dict[str, str]] = lambda *_: {}, spent: Sequence[Plan] = (),
-) -> Made:  # fmt: skip
+    folder: Path,
+    name: str,
+    hub: str,
+    table: TableSource,
+    budget: LifetimeBudget,
+    more: Callable[[Member, str], dict[str, str]] = lambda *_: {},
+    spent: Sequence[Plan] = (),
+) -> Made:
     """Make a site's folder: all of its files, or none.
 
     Parameters
@@ -138,7 +143,10 @@ def make_site(
         key = SigningKey.make()
         key.write(folder / f"{name}.signing")
         made(folder / f"{name}.signing")
-        member, request = Member(name, int(rows.n[0, 0]), key.public), (folder / f"{name}.csr").read_text()
+        member, request = (
+            Member(name, int(rows.n[0, 0]), key.public),
+            (folder / f"{name}.csr").read_text(),
+        )
         public = {f"{name}.public.json": json.dumps(vars(member), indent=1) + "\n"}
         for file, text in (public | more(member, request)).items():
             write_new(folder / file, text)

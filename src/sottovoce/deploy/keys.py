@@ -59,7 +59,9 @@ class SigningKey:
         except (ValueError, exceptions.UnsupportedAlgorithm):
             key = None
         if not isinstance(key, ed25519.Ed25519PrivateKey):
-            raise InvalidInput("signing_key", str(path), "is no Ed25519 key", "make one with `sottovoce site init`")
+            raise InvalidInput(
+                "signing_key", str(path), "is no Ed25519 key", "make one with `sottovoce site init`"
+            )
         return cls(key)
 
     def write(self, path: str | Path) -> None:

@@ -78,7 +78,10 @@ class Known:
             for run in (found.run, *found.shared):
                 check_run("run", run)
         except (SottovoceError, ValueError) as error:
-            rule, remedy = f"is not what `site run` writes{told(error)}", "get it back as it was after the last run"
+            rule, remedy = (
+                f"is not what `site run` writes{told(error)}",
+                "get it back as it was after the last run",
+            )
             raise InvalidInput("known", path, rule, remedy) from None
         return found
 
@@ -106,7 +109,9 @@ class Known:
         others = {site.name: site.key for site in plan.sites if site.name != name and complete}
         called = {other.lower() for other in others}
         kept = {other: key for other, key in self.keys.items() if other.lower() not in called}
-        shared = self.shared | {plan.run: SharedRun(plan.digest, [other for other in plan.names if other != name])}
+        shared = self.shared | {
+            plan.run: SharedRun(plan.digest, [other for other in plan.names if other != name])
+        }
         return type(self)(plan.run, head, dict(sorted((kept | others).items())), shared)
 
     def new(self, plan: Plan, name: str) -> list[str]:
@@ -117,7 +122,11 @@ class Known:
     def check(self, plan: Plan, name: str) -> None:
         """Raise :class:`InvalidInput` if a plan has another signing key for a known site."""
         known = {other.lower(): key for other, key in self.keys.items()}
-        changed = [s.name for s in plan.sites if s.name != name and known.get(s.name.lower(), s.key) != s.key]
+        changed = [
+            s.name
+            for s in plan.sites
+            if s.name != name and known.get(s.name.lower(), s.key) != s.key
+        ]
         if changed:
             who = ", ".join(changed)
             rule = f"the plan has another signing key of {who} than the runs before"
@@ -137,8 +146,10 @@ def check_ledger(ledger: DurableLedger, stem: Path) -> None:
             missing = f"does not hold what it held after the run {run!r}"
         if missing:
             raise LedgerCorrupt(
-                f"ledger={ledger.path.name!r}: {missing}, of which {path.name!r} is at hand: it is an older copy or "
-                "another ledger; nothing was sent or drawn; put the newest one back, or if that is lost count its "
+                f"ledger={ledger.path.name!r}: {missing}, of which {path.name!r} is at hand: it is "
+                "an older copy or "
+                "another ledger; nothing was sent or drawn; put the newest one back, or if that "
+                "is lost count its "
                 "budget as spent"
             )
 
@@ -175,8 +186,10 @@ def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[byte
             missing = f"does not hold what it held at the end of the run {body['run']!r}"
         if missing:
             raise LedgerCorrupt(
-                f"ledger={ledger.path.name!r}: {missing}, of which the hub has this site's own signed words: it is an "
-                "older copy or another ledger; nothing was drawn; put the newest one back, or if that is lost count "
+                f"ledger={ledger.path.name!r}: {missing}, of which the hub has this site's own "
+                "signed words: it is an "
+                "older copy or another ledger; nothing was drawn; put the newest one back, or if "
+                "that is lost count "
                 "its budget as spent"
             )
 
@@ -190,7 +203,10 @@ def _records(ledger: DurableLedger, stem: Path) -> Iterator[tuple[Path, str, str
     known = Known.read(path)
     if known.run is not None:
         yield path, known.run, known.head
-    for path in (stem.with_name(f"{stem.name}.json"), *sorted(stem.parent.glob(f"{escape(stem.name)}.*.json"))):
+    for path in (
+        stem.with_name(f"{stem.name}.json"),
+        *sorted(stem.parent.glob(f"{escape(stem.name)}.*.json")),
+    ):
         found = _result(path)
         if found.get("site") == stem.name and isinstance(found.get("run"), str):
             yield path, found["run"], str(found["head"]) if "head" in found else None

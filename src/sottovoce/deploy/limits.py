@@ -14,7 +14,9 @@ SITES = 1_000
 ROUNDS = 10_000
 COPIES = 1_000
 LARGEST = 2**28
-"""The most bytes of a site's inbox of one round; a hub holds the inboxes of all sites at once, about three times."""
+"""The most bytes of a site's inbox of one round; a hub holds the inboxes of all sites at once,
+about three times.
+"""
 PROOFS = 2
 """The most proofs of a double message in an inbox of a run of sums."""
 _SLOWEST = 2**18
@@ -49,9 +51,12 @@ def known() -> dict[str, int]:
     finally:
         database.close()
     return {
-        "a plan": LARGEST, "the relay (gRPC)": _GRPC, "NVFlare": _NVFLARE, "a record of hub.log (SQLite)": record,
+        "a plan": LARGEST,
+        "the relay (gRPC)": _GRPC,
+        "NVFlare": _NVFLARE,
+        "a record of hub.log (SQLite)": record,
         "a record of a ledger (SQLite)": record,
-    }  # fmt: skip
+    }
 
 
 def check_size(d: object, degree: int, proofs: int = 0) -> None:
@@ -72,12 +77,17 @@ def check_size(d: object, degree: int, proofs: int = 0) -> None:
         If `d` is no whole number, at least 1, or an inbox would be too large.
     """
     if type(d) is not int or d < 1:
-        raise InvalidInput("d", d, "must be a whole number, at least 1", "use the schema's number of features")
+        raise InvalidInput(
+            "d", d, "must be a whole number, at least 1", "use the schema's number of features"
+        )
     largest = inbox_bytes(d, max(degree, 1) + proofs)
     for name, most in known().items():
         if largest > most:
             said = f"{degree} neighbour{'s' if degree != 1 else ''}"
-            rule = f"a site with {said} gets up to {largest:,} bytes a round, and {name} takes {most:,}"
+            rule = (
+                f"a site with {said} gets up to {largest:,} bytes a round, and {name} takes "
+                f"{most:,}"
+            )
             remedy = "use fewer features, or a graph with fewer neighbours a site, such as 'ring'"
             raise InvalidInput("d", d, rule, remedy)
 

@@ -75,9 +75,15 @@ class LossyNet(QueueNet):
 
 
 def run_sites(
-    config: RunConfig, rows: Rows, replicate: int = 0, *, start: Start | None = None, attempts: Attempts | None = None,
-    lost: Lost | None = None, centre: Centring | None = None,
-) -> list[tuple[Outcome, Ledger]]:  # fmt: skip
+    config: RunConfig,
+    rows: Rows,
+    replicate: int = 0,
+    *,
+    start: Start | None = None,
+    attempts: Attempts | None = None,
+    lost: Lost | None = None,
+    centre: Centring | None = None,
+) -> list[tuple[Outcome, Ledger]]:
     """Run every node of a set of rows as a site of its own.
 
     Parameters
@@ -104,7 +110,10 @@ def run_sites(
     list of (Outcome, Ledger)
         One for each site; states hold vectors of shape (d,).
     """
-    return [(outcome, ledger) for outcome, ledger, _ in _run(config, rows, replicate, start, attempts, centre, lost)]
+    return [
+        (outcome, ledger)
+        for outcome, ledger, _ in _run(config, rows, replicate, start, attempts, centre, lost)
+    ]
 
 
 def train_sites(
@@ -131,15 +140,25 @@ def train_sites(
     found = _run(plan.config, rows, 0, plan.start, attempts, plan.centre, lost)
     algorithm = plan.stages[0].prepared.algorithm
     return [
-        (np.array(np.broadcast_to(place.classifier(algorithm.at(i).model(outcome.state)), (plan.d,))), place.move)
+        (
+            np.array(
+                np.broadcast_to(place.classifier(algorithm.at(i).model(outcome.state)), (plan.d,))
+            ),
+            place.move,
+        )
         for i, (outcome, _, place) in enumerate(found)
     ]
 
 
 def _run(
-    config: RunConfig, rows: Rows, replicate: int, start: Start | None, attempts: Attempts | None,
-    centre: Centring | None, lost: Lost | None,
-) -> list[tuple[Outcome, Ledger, Place]]:  # fmt: skip
+    config: RunConfig,
+    rows: Rows,
+    replicate: int,
+    start: Start | None,
+    attempts: Attempts | None,
+    centre: Centring | None,
+    lost: Lost | None,
+) -> list[tuple[Outcome, Ledger, Place]]:
     config = centred(named(config, start, rows.d), centre)
     prepared = prepare(config, rows.n, rows.d, centre=centre)
     rows = held(config, rows)
@@ -154,7 +173,11 @@ def _run(
 
     def site(i: int) -> tuple[Outcome, Ledger, Place]:
         facts = prepared.facts.node(i)
-        noise: Noise = SystemNoise() if config.seed is None else KeyedNoise(config.seed, [replicate], [i], lead=())
+        noise: Noise = (
+            SystemNoise()
+            if config.seed is None
+            else KeyedNoise(config.seed, [replicate], [i], lead=())
+        )
         budget = np.broadcast_to(prepared.ledger.epsilon, (prepared.facts.n_nodes,))[i]
         ledger = Ledger(make_accountant(config.notion), budget, prepared.ledger.delta)
         guard = RowGuard(rows.node(i), facts, noise, ledger, centring=centre)
@@ -204,13 +227,18 @@ def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, F
     nets = QueueNet.connect(make_graph("complete", len(names)))
 
     def site(i: int) -> tuple[Array, Found]:
-        noise, book = KeyedNoise(seed, [0], [i], lead=()), Ledger(make_accountant(plan.config.notion))
+        noise, book = (
+            KeyedNoise(seed, [0], [i], lead=()),
+            Ledger(make_accountant(plan.config.notion)),
+        )
         asker, found = at_site(plan, names[i], tables[i], nets[i], noise, book), Found()
         try:
             if plan.infers:
                 found = asker.infer()[1]
             model = found.model if plan.infers else models[i]
-            return model, found if asks.evaluation is None else asker.judge(model, found, moves[i])[1]
+            return model, found if asks.evaluation is None else asker.judge(model, found, moves[i])[
+                1
+            ]
         finally:
             nets[i].close()
 

@@ -44,7 +44,9 @@ def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
     with file:
         while not _held(file, path):
             if time.monotonic() > until:
-                raise Busy(f"lock={str(path)!r}: another process works here now; stop it, or let it end")
+                raise Busy(
+                    f"lock={str(path)!r}: another process works here now; stop it, or let it end"
+                )
             time.sleep(_LOOK)
         yield
 
@@ -58,5 +60,7 @@ def _held(file: IO[Any], path: Path) -> bool:
     except (BlockingIOError, PermissionError):
         return False
     except OSError as error:
-        raise InvalidInput("lock", str(path), f"cannot be locked: {error.strerror}", "use a local disk") from None
+        raise InvalidInput(
+            "lock", str(path), f"cannot be locked: {error.strerror}", "use a local disk"
+        ) from None
     return True

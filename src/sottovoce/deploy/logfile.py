@@ -49,7 +49,11 @@ class LogFile:
         place = _readable(path) if read_only else _writable(path)
         with self._translated():
             self.db = sqlite3.connect(
-                place, isolation_level=None, check_same_thread=False, timeout=_PATIENCE, uri=read_only
+                place,
+                isolation_level=None,
+                check_same_thread=False,
+                timeout=_PATIENCE,
+                uri=read_only,
             )
         try:
             with self._translated():
@@ -75,7 +79,10 @@ class LogFile:
 
     def has(self, table: str) -> bool:
         """Return True if a table was made."""
-        return self.value("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table) is not None
+        return (
+            self.value("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table)
+            is not None
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -106,7 +113,9 @@ class LogFile:
         """Return True if the file is a log of this version, False if it must be made one."""
         self.db.execute("BEGIN")  # another process may be making it: what is read is of one moment
         try:
-            tables = dict(self.db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+            tables = dict(
+                self.db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+            )
             application = self.db.execute("PRAGMA application_id").fetchone()[0]
             version = self.db.execute("PRAGMA user_version").fetchone()[0]
         finally:
@@ -115,7 +124,9 @@ class LogFile:
         if unmarked and not tables:
             return False
         if unmarked and self._tables["message"] in tables.values():
-            raise InvalidInput("log", self._name, FORMER, "move it away, and start the hub: it makes another")
+            raise InvalidInput(
+                "log", self._name, FORMER, "move it away, and start the hub: it makes another"
+            )
         ours = (application, version) == (_APPLICATION, VERSION)
         if not ours or not set(self._tables.values()) <= set(tables.values()):
             rule = f"is no hub's log of version {VERSION}"
@@ -125,7 +136,12 @@ class LogFile:
     def _make(self) -> None:
         self.db.execute("BEGIN IMMEDIATE")
         try:
-            there = {name for (name,) in self.db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            there = {
+                name
+                for (name,) in self.db.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table'"
+                )
+            }
             for name, table in self._tables.items():
                 if name not in there:  # another process may have been as quick
                     self.db.execute(table)
@@ -147,10 +163,14 @@ class LogFile:
             code = str(getattr(error, "sqlite_errorname", plain))
             if code.startswith(_DAMAGE):
                 rule = "is no hub's log, or is damaged"
-                raise InvalidInput("log", self._name, rule, "move it away, and look at the disk") from None
+                raise InvalidInput(
+                    "log", self._name, rule, "move it away, and look at the disk"
+                ) from None
             if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 code = "cannot be written: no space, or the disk fails"
-            raise SottovoceError(f"log={self._name!r}: {code}; the sites wait, and ask again") from None
+            raise SottovoceError(
+                f"log={self._name!r}: {code}; the sites wait, and ask again"
+            ) from None
 
 
 def _writable(path: Path) -> str:

@@ -64,7 +64,9 @@ class Member:
         """
         try:
             if not path.is_file():
-                raise InvalidInput("site", str(path), "there is no such file", "give each site's NAME.public.json")
+                raise InvalidInput(
+                    "site", str(path), "there is no such file", "give each site's NAME.public.json"
+                )
             with path.open("rb") as file:
                 told = parse(file.read(_PUBLIC_FILE_BYTES + 1), _PUBLIC_FILE_BYTES)
             if path.suffix == f".{ANSWER}":
@@ -74,7 +76,9 @@ class Member:
             raise
         except (OSError, ValueError, TypeError, LookupError):
             rule = "is not what `site init` writes"
-            raise InvalidInput("site", str(path), rule, "give each site's NAME.public.json") from None
+            raise InvalidInput(
+                "site", str(path), rule, "give each site's NAME.public.json"
+            ) from None
 
 
 def check_members(sites: Sequence[Member]) -> None:
@@ -87,7 +91,9 @@ def check_members(sites: Sequence[Member]) -> None:
 def node_of(names: Sequence[str], name: str) -> int:
     """Return the node of a site; raises :class:`InvalidInput` if there is no such site."""
     if name not in names:
-        raise InvalidInput("name", name, f"is no site of the plan, which has {', '.join(names)}", "correct it")
+        raise InvalidInput(
+            "name", name, f"is no site of the plan, which has {', '.join(names)}", "correct it"
+        )
     return names.index(name)
 
 

@@ -30,20 +30,31 @@ from .transport import printable
 VERSION = 1
 DTYPE = "<f8"
 Kind = Literal["hello", "release", "refuse", "stop"]
-"""Agreement on the plan; vector of a round; last model of a site that cannot go on; last model of one that is done."""
+"""Agreement on the plan; vector of a round; last model of a site that cannot go on; last model
+of one that is done.
+"""
 _KEYS = {"v", "run", "plan", "round", "sender", "kind", "dtype", "shape", "payload", "sig"}
 HUB = "the hub ended the run"
 OUT = "the other sites go on without this one"
 """Why a run across sites stopped, in addition to the reasons of :mod:`sottovoce.runs.engine`."""
 Reason = Literal[
-    "done", "its budget is spent", "the hub ended the run", "too few sites are left", "it cannot go on",
-]  # fmt: skip
-"""Why a site sends no more: a closed list, because a free text could reveal something about its rows."""
+    "done",
+    "its budget is spent",
+    "the hub ended the run",
+    "too few sites are left",
+    "it cannot go on",
+]
+"""Why a site sends no more: a closed list, because a free text could reveal something about its
+rows.
+"""
 COMPLETE: tuple[Reason, ...] = ("done", "its budget is spent")
 """Reasons after which the site has done all that the plan asks of it."""
 _FAREWELL = {"v", "run", "plan", "round", "sender", "reason", "sig"}
 _MARKED = _FAREWELL | {"ledger"}
-OTHER_MEAN = "site {!r} moves its rows by another mean than this site, and no round may follow; compare the releases"
+OTHER_MEAN = (
+    "site {!r} moves its rows by another mean than this site, and no round may follow; "
+    "compare the releases"
+)
 _OTHER_PLAN = "is of another plan; compare the digests with `sottovoce site check`"
 _OWN = 4096  # bytes of a greeting or a farewell
 _DOMAIN = b"sottovoce message 1\n"
@@ -76,7 +87,9 @@ class Message:
 
     def seal(self, key: SigningKey) -> bytes:
         """Return the signed bytes."""
-        payload = base64.b64encode(np.ascontiguousarray(self.payload, dtype=DTYPE).tobytes()).decode()
+        payload = base64.b64encode(
+            np.ascontiguousarray(self.payload, dtype=DTYPE).tobytes()
+        ).decode()
         body = vars(self) | {"dtype": DTYPE, "shape": list(self.payload.shape), "payload": payload}
         return signed(key, _DOMAIN, body)
 
@@ -170,7 +183,9 @@ def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
     if not np.all(np.isfinite(payload)):
         raise Refused("payload: holds NaN or infinite entries")
     cap = agreed.norm_cap
-    if not (np.max(np.abs(payload), initial=0.0) <= cap and np.linalg.norm(payload) <= cap):  # no square overflows
+    if not (
+        np.max(np.abs(payload), initial=0.0) <= cap and np.linalg.norm(payload) <= cap
+    ):  # no square overflows
         raise Refused(f"payload: is longer than the plan's cap of {cap:g}")
 
 
@@ -205,7 +220,11 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> Message:
     """
     where = f"message of {printable(sender)!r} in round {round}"
     body = opened(plan, where, data, _KEYS, sender=sender, round=round)
-    if body["kind"] not in get_args(Kind) or (body["kind"] == "hello") != (round == 0) or body["dtype"] != DTYPE:
+    if (
+        body["kind"] not in get_args(Kind)
+        or (body["kind"] == "hello") != (round == 0)
+        or body["dtype"] != DTYPE
+    ):
         raise Refused(f"{where}: has a kind or type of number that does not belong there")
     check_signature(plan, where, _DOMAIN, body)
     raw = decoded(where, body["payload"])
@@ -241,7 +260,16 @@ def read_farewell(plan: Plan, data: bytes, sender: str, round: int) -> Farewell:
         If it is not that of `sender` for this point of this run.
     """
     where = f"farewell of {printable(sender)!r} before round {round}"
-    body = opened(plan, where, data, _FAREWELL, _MARKED, sender=sender, round=round, last=plan.exchange_table.last + 1)
+    body = opened(
+        plan,
+        where,
+        data,
+        _FAREWELL,
+        _MARKED,
+        sender=sender,
+        round=round,
+        last=plan.exchange_table.last + 1,
+    )
     if body["reason"] not in get_args(Reason):
         raise Refused(f"{where}: gives a reason that is none of {', '.join(get_args(Reason))}")
     if not isinstance(body.get("ledger", ""), str):
@@ -284,8 +312,14 @@ def own_words(data: bytes, name: str, key: str, *domains: bytes) -> dict[str, An
 
 
 def opened(
-    plan: Plan, where: str, data: bytes, *keys: set[str], sender: str, round: int | None, last: int | None = None
-) -> dict[str, Any]:  # fmt: skip
+    plan: Plan,
+    where: str,
+    data: bytes,
+    *keys: set[str],
+    sender: str,
+    round: int | None,
+    last: int | None = None,
+) -> dict[str, Any]:
     """Parse a message, and check all but its signature.
 
     Parameters
@@ -320,7 +354,9 @@ def opened(
         raise Refused(f"{where}: is no message of this schema")
     if body["v"] != VERSION or type(body["v"]) is not int:
         shown = body["v"] if type(body["v"]) is int else "?"
-        raise Refused(f"{where}: has version {shown}, and this is {VERSION}; use the same release everywhere")
+        raise Refused(
+            f"{where}: has version {shown}, and this is {VERSION}; use the same release everywhere"
+        )
     if body["run"] != plan.run or body["plan"] != plan.digest:
         raise Refused(f"{where}: {_OTHER_PLAN}")
     if body["sender"] != sender or sender not in plan.names:
@@ -337,7 +373,8 @@ def _read_canonical(data: bytes, most: int, keys: Sequence[set[str]]) -> dict[st
         body = parse(data, most)
         if not isinstance(body, dict) or not any(body.keys() == one for one in keys):
             return None
-        is_canonical = canonical(body).encode() == data  # one text a message: a signature vouches for every byte
+        # one text a message: a signature vouches for every byte
+        is_canonical = canonical(body).encode() == data
     except (ValueError, TypeError, RecursionError):
         return None
     return body if is_canonical else None
@@ -382,6 +419,8 @@ def decoded(where: str, text: object) -> bytes:
         raw = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
     except (ValueError, TypeError):
         raw = None
-    if raw is None or base64.b64encode(raw).decode() != text:  # the last bits of a text may say nothing
+    if (
+        raw is None or base64.b64encode(raw).decode() != text
+    ):  # the last bits of a text may say nothing
         raise Refused(f"{where}: is no message of this schema")
     return raw

@@ -16,7 +16,10 @@ from .watch import page
 PAGE = "127.0.0.1:8444"
 REFRESH = 5
 """Seconds after which a browser asks again."""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri "
+    "'none'; form-action 'none'"
+)
 
 
 def serve_page(
@@ -58,7 +61,10 @@ def serve_page(
 
         def do_GET(self) -> None:
             named = urlsplit(f"//{self.headers.get('Host', '')}").hostname
-            if named not in (host, "localhost", "127.0.0.1", "::1") and host not in ("0.0.0.0", "::"):
+            if named not in (host, "localhost", "127.0.0.1", "::1") and host not in (
+                "0.0.0.0",
+                "::",
+            ):
                 self._reply(403, "text/plain", "another host is named\n")
             elif self.path not in ("/", "/status.json"):
                 self._reply(404, "text/plain", "there is / and /status.json\n")
@@ -77,10 +83,14 @@ def serve_page(
             body = text.encode()
             self.send_response(code)
             for name, value in (
-                ("Content-Type", f"{kind}; charset=utf-8"), ("Content-Length", str(len(body))),
-                ("Content-Security-Policy", _POLICY), ("X-Content-Type-Options", "nosniff"),
-                ("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer"), ("Refresh", str(REFRESH)),
-            ):  # fmt: skip
+                ("Content-Type", f"{kind}; charset=utf-8"),
+                ("Content-Length", str(len(body))),
+                ("Content-Security-Policy", _POLICY),
+                ("X-Content-Type-Options", "nosniff"),
+                ("Cache-Control", "no-store"),
+                ("Referrer-Policy", "no-referrer"),
+                ("Refresh", str(REFRESH)),
+            ):
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
@@ -93,7 +103,9 @@ def serve_page(
     except OSError:
         if free:
             return serve_page(status, f"{address.rpartition(':')[0]}:0")
-        raise InvalidInput("page", address, "cannot be listened on", "use a free port, or --page none") from None
+        raise InvalidInput(
+            "page", address, "cannot be listened on", "use a free port, or --page none"
+        ) from None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server, f"http://{address.rpartition(':')[0]}:{server.server_address[1]}/"
 

@@ -10,11 +10,27 @@ import re
 from ..errors import InvalidInput
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9_-])?")
-OURS = frozenset({
-    "ca", "hub", "plan", "site", "rows", "errors", "renewal", "last_failure", "server", "localhost", "nvflare",
-})  # fmt: skip
-"""First parts of the names of this library's own files and folders: ``ca.crt``, ``hub.key``, ``plan.json``, ..."""
-DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{k}" for port in ("com", "lpt") for k in range(10))})
+OURS = frozenset(
+    {
+        "ca",
+        "hub",
+        "plan",
+        "site",
+        "rows",
+        "errors",
+        "renewal",
+        "last_failure",
+        "server",
+        "localhost",
+        "nvflare",
+    }
+)
+"""First parts of the names of this library's own files and folders: ``ca.crt``, ``hub.key``,
+``plan.json``, ...
+"""
+DEVICES = frozenset(
+    {"con", "prn", "aux", "nul", *(f"{port}{k}" for port in ("com", "lpt") for k in range(10))}
+)
 """Device names on Windows, whatever follows after a dot."""
 
 
@@ -31,18 +47,24 @@ def check_run(field: str, name: object) -> None:
 
     Results of an earlier run are kept as ``SITE.RUN.html`` and so on.
     """
-    _check(field, name, frozenset({"public"}), "use e.g. 'trial-1'")  # SITE.public.json is the site's public key
+    # SITE.public.json is the site's public key
+    _check(field, name, frozenset({"public"}), "use e.g. 'trial-1'")
 
 
 def _check(field: str, name: object, taken: frozenset[str], remedy: str) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        rule = "must be 1 to 63 letters, digits, '_', '.' or '-', a letter or digit first and no '.' last"
+        rule = (
+            "must be 1 to 63 letters, digits, '_', '.' or '-', a letter or digit first and no "
+            "'.' last"
+        )
         raise InvalidInput(field, name[:80] if isinstance(name, str) else None, rule, remedy)
     first = name.partition(".")[0].lower()
     if first in DEVICES:
         raise InvalidInput(field, name, "is the name of a device on Windows", remedy)
     if first in taken:
-        raise InvalidInput(field, name, f"{first!r} is the beginning of the name of another file", remedy)
+        raise InvalidInput(
+            field, name, f"{first!r} is the beginning of the name of another file", remedy
+        )
 
 
 def check_different(field: str, names: tuple[str, ...]) -> None:
@@ -50,6 +72,9 @@ def check_different(field: str, names: tuple[str, ...]) -> None:
     seen: dict[str, str] = {}
     for name in names:
         if name.lower() in seen:
-            rule = f"is the same as {seen[name.lower()]!r} in the name of a file; every site needs a name of its own"
+            rule = (
+                f"is the same as {seen[name.lower()]!r} in the name of a file; every site "
+                "needs a name of its own"
+            )
             raise InvalidInput(field, name, rule, "correct the list")
         seen[name.lower()] = name

@@ -7,18 +7,18 @@ another plan is refused.
 A :class:`Plan` is a frozen record with its constraints.  What follows from it has a place of its
 own:
 
-======================  =============================================================================================
+======================  ==========================================================================
 what                    where
-======================  =============================================================================================
+======================  ==========================================================================
 how it is made          :func:`sottovoce.deploy.proposal.make_plan`, which calibrates the noise
-its file                :func:`sottovoce.deploy.plan_file.read_plan`, :func:`sottovoce.deploy.plan_file.write_plan`
+its file                :mod:`sottovoce.deploy.plan_file`
 runs of the engine      :attr:`Plan.stages`, each a :class:`sottovoce.deploy.stages.Stage`
-messages                :attr:`Plan.exchange_table`, a :class:`sottovoce.deploy.exchange_table.ExchangeTable`
-events and statements   :attr:`Plan.privacy`, a :class:`sottovoce.deploy.planned_privacy.PlannedPrivacy`
+messages                :attr:`Plan.exchange_table`, by :mod:`sottovoce.deploy.exchange_table`
+events and statements   :attr:`Plan.privacy`, by :mod:`sottovoce.deploy.planned_privacy`
 sites that may be lost  :attr:`Plan.quorum`, a :class:`sottovoce.deploy.quorum.Quorum`
 how long a round waits  :attr:`Plan.waits`, a :class:`sottovoce.deploy.waits.Waits`
 signed messages         :mod:`sottovoce.deploy.messages`
-======================  =============================================================================================
+======================  ==========================================================================
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ from .waits import DEFAULT, Waits
 LONGEST_START = 1_000_000
 """The most entries of a start, so that a plan's file stays below its limit."""
 _DRAWN = ("erdos-renyi", "watts-strogatz", "edges")
-"""Graphs that are random or come from a file: the plan lists their edges, so no site draws or reads them."""
+"""Graphs that are random or come from a file: the plan lists their edges, so no site draws or
+reads them.
+"""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,9 @@ class Plan:
     d: int
     sites: tuple[Member, ...]
     edges: tuple[tuple[int, int], ...]
-    norm_cap: float = field(metadata=constraint_metadata(Interval(low=0, closed="neither"), remedy="leave it out"))
+    norm_cap: float = field(
+        metadata=constraint_metadata(Interval(low=0, closed="neither"), remedy="leave it out")
+    )
     schema: dict[str, Any] | None = None
     start: Start | None = None
     asks: Asks | None = None
@@ -113,7 +117,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
-        proofs = limits.PROOFS if self.config.trusted.opens_sums else 0  # of double messages, in an inbox
+        # of double messages, in an inbox
+        proofs = limits.PROOFS if self.config.trusted.opens_sums else 0
         limits.check_size(self.d, int(np.max(self.graph.degree)), proofs)
         validate(self, DECLARED)
         _ = self.stages  # refuses what cannot run
@@ -180,7 +185,9 @@ class Plan:
         if self.asks is None:
             return None
         sizes = [site.rows for site in self.sites]
-        return price_recipes(self.asks, self.config, sizes, self.d, encoding_of(self.schema), self.names)
+        return price_recipes(
+            self.asks, self.config, sizes, self.d, encoding_of(self.schema), self.names
+        )
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -215,7 +222,9 @@ class Plan:
         """Events that the sites will charge, and the privacy statements about them."""
         encoding = encoding_of(self.schema)
         caveats = [one.caveat for one in (encoding, self.start) if one is not None]
-        return PlannedPrivacy(self.run, self.names, self.stages, self.demonstration, caveat_text(caveats))
+        return PlannedPrivacy(
+            self.run, self.names, self.stages, self.demonstration, caveat_text(caveats)
+        )
 
     @cached_property
     def quorum(self) -> Quorum:
@@ -234,7 +243,9 @@ class Plan:
         """Widths, norm caps and hearers of all exchanges."""
         naming = None if self.recipes is None else self.recipes.naming
         last_model = Exchange(self.d if naming is None else naming.d, self.norm_cap)
-        return ExchangeTable(self.sites, self.graph, self.stages, self.asks, self.quorum, last_model, self.d)
+        return ExchangeTable(
+            self.sites, self.graph, self.stages, self.asks, self.quorum, last_model, self.d
+        )
 
 
 def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -> None:
@@ -284,7 +295,9 @@ def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput
     if plan.infers and plan.centre is not None:
         yield InvalidInput("centre", None, "inference reads rows as they are", f"{remedy}, without")
     if plan.start is not None and plan.d > LONGEST_START:
-        yield InvalidInput("start", None, f"a plan holds at most {LONGEST_START:,} entries of one", "leave it out")
+        yield InvalidInput(
+            "start", None, f"a plan holds at most {LONGEST_START:,} entries of one", "leave it out"
+        )
     if centred(plan.config, plan.centre) != plan.config:
         yield InvalidInput("centre", None, "must stand in the plan's configuration too", remedy)
     if named(plan.config, plan.start, plan.d) != plan.config:
@@ -293,23 +306,34 @@ def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput
 
 def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
     """Yield faults of features and unit of the guarantee: both are the schema's."""
-    if plan.schema is not None and _declares_more_features(plan.schema, plan.d):  # such a schema is not even built
+    if plan.schema is not None and _declares_more_features(
+        plan.schema, plan.d
+    ):  # such a schema is not even built
         yield InvalidInput("d", plan.d, "the schema yields more features", "use its number")
         return
     encoding = encoding_of(plan.schema)
     if encoding is not None and len(encoding.feature_names) != plan.d:
-        yield InvalidInput("d", plan.d, f"the schema yields {len(encoding.feature_names)} features", "use its number")
+        yield InvalidInput(
+            "d",
+            plan.d,
+            f"the schema yields {len(encoding.feature_names)} features",
+            "use its number",
+        )
     person = None if encoding is None else encoding.person
     declared = None if person is None else person.rows
     if plan.config.rows_per_person != declared:
         rule = "is not what the schema says of people's rows"
-        yield InvalidInput("rows_per_person", plan.config.rows_per_person, rule, "write the plan again")
+        yield InvalidInput(
+            "rows_per_person", plan.config.rows_per_person, rule, "write the plan again"
+        )
 
 
 def one_replicate(plan: Plan) -> Iterator[InvalidInput]:
     """Yield the fault of replicates: separate sites run once."""
     if plan.config.replicates != 1:
-        yield InvalidInput("replicates", plan.config.replicates, "sites run once", "use replicates=1")
+        yield InvalidInput(
+            "replicates", plan.config.replicates, "sites run once", "use replicates=1"
+        )
 
 
 def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
@@ -318,7 +342,10 @@ def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
         rule = "must be sorted, and each be there once"
         yield InvalidInput("edges", None, rule, "write the plan again")
     described = plan.config.graph if len(plan.sites) > 1 else "complete"
-    if not _is_drawn(plan.config.graph) and make_graph(described, len(plan.sites)).edges != plan.edges:
+    if (
+        not _is_drawn(plan.config.graph)
+        and make_graph(described, len(plan.sites)).edges != plan.edges
+    ):
         rule = "is not the graph of the plan's edges"
         yield InvalidInput("graph", plan.config.graph, rule, "use the version that wrote the plan")
 
@@ -333,7 +360,9 @@ def calibrated_noise(plan: Plan) -> Iterator[InvalidInput]:
     trains_with_noise = not plan.infers and plan.config.algorithm.private
     scales = [] if plan.asks is None else _scales(plan.asks)
     if None in scales or (trains_with_noise and plan.config.noise is None):
-        yield InvalidInput("noise", None, "must stand in a plan, calibrated", "write it with `sottovoce plan`")
+        yield InvalidInput(
+            "noise", None, "must stand in a plan, calibrated", "write it with `sottovoce plan`"
+        )
 
 
 def start_and_graph_of_inference(plan: Plan) -> Iterator[InvalidInput]:
@@ -354,7 +383,9 @@ def whole_training_before_an_evaluation(plan: Plan) -> Iterator[InvalidInput]:
         return
     training = plan.stages[0]
     if len(training.allowed(0)) < len(training.planned(0)):
-        rule = "the training would end before all of its rounds, and the evaluation comes after them"
+        rule = (
+            "the training would end before all of its rounds, and the evaluation comes after them"
+        )
         yield InvalidInput("epsilon", None, rule, "raise it, or leave noise out")
 
 
@@ -364,7 +395,10 @@ def an_end_of_rounds_of_sums(plan: Plan) -> Iterator[InvalidInput]:
     It ends a round for which a site is missing: else its sites would wait with their keys.
     """
     if plan.summed and plan.waits.endless:
-        rule = "a run of sums ends a round for which a site is missing, or its sites would wait with their keys"
+        rule = (
+            "a run of sums ends a round for which a site is missing, or its sites would wait "
+            "with their keys"
+        )
         yield InvalidInput("patience", None, rule, "give a number of seconds")
 
 

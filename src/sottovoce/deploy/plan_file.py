@@ -26,19 +26,31 @@ from .plan import LONGEST_START, Plan, digest_of_plan
 from .strict import parse, told
 from .waits import Waits
 
-PLANNED_BEFORE = "end its run with version 0.2 at all sites, or write another plan: ledgers keep what was spent"
+PLANNED_BEFORE = (
+    "end its run with version 0.2 at all sites, or write another plan: ledgers keep what was spent"
+)
 """What to do with a plan of a version before 0.3."""
 LARGEST = 32 * 2**20
 """The most bytes of a plan file."""
 _CHANGED = "does not have the digest that stands in it: it was changed"
-_UNSOUND = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
+_UNSOUND = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+)
 """What a text that is no plan may raise on the way."""
 
 
 def write_plan(plan: Plan, path: str | Path) -> None:
     """Write the file that every site gets."""
     plain = plan.to_dict() | {"digest": plan.digest}
-    files.write("plan", path, json.dumps(plain, indent=1, allow_nan=False) + "\n")  # the schema's order counts
+    # the schema's order counts
+    files.write("plan", path, json.dumps(plain, indent=1, allow_nan=False) + "\n")
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -53,12 +65,16 @@ def read_plan(path: str | Path) -> Plan:
         plain = _read_plain(path)
         stated = plain.pop("digest")
         _check_stated(path, plain, stated)
-        with np.errstate(all="ignore"):  # numbers that are too large are refused with one line and no warning
+        with np.errstate(
+            all="ignore"
+        ):  # numbers that are too large are refused with one line and no warning
             plan = plan_from_dict(plain)
     except InvalidInput:
         raise
     except SottovoceError as error:
-        raise InvalidInput("plan", str(path), f"cannot be run: {error}", "correct what it says") from None
+        raise InvalidInput(
+            "plan", str(path), f"cannot be run: {error}", "correct what it says"
+        ) from None
     except _UNSOUND as error:
         rule = f"is no plan file{told(error)}"
         raise InvalidInput("plan", str(path), rule, "write one with `sottovoce plan`") from None
@@ -96,7 +112,9 @@ def plan_from_dict(plain: dict[str, Any]) -> Plan:
 def _read_plain(path: str | Path) -> dict[str, Any]:
     """Return the content of the file as plain data."""
     if not Path(path).is_file():
-        raise InvalidInput("plan", str(path), "there is no such file", "see `sottovoce plan --write`")
+        raise InvalidInput(
+            "plan", str(path), "there is no such file", "see `sottovoce plan --write`"
+        )
     with Path(path).open("rb") as file:
         found: dict[str, Any] = parse(file.read(LARGEST + 1), LARGEST)
     return found
@@ -119,7 +137,10 @@ def _check_method(path: str | Path, method: object) -> None:
     """
     if method not in KNOWN:
         rule = f"runs the method {method!r}, which this version does not have"
-        remedy = "let all take the same version, or register the method in the program that reads the plan"
+        remedy = (
+            "let all take the same version, or register the method in the program that "
+            "reads the plan"
+        )
         raise InvalidInput("plan", str(path), rule, remedy)
 
 

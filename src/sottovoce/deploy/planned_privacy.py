@@ -50,7 +50,9 @@ class PlannedPrivacy:
     def statement_at(self, name: str, simulated: bool) -> Statement:
         """State the guarantee of one site's planned releases, about its own rows."""
         node = node_of(self.names, name)
-        return reduce(either, [stage.statement_at(node, simulated, self.caveat) for stage in self.stages])
+        return reduce(
+            either, [stage.statement_at(node, simulated, self.caveat) for stage in self.stages]
+        )
 
     def planned_events(self, node: int | None = None) -> tuple[Event, ...]:
         """Return all planned events in order, whatever the budget; of one node, or of all sites."""
@@ -65,9 +67,13 @@ class PlannedPrivacy:
         if name not in self._events:
             node = node_of(self.names, name)
             try:
-                self._events[name] = tuple(event for stage in self.stages for event in stage.allowed(node))
+                self._events[name] = tuple(
+                    event for stage in self.stages for event in stage.allowed(node)
+                )
             except UnknownEvent as error:
-                raise InvalidInput("plan", self.run, f"has no proved price: {error}", "write another one") from None
+                raise InvalidInput(
+                    "plan", self.run, f"has no proved price: {error}", "write another one"
+                ) from None
         return self._events[name]
 
     @cached_property

@@ -90,14 +90,18 @@ def make_plan(proposal: Proposal) -> Plan:
         evaluation_scale=_scale_of(recipes.evaluation),
     )
     proposal = replace(proposal, asks=asks)
-    return _plan_of_training(proposal) if recipes.inference is None else _plan_of_inference(proposal)
+    return (
+        _plan_of_training(proposal) if recipes.inference is None else _plan_of_inference(proposal)
+    )
 
 
 def _priced(proposal: Proposal, asks: Asks) -> Recipes:
     """Return the inference and evaluation that are asked, with calibrated noise."""
     sizes = [site.rows for site in proposal.sites]
     names = [site.name for site in proposal.sites]
-    return price_recipes(asks, proposal.config, sizes, proposal.d, encoding_of(proposal.schema), names)
+    return price_recipes(
+        asks, proposal.config, sizes, proposal.d, encoding_of(proposal.schema), names
+    )
 
 
 def _scale_of(prepared: Prepared | None) -> float | None:

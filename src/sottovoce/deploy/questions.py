@@ -49,7 +49,9 @@ class Questions:
         self._plan, self._log, self._rounds = plan, log, rounds
         self._inquiries: dict[str, Inquiry] = {}
 
-    def inquire(self, site: str, question: bytes, enough: int, seconds: float) -> dict[str, bytes] | None:
+    def inquire(
+        self, site: str, question: bytes, enough: int, seconds: float
+    ) -> dict[str, bytes] | None:
         """Wait for the other sites' answers to a question.
 
         If a question is open for the plan's patience in a round without any message, which would
@@ -108,7 +110,9 @@ class Questions:
         with self._rounds.news, suppress(Refused):
             asked = self._inquiries.get(asker)
             if asked is not None and asked.open:
-                read_attestation(self._plan, answer, site, read_question(self._plan, asked.question, asker))
+                read_attestation(
+                    self._plan, answer, site, read_question(self._plan, asked.question, asker)
+                )
                 asked.answers[site] = answer
                 self._rounds.tell()
 
@@ -118,7 +122,11 @@ class Questions:
             self._rounds.check_running()
             rounds.check_member(site)
             waited = self._rounds.clock() - max(inquiry.since, rounds.open.begun)
-            if inquiry.open and not rounds.open.messages and waited >= self._rounds.waits.patience_seconds:
+            if (
+                inquiry.open
+                and not rounds.open.messages
+                and waited >= self._rounds.waits.patience_seconds
+            ):
                 self._log.decisions.end(self._plan.run)
                 self._rounds.check_running()
             return None if inquiry.open else dict(inquiry.answers)

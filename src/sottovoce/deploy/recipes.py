@@ -56,7 +56,12 @@ class Recipes(NamedTuple):
 
 
 def price_recipes(
-    asks: Asks, config: RunConfig, sizes: Sequence[int], d: int, schema: Schema | None, names: Sequence[str]
+    asks: Asks,
+    config: RunConfig,
+    sizes: Sequence[int],
+    d: int,
+    schema: Schema | None,
+    names: Sequence[str],
 ) -> Recipes:
     """Check what is asked against public facts, and price it.
 
@@ -112,10 +117,17 @@ def _check_rows_count_alike(config: RunConfig, schema: Schema | None) -> None:
         raise InvalidInput("label", None, rule, "leave evaluation and inference out")
     if schema is not None and schema.weighs:
         rule = "answers between sites count every row once, and this schema declares weights"
-        raise InvalidInput("weight", None, rule, "leave weight and class_weight out, or evaluation and inference")
+        raise InvalidInput(
+            "weight", None, rule, "leave weight and class_weight out, or evaluation and inference"
+        )
     if schema is not None and schema.person is not None:
-        rule = "answers between sites count every row once, and this schema bounds a person's rows together"
-        raise InvalidInput("person", None, rule, "leave evaluation and inference out, or keep one row a person")
+        rule = (
+            "answers between sites count every row once, and this schema bounds a person's "
+            "rows together"
+        )
+        raise InvalidInput(
+            "person", None, rule, "leave evaluation and inference out, or keep one row a person"
+        )
 
 
 def _check_held_out(asks: Asks, sizes: Sequence[int], names: Sequence[str]) -> None:
@@ -130,7 +142,12 @@ def _check_held_out(asks: Asks, sizes: Sequence[int], names: Sequence[str]) -> N
 
 
 def _price_inference(
-    asks: Asks, config: RunConfig, sizes: Sequence[int], d: int, schema: Schema | None, names: Sequence[str]
+    asks: Asks,
+    config: RunConfig,
+    sizes: Sequence[int],
+    d: int,
+    schema: Schema | None,
+    names: Sequence[str],
 ) -> tuple[Prepared, LogOdds]:
     """The inference on the rows that are not held out; arguments as for :func:`price_recipes`."""
     from ..answers import inference
@@ -161,7 +178,8 @@ def _price_evaluation(
     assert asks.evaluation is not None
     levels = evaluation.levels_of(encoding, asks.by)
     groups = evaluation.groups_of(levels, width + 1)
-    histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)  # of what will be trained
+    # of what will be trained
+    histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)
     own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config, histogram)
     n = np.array([[float(asks.held(rows))] for rows in sizes])
     prepared = _prepared(histogram, own, n, width + 1, evaluation.LOSS, asks.evaluation_scale)
@@ -169,7 +187,9 @@ def _price_evaluation(
     return prepared, levels
 
 
-def _prepared(method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None) -> Prepared:
+def _prepared(
+    method: Recipe, config: RunConfig, n: Array, d: int, loss: Loss, scale: float | None
+) -> Prepared:
     """Return a recipe with the noise of `scale`, or calibrated now."""
     if scale is not None:
         method = method.with_noise(method.listed.shape.scaled(scale))

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 SERVICE = "sottovoce.Relay"
 WELCOME = "welcome"
-"""The one method that an invitation opens: a site asks for its certificate and the plan, both public."""
+"""The one method that an invitation opens: a site asks for its certificate and the plan, both
+public.
+"""
 _WELCOME = 2 * LARGEST + 2**17
 """The most bytes of the reply: a plan as a JSON text, and a certificate."""
 POLL = 10.0
@@ -74,7 +76,8 @@ _OPTIONS = (
 
 def need_grpc() -> None:
     """Raise :class:`InvalidInput` if gRPC is not installed."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own lines say less than ours, and break progress bars
+    # its own lines say less than ours, and break progress bars
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         import grpc  # noqa: F401
     except ImportError as error:
@@ -100,12 +103,17 @@ class Credentials:
 
     def read(self) -> tuple[bytes, bytes, bytes]:
         """Their contents, authority first; raises :class:`InvalidInput` if one is missing."""
-        authority, certificate, key = (read(n, getattr(self, n), KEY) for n in ("authority", "certificate", "key"))
+        authority, certificate, key = (
+            read(n, getattr(self, n), KEY) for n in ("authority", "certificate", "key")
+        )
         return authority, certificate, key
 
 
 def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
-    return ("grpc.max_send_message_length", most_sent), ("grpc.max_receive_message_length", most_received)
+    return ("grpc.max_send_message_length", most_sent), (
+        "grpc.max_receive_message_length",
+        most_received,
+    )
 
 
 class _Polls:
@@ -159,11 +167,15 @@ class _News:
 
 
 def serve(
-    hub: Hub, credentials: Credentials, address: str, refused: Callable[[str, str], None] = lambda *_: None,
+    hub: Hub,
+    credentials: Credentials,
+    address: str,
+    refused: Callable[[str, str], None] = lambda *_: None,
     failed: Callable[[str, str], None] = lambda *_: None,
-    welcome: Callable[[str], dict[str, Any]] | None = None, heard: Callable[[str], None] = lambda _: None,
+    welcome: Callable[[str], dict[str, Any]] | None = None,
+    heard: Callable[[str], None] = lambda _: None,
     revoked: Callable[[bytes], bool] = lambda _: False,
-) -> tuple[grpc.Server, int]:  # fmt: skip
+) -> tuple[grpc.Server, int]:
     """Start the relay of a hub.
 
     Only :class:`Refused` says that a request is wrong.  Any other error is the hub's own and may
@@ -216,11 +228,15 @@ def serve(
         for name in (*METHODS, WELCOME)
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
-    secure = grpc.dynamic_ssl_server_credentials(_configured(credentials.read()), _renewed(credentials), True)
+    secure = grpc.dynamic_ssl_server_credentials(
+        _configured(credentials.read()), _renewed(credentials), True
+    )
     try:
         port = server.add_secure_port(address, secure)
     except RuntimeError:
-        raise InvalidInput("listen", address, "cannot be listened on", "use a free port of this machine") from None
+        raise InvalidInput(
+            "listen", address, "cannot be listened on", "use a free port of this machine"
+        ) from None
     server.start()
     return server, port
 
@@ -229,9 +245,15 @@ class _Requests:
     """Requests of sites, answered by the hub; see :func:`serve` for what it is given."""
 
     def __init__(
-        self, hub: Hub, longest: int, refused: Callable[[str, str], None], failed: Callable[[str, str], None],
-        welcome: Callable[[str], dict[str, Any]] | None, heard: Callable[[str], None], revoked: Callable[[bytes], bool],
-    ) -> None:  # fmt: skip
+        self,
+        hub: Hub,
+        longest: int,
+        refused: Callable[[str, str], None],
+        failed: Callable[[str, str], None],
+        welcome: Callable[[str], dict[str, Any]] | None,
+        heard: Callable[[str], None],
+        revoked: Callable[[bytes], bool],
+    ) -> None:
         self._hub, self._longest, self._welcome = hub, longest, welcome
         self._refused, self._failed, self._heard, self._revoked = refused, failed, heard, revoked
         self._news, self._polls = _News(), _Polls()
@@ -256,7 +278,7 @@ class _Requests:
 
     def _reply(
         self, method: str, request: bytes, names: list[bytes], certificates: list[bytes]
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Answer a request; its sender is the one name of its certificate, and no field of it."""
         if len(names) != 1:
             raise Refused("certificate: has no common name")
@@ -334,8 +356,12 @@ def target(address: str, field: str = "hub") -> str:
 
 
 def _channel(
-    address: str, authority: bytes, certificate: bytes, key: bytes, carries: tuple[tuple[str, int], ...]
-) -> grpc.Channel:  # fmt: skip
+    address: str,
+    authority: bytes,
+    certificate: bytes,
+    key: bytes,
+    carries: tuple[tuple[str, int], ...],
+) -> grpc.Channel:
     need_grpc()
     import grpc
 
@@ -380,9 +406,15 @@ def ask_welcome(
                 certificate, plan = found.get("certificate"), found.get("plan")
                 if isinstance(certificate, str) and isinstance(plan, str):
                     return certificate.encode(), plan.encode()
-                why = "it has not admitted this site: its operator does so with `hub run --admit`, or `hub admit`"
+                why = (
+                    "it has not admitted this site: its operator does so with `hub run "
+                    "--admit`, or `hub admit`"
+                )
             except grpc.RpcError as error:
-                if error.code() in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED):
+                if error.code() in (
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    grpc.StatusCode.UNIMPLEMENTED,
+                ):
                     raise Refused(f"the hub refused: {printable(error.details() or '')}") from None
                 why = "it does not run yet, or a firewall is between, or its authority is another"
             now = time.monotonic()
@@ -407,9 +439,13 @@ class RelayTransport(RequestTransport):
     """
 
     def __init__(
-        self, address: str, credentials: Credentials, plan: Plan, patience: float = 600.0,
+        self,
+        address: str,
+        credentials: Credentials,
+        plan: Plan,
+        patience: float = 600.0,
         tell: Callable[[str], None] = lambda _: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(plan, tell)
         self._address, self._patience = address, patience
         asked_most, self._most = sizes(plan)
@@ -444,13 +480,19 @@ class RelayTransport(RequestTransport):
                 silent = time.monotonic() - since
                 why = details if details == OWN_TROUBLE else f"it failed ({code.name})"
                 if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                    why = "it is down or elsewhere, a firewall is between, or one side does not take the other's "
+                    why = (
+                        "it is down or elsewhere, a firewall is between, or one side does not "
+                        "take the other's "
+                    )
                     why += "certificate (gRPC does not say which)"
                 if silent > self._patience:
                     rule = f"no answer for {self._patience:g} s: {why}"
                     raise Unreachable(f"hub={self._address!r}: {rule}") from None
                 if silent > QUIET and not told:
                     told = True
-                    self._tell(f"hub={self._address!r}: does not answer, and is asked for {self._patience:g} s: {why}")
+                    self._tell(
+                        f"hub={self._address!r}: does not answer, and is asked for "
+                        f"{self._patience:g} s: {why}"
+                    )
             time.sleep(pause)
             pause = min(2.0 * pause, 1.0)

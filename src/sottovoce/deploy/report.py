@@ -56,7 +56,10 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
         ("Ended", ended),
         ("Releases of this site", f"{finished.statement.made} of {finished.statement.planned}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
-        ("Lifetime budget of these rows", f"{ceil_text(finished.spent)} spent of {finished.budget:g}"),
+        (
+            "Lifetime budget of these rows",
+            f"{ceil_text(finished.spent)} spent of {finished.budget:g}",
+        ),
         *[(f"Without {site}", why) for site, why in finished.lost.items()],
     ]
     return render(
@@ -73,9 +76,13 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
 
 
 def hub_page(
-    plan: Plan, status: dict[str, Any], models: Array, statement: Statement, found: Found | None = None,
+    plan: Plan,
+    status: dict[str, Any],
+    models: Array,
+    statement: Statement,
+    found: Found | None = None,
     names: Sequence[str] = (),
-) -> str:  # fmt: skip
+) -> str:
     """Render the hub's report of a run, which holds messages and public facts only.
 
     Parameters
@@ -97,9 +104,19 @@ def hub_page(
     str
         HTML.
     """
-    columns = [Column("site"), Column(statement.counted, "n"), Column("last message"), Column("left")]
+    columns = [
+        Column("site"),
+        Column(statement.counted, "n"),
+        Column("last message"),
+        Column("left"),
+    ]
     rows = [
-        [site["site"], f"{site['rows']:,}", last_words(site, plan.exchange_table.attempts), site["left"] or "no"]
+        [
+            site["site"],
+            f"{site['rows']:,}",
+            last_words(site, plan.exchange_table.attempts),
+            site["left"] or "no",
+        ]
         for site in status["sites"]
     ]
     owners = ["all sites"] if plan.summed else names or plan.names
@@ -123,7 +140,9 @@ def _rounds_of(plan: Plan) -> int:
 
 
 ENDINGS = ("html", "npz", "json")
-"""A run's results: its page, its classifiers for ``sottovoce predict``, and the rest as plain data."""
+"""A run's results: its page, its classifiers for ``sottovoce predict``, and the rest as plain
+data.
+"""
 
 
 def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
@@ -147,7 +166,9 @@ def put_aside(stem: Path, plan: Plan) -> None:
     if run is None:
         return
     names = (run, *(f"{run}-{k}" for k in range(2, 10_000)))
-    free = next(n for n in names if not any(_at(stem, f"{n}.{ending}").exists() for ending in ENDINGS))
+    free = next(
+        n for n in names if not any(_at(stem, f"{n}.{ending}").exists() for ending in ENDINGS)
+    )
     for ending in ENDINGS:
         if _at(stem, ending).exists():
             _at(stem, ending).replace(_at(stem, f"{free}.{ending}"))
@@ -165,20 +186,29 @@ def other_run(stem: Path, plan: Plan) -> str | None:
         check_run("run", found.get("run"))
     except InvalidInput:
         path, rule = str(_at(stem, "json")), "is in the way: it does not say of which run it is"
-        raise InvalidInput("results", path, rule, "move it away; the same command goes on") from None
+        raise InvalidInput(
+            "results", path, rule, "move it away; the same command goes on"
+        ) from None
     return None if found.get("plan") == plan.digest else str(found["run"])
 
 
 def sums_text(plan: Plan) -> str:
     """Describe how many sites a sum of a plan needs, and how many may collude."""
     facts = plan.facts
-    return f"over at least {facts.participants} of {facts.n_nodes} sites, {facts.colluders} of which may collude"
+    return (
+        f"over at least {facts.participants} of {facts.n_nodes} sites, {facts.colluders} of which "
+        "may collude"
+    )
 
 
 def asked_text(plan: Plan) -> str:
     """Describe what a plan does, in a few words."""
     asks, parts = plan.asks, []
-    parts.append("coefficients with intervals" if plan.infers else f"{plan.config.method}, {plan.config.rounds} rounds")
+    parts.append(
+        "coefficients with intervals"
+        if plan.infers
+        else f"{plan.config.method}, {plan.config.rounds} rounds"
+    )
     if asks is not None and asks.evaluation is not None:
         held = sum(asks.held(site.rows) for site in plan.sites)
         parts.append(f"an evaluation on {held:,} held-out rows")
@@ -200,7 +230,11 @@ def last_words(site: dict[str, Any], rounds: int) -> str:
 
 def write_summary(stem: Path, summary: dict[str, Any]) -> None:
     """Write the last of the results: once it exists, all exist."""
-    files.write("results", _at(stem, "json"), json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n")
+    files.write(
+        "results",
+        _at(stem, "json"),
+        json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n",
+    )
 
 
 def _at(stem: Path, ending: str) -> Path:
@@ -230,17 +264,26 @@ def write_hub(folder: Path, hub: Hub) -> bool:
     statement, stem, status = plan.privacy.statement, folder / "hub", hub.status()
     put_aside(stem, plan)
     found, sites = hub.results.found(), [*hub.results.last_models()]
-    files.write("report", folder / "hub.html", hub_page(plan, status, models, statement, found, sites))
+    files.write(
+        "report", folder / "hub.html", hub_page(plan, status, models, statement, found, sites)
+    )
     if not plan.infers:
-        result(plan, models, statement, FINISHED, plan.config.rounds, hub.results.move()).save(folder / "hub.npz")
+        result(plan, models, statement, FINISHED, plan.config.rounds, hub.results.move()).save(
+            folder / "hub.npz"
+        )
     answers = {} if found is None else document(plan, found)
     write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True
 
 
 def result(
-    plan: Plan, models: Any, statement: Statement, stopped: str, rounds: int, move: Move | None = None
-) -> Result:  # fmt: skip
+    plan: Plan,
+    models: Any,
+    statement: Statement,
+    stopped: str,
+    rounds: int,
+    move: Move | None = None,
+) -> Result:
     """Return the classifiers of a run as a saved run, for ``sottovoce predict``.
 
     It does not say how long the run took, because that depends on rows.
@@ -267,10 +310,19 @@ def result(
     if plan.asks is not None and plan.asks.evaluation is not None:
         extra["threshold"] = plan.asks.threshold
     return Result(
-        plan.config, prepared.facts, prepared.algorithm.to_dict(), np.asarray(models)[None], rounds, stopped, [],
-        statement, extra=extra, start=plan.start, centring=plan.centre,
+        plan.config,
+        prepared.facts,
+        prepared.algorithm.to_dict(),
+        np.asarray(models)[None],
+        rounds,
+        stopped,
+        [],
+        statement,
+        extra=extra,
+        start=plan.start,
+        centring=plan.centre,
         move=None if move is None else replace(move, mean=move.mean[None]),
-    )  # fmt: skip
+    )
 
 
 def _demonstration(plan: Plan) -> str:
@@ -291,7 +343,11 @@ def _answers(plan: Plan, found: Found | None) -> dict[str, Any] | None:
 def _agreed(plan: Plan) -> list[tuple[str, str]]:
     """Public facts of a plan, by name."""
     config, start = plan.config, plan.start
-    capped = "" if np.isinf(config.gradient_cap) else f", gradients of rows up to {config.gradient_cap:g}"
+    capped = (
+        ""
+        if np.isinf(config.gradient_cap)
+        else f", gradients of rows up to {config.gradient_cap:g}"
+    )
     found = []
     if start is not None:
         found.append(("Starting point", f"public ({start.kind}), digest {start.digest}"))

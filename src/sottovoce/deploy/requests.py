@@ -61,7 +61,9 @@ def read(data: bytes, longest: int, otherwise: str) -> dict[str, Any]:
         raise Refused(otherwise) from None
 
 
-def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+def answer(
+    hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float
+) -> dict[str, Any]:
     """Return the hub's reply to one request.
 
     Parameters
@@ -100,7 +102,9 @@ def answer(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
         return {"closed": str(error), "site": error.site}
 
 
-def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+def _reply(
+    hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float
+) -> dict[str, Any]:
     match method:
         case "highest":
             agree(_text(asked, "plan"), hub.plan.digest)
@@ -115,7 +119,11 @@ def _reply(hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: flo
         case "inquire":
             enough = _number(asked, "enough")
             found = hub.inquire(site, _text(asked, "question").encode(), enough, seconds)
-            return {"answers": None} | _asked(hub, site) if found is None else {"answers": _plain(found)}
+            return (
+                {"answers": None} | _asked(hub, site)
+                if found is None
+                else {"answers": _plain(found)}
+            )
         case "answer":
             hub.answer(site, _text(asked, "asker"), _text(asked, "answer").encode())
         case "leave":
@@ -181,7 +189,8 @@ class RequestTransport(ABC):
         found = self._ask("highest", plan=plan)
         highest, earlier = found.get("highest"), found.get("earlier", [])
         self.earlier = tuple(
-            str(one).encode("utf-8", "replace") for one in (earlier if isinstance(earlier, list) else [])
+            str(one).encode("utf-8", "replace")
+            for one in (earlier if isinstance(earlier, list) else [])
         )
         if type(highest) is not int or highest < 0:
             raise Refused(OTHER_VERSION)
@@ -202,7 +211,10 @@ class RequestTransport(ABC):
             waited = time.monotonic() - since
             if isinstance(missing, list) and (missing != told or waited >= again):
                 who = printable(", ".join(map(str, missing)))
-                self._tell(f"waits for {who} in round {round}" + (f" since {waited:.0f} s" if told is not None else ""))
+                self._tell(
+                    f"waits for {who} in round {round}"
+                    + (f" since {waited:.0f} s" if told is not None else "")
+                )
                 told, again = missing, waited + AGAIN
             if "asked" not in found and time.monotonic() - asked < SOON:
                 time.sleep(SOON)  # the hub did not wait: it has other requests of this site open
@@ -225,7 +237,9 @@ class RequestTransport(ABC):
         """
         if "closed" in found:
             site = found.get("site")
-            raise TransportClosed(printable(str(found["closed"])), None if site is None else str(site))
+            raise TransportClosed(
+                printable(str(found["closed"])), None if site is None else str(site)
+            )
         given, asked = found.get(word), found.get("asked", {})
         if given is None and isinstance(asked, dict):
             for asker, question in asked.items():

@@ -49,7 +49,8 @@ class Results:
         last = self.last_models()
         if not self._plan.summed:
             return np.array([*last.values()])
-        counted = Counter(model.tobytes() for model in last.values())  # all of them, if the sites are honest
+        # all of them, if the sites are honest
+        counted = Counter(model.tobytes() for model in last.values())
         return np.frombuffer(counted.most_common(1)[0][0], dtype=float)[None] if counted else None
 
     def last_models(self) -> dict[str, Array]:
@@ -86,7 +87,9 @@ class Results:
         if plan.asks is None or models is None:
             return None
         first = 1 if plan.infers else plan.stages[-1].before + 1
-        net = self._opened(first) if plan.summed else self._sent(first, plan.exchange_table.attempts)
+        net = (
+            self._opened(first) if plan.summed else self._sent(first, plan.exchange_table.attempts)
+        )
         asker, found = at_hub(plan, net), Found()
         if plan.infers:
             found = asker.infer()[1]
@@ -109,7 +112,9 @@ class Results:
             round, members = rounds.shares[attempt - 1], attempts[attempt - 1].members
         sent = self._log.round(self._plan.run, round)
         contents = [read(self._plan, sent[name], name, round).content for name in members]
-        words = np.array([content.words for content in contents if isinstance(content, Share)], dtype=np.uint64)
+        words = np.array(
+            [content.words for content in contents if isinstance(content, Share)], dtype=np.uint64
+        )
         total = np.asarray(np.sum(words, axis=0, dtype=np.uint64))
         return members, np.asarray(total.view(np.int64))
 
@@ -139,6 +144,8 @@ class Results:
         sent = []
         for round in range(first, last + 1):
             stored = self._log.round(self._plan.run, round)
-            messages = [read(self._plan, stored[name], name, round).content for name in self._plan.names]
+            messages = [
+                read(self._plan, stored[name], name, round).content for name in self._plan.names
+            ]
             sent.append([one.payload for one in messages if isinstance(one, Message)])
         return ReadNet(sent=sent)

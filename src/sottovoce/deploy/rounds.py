@@ -56,11 +56,15 @@ class Inboxes:
 
     def __init__(self, plan: Plan, log: HubLog) -> None:
         self._plan, self._log, self._run = plan, log, plan.run
-        self._kept: dict[int, dict[str, bytes]] = {}  # messages and proofs, of the last rounds that were asked for
-        self._notices: dict[int, dict[str, bytes]] = {}  # over a graph: for all, also for those that are no neighbours
+        # messages and proofs, of the last rounds that were asked for
+        self._kept: dict[int, dict[str, bytes]] = {}
+        # over a graph: for all, also for those that are no neighbours
+        self._notices: dict[int, dict[str, bytes]] = {}
         self._rosters: set[int] = set()  # rounds in which rosters are signed, which all hear
 
-    def close(self, round: int, phase: str, present: Mapping[str, SignedMessage], why: Mapping[str, str]) -> None:
+    def close(
+        self, round: int, phase: str, present: Mapping[str, SignedMessage], why: Mapping[str, str]
+    ) -> None:
         """Keep the inboxes of a round that is over, before the protocol goes on with it.
 
         Parameters
@@ -88,13 +92,17 @@ class Inboxes:
             self._kept[round] = self._whole(round)
         heard = self._kept[round]
         if not self._plan.summed and round not in self._rosters:
-            heard = {name: heard[name] for name in self._plan.exchange_table.heard_by(site, round) if name in heard}
+            heard = {
+                name: heard[name]
+                for name in self._plan.exchange_table.heard_by(site, round)
+                if name in heard
+            }
         inbox = self._notices.get(round, {}) | heard
         return {name: data for name, data in inbox.items() if name != site}
 
     def _noticed(
         self, round: int, present: Mapping[str, SignedMessage], why: Mapping[str, str]
-    ) -> dict[str, bytes]:  # fmt: skip
+    ) -> dict[str, bytes]:
         """Return the notices of a round over a graph.
 
         They say who is missing, and who has sent its last model, which its neighbours alone may
@@ -115,7 +123,9 @@ class Inboxes:
         proofs = 0
         for name, (about, second) in sorted(self._log.decisions.accused(self._run).items()):
             first = self._log.message(self._run, about, name)
-            here = name not in found and about < round and self._log.last(self._run, name) == round - 1
+            here = (
+                name not in found and about < round and self._log.last(self._run, name) == round - 1
+            )
             if here and first is not None and proofs < PROOFS:
                 found[name], proofs = prove(first, second), proofs + 1
         return found
@@ -162,7 +172,9 @@ class RoundSequence:
         Seconds that never go back.
     """
 
-    def __init__(self, plan: Plan, log: HubLog, waits: Waits, greeting: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, plan: Plan, log: HubLog, waits: Waits, greeting: float, clock: Callable[[], float]
+    ) -> None:
         self._plan, self._log, self._run = plan, log, plan.run
         self._waits, self._greeting, self._clock = waits, greeting, clock
         self._inboxes = Inboxes(plan, log)
@@ -180,7 +192,9 @@ class RoundSequence:
             return self.open.since + self._greeting
         there = [name for name in self.state.members if name in self.open.messages]
         may_go_on = self.state.allows(there)
-        return self.open.since + (self._waits.deadline_seconds if may_go_on else self._waits.patience_seconds)
+        return self.open.since + (
+            self._waits.deadline_seconds if may_go_on else self._waits.patience_seconds
+        )
 
     @property
     def missing(self) -> list[str]:
@@ -222,11 +236,16 @@ class RoundSequence:
                 # two.
                 self._log.decisions.accuse(self._run, site, round, message)
                 self.advance()
-            raise Refused(f"round={round}: site {site!r} has sent another message of this round already")
+            raise Refused(
+                f"round={round}: site {site!r} has sent another message of this round already"
+            )
         self.check_member(site, late=round < self.open.number)
         if round > self.open.number:
             due = self.open.number
-            raise Refused(f"round={round}: out of order; the next message of site {site!r} is that of round {due}")
+            raise Refused(
+                f"round={round}: out of order; the next message of site {site!r} is that of round "
+                f"{due}"
+            )
         self.state.check(signed)
         for other in self.open.messages.values():
             if isinstance(signed.content, Hello) and other.content == signed.content:
@@ -284,7 +303,9 @@ class RoundSequence:
         """Read the present round from the log; after a restart of the hub its waits begin anew."""
         number = self.open.number
         stored = self._log.round(self._run, number)
-        self.open.messages = {name: read(self._plan, data, name, number) for name, data in stored.items()}
+        self.open.messages = {
+            name: read(self._plan, data, name, number) for name, data in stored.items()
+        }
         self.open.since = self._clock() if stored else None
         self.open.closed = self._log.decisions.is_closed(self._run, number)
         self.open.loaded = True
@@ -295,11 +316,16 @@ class RoundSequence:
         They left, signed two messages, were taken out, or are late.
         """
         decisions = self._log.decisions
-        known = self._log.gone(self._run).keys() | decisions.accused(self._run).keys() | decisions.expelled(self._run)
+        known = (
+            self._log.gone(self._run).keys()
+            | decisions.accused(self._run).keys()
+            | decisions.expelled(self._run)
+        )
         if known.issuperset(absent):
             return bool(self.open.messages)
         if self.open.number == 0 and not self.state.allows([*self.open.messages]):
-            return self._clock() >= self.closes + self._waits.patience_seconds  # a run is not given up before it began
+            # a run is not given up before it began
+            return self._clock() >= self.closes + self._waits.patience_seconds
         return self._clock() >= self.closes
 
     def _close(self, absent: list[str]) -> None:
@@ -323,9 +349,10 @@ class RoundSequence:
         decisions = self._log.decisions
         reasons = dict.fromkeys(absent, LATE)
         for sites, why in (
-            (decisions.expelled(self._run), EXPELLED), (self._log.gone(self._run), LEFT),
+            (decisions.expelled(self._run), EXPELLED),
+            (self._log.gone(self._run), LEFT),
             (decisions.accused(self._run), TWICE),
-        ):  # fmt: skip
+        ):
             reasons |= {name: why for name in absent if name in sites}
         return reasons
 
@@ -333,7 +360,9 @@ class RoundSequence:
         """Return the map by which the sites move their rows, after the attempt for their mean."""
         among = self._plan.exchange_table.among(1, self.state.attempts[0].members)
         total = self.state.total
-        move = moved(self._plan, ReadNet([(among, None if total is None else total.view(np.int64))]))
+        move = moved(
+            self._plan, ReadNet([(among, None if total is None else total.view(np.int64))])
+        )
         assert move is not None
         return move
 
@@ -354,8 +383,13 @@ class Rounds:
     """
 
     def __init__(
-        self, plan: Plan, log: HubLog, waits: Waits | None, greeting: float, clock: Callable[[], float]
-    ) -> None:  # fmt: skip
+        self,
+        plan: Plan,
+        log: HubLog,
+        waits: Waits | None,
+        greeting: float,
+        clock: Callable[[], float],
+    ) -> None:
         self.clock, self.news = ForwardClock(clock), threading.Condition(threading.RLock())
         self.waits = plan.waits if waits is None else waits
         self._log, self._run = log, plan.run
@@ -437,7 +471,7 @@ class Rounds:
 
     def wait_for(
         self, look: Callable[[], _T | None], seconds: float, give_up: Callable[[], bool]
-    ) -> _T | None:  # fmt: skip
+    ) -> _T | None:
         """Wait until a function finds something, looking again after every change of the log.
 
         Parameters

@@ -56,8 +56,11 @@ from .sums.masks import secret_of
 from .transport import Transport
 
 _WORDS: dict[str, Reason] = {
-    FINISHED: "done", BUDGET: "its budget is spent", HUB: "the hub ended the run", FEW: "too few sites are left",
-}  # fmt: skip
+    FINISHED: "done",
+    BUDGET: "its budget is spent",
+    HUB: "the hub ended the run",
+    FEW: "too few sites are left",
+}
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,9 @@ class Finished:
     @property
     def by(self) -> str | None:
         """The site without which the run could not go on, if it was one alone."""
-        return next(iter(self.lost)) if self.outcome.stopped == FEW and len(self.lost) == 1 else None
+        return (
+            next(iter(self.lost)) if self.outcome.stopped == FEW and len(self.lost) == 1 else None
+        )
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -118,9 +123,15 @@ class Finished:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, without the model and the times."""
         return {
-            "rounds": self.outcome.rounds, "stopped": self.outcome.stopped, "privacy": self.privacy,
-            "spent": self.spent, "budget": self.budget, "by": self.by, "head": self.head, "roster": self.roster,
-        } | ({"lost": self.lost} if self.lost else {})  # fmt: skip
+            "rounds": self.outcome.rounds,
+            "stopped": self.outcome.stopped,
+            "privacy": self.privacy,
+            "spent": self.spent,
+            "budget": self.budget,
+            "by": self.by,
+            "head": self.head,
+            "roster": self.roster,
+        } | ({"lost": self.lost} if self.lost else {})
 
 
 def check_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> None:
@@ -144,7 +155,9 @@ def check_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> Non
     """
     if stopped not in (FINISHED, BUDGET):
         who = f", without {', '.join(map(repr, lost))}" if lost else ""
-        raise EndedEarly(f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent")
+        raise EndedEarly(
+            f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent"
+        )
     check_whole(f"site={site!r}: run {run!r}", lost)
 
 
@@ -214,7 +227,10 @@ class SiteSession:
         rows = held(self.plan.config, self.rows)
         # The rows by their digests: a ledger of others is refused before what is asked of them is
         # compared.
-        bound, known = self.ledger.show()["bound"], [*filter(None, [self.raw]), rows_digest(*rows.arrays())]
+        bound, known = (
+            self.ledger.show()["bound"],
+            [*filter(None, [self.raw]), rows_digest(*rows.arrays())],
+        )
         if bound:
             self.ledger.identity.bind(*known, learn=bind)
         self._check_asked()
@@ -244,9 +260,13 @@ class SiteSession:
         plan = self.plan
         self.rows.check(Logistic() if plan.infers else plan.facts.loss)
         if self.rows.d != plan.d:
-            raise InvalidInput("features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema")
+            raise InvalidInput(
+                "features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema"
+            )
         if self.rows.n.shape != (1, 1):
-            raise InvalidInput("rows", self.rows.n.shape, "must be those of this site alone", "give no others")
+            raise InvalidInput(
+                "rows", self.rows.n.shape, "must be those of this site alone", "give no others"
+            )
         self.rows.check_unit(plan.config.rows_per_person)
 
     def _check_asked(self) -> None:
@@ -269,9 +289,13 @@ class SiteSession:
         plan = self.plan
         if len({noise.simulated, plan.demonstration, self.ledger.demonstration}) > 1:
             rule = "noise, plan and ledger must all three be of a demonstration, or none of them"
-            raise InvalidInput("plan", plan.run, rule, "give a real site a plan and a ledger that are none")
+            raise InvalidInput(
+                "plan", plan.run, rule, "give a real site a plan and a ledger that are none"
+            )
         if len(self.ledger.epsilon) != 1:
-            raise InvalidInput("ledger", None, "a site's ledger has one node", "make it with `sottovoce site init`")
+            raise InvalidInput(
+                "ledger", None, "a site's ledger has one node", "make it with `sottovoce site init`"
+            )
         check_notion(plan.config, plan.facts, self.ledger)
 
     def run(self, transport: Transport) -> Finished:
@@ -340,9 +364,19 @@ class SiteSession:
         book.close()
         statement = self._statement(noise, len(book.rows))
         return Finished(
-            model, outcome, statement, self.ledger.total(), float(self.ledger.epsilon[0]), seconds, done.waited,
-            done.lost, found, self.ledger.file.head(), move, done.roster,
-        )  # fmt: skip
+            model,
+            outcome,
+            statement,
+            self.ledger.total(),
+            float(self.ledger.epsilon[0]),
+            seconds,
+            done.waited,
+            done.lost,
+            found,
+            self.ledger.file.head(),
+            move,
+            done.roster,
+        )
 
     def _check_newest(self, journal: Journal, transport: Transport) -> None:
         """Check that the hub has no more of this site than its ledger.
@@ -353,8 +387,10 @@ class SiteSession:
         own = max(journal.highest, 0)
         if highest > own:
             raise LedgerCorrupt(
-                f"run={run!r}: the hub holds round {highest} of this site and its journal ends at round {own}: the "
-                "journal is an older copy; halted, nothing was drawn; find the newest one, and never restore a ledger "
+                f"run={run!r}: the hub holds round {highest} of this site and its journal ends at "
+                f"round {own}: the "
+                "journal is an older copy; halted, nothing was drawn; find the newest one, and "
+                "never restore a ledger "
                 "from a backup"
             )
         check_hub(self.ledger, self.name, self.key.public, getattr(transport, "earlier", ()))
@@ -398,7 +434,9 @@ class SiteSession:
             outcome = replace(outcome, stopped=judged.stopped)
         return model, outcome, found, move
 
-    def _train(self, net: SiteNet, rows: Rows, noise: Noise, book: Run) -> tuple[Array, Outcome, Move | None]:
+    def _train(
+        self, net: SiteNet, rows: Rows, noise: Noise, book: Run
+    ) -> tuple[Array, Outcome, Move | None]:
         """The model for rows as they are, the outcome, and the map by which rows were centred."""
         plan, i = self.plan, self.plan.index(self.name)
         facts, algorithm = plan.facts.node(i), plan.stages[0].prepared.algorithm.at(i)
@@ -427,7 +465,9 @@ class SiteSession:
     def _blank(self) -> Array:
         """Return the model before the first round."""
         start = place_of(self.plan.start)
-        return np.zeros(self.plan.exchange_table.last_model.width) + (0.0 if start is None else start)
+        return np.zeros(self.plan.exchange_table.last_model.width) + (
+            0.0 if start is None else start
+        )
 
     def _observe(self, k: int) -> None:
         for observe in self.observers:
@@ -439,4 +479,6 @@ class SiteSession:
         Others see releases before they end a run, and the tightest accountants price only what was
         fixed beforehand.
         """
-        return restate(self.plan.privacy.statement_at(self.name, noise.simulated), AtSite(self.name, made))
+        return restate(
+            self.plan.privacy.statement_at(self.name, noise.simulated), AtSite(self.name, made)
+        )

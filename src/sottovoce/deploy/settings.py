@@ -60,17 +60,33 @@ from .sums.masks import erase_old, keys_beside
 from .transport import Transport
 
 Watch = Callable[[int, float, float], None]
-"""Called after a round with its number, the spent part of the rows' lifetime budget, and that budget."""
+"""Called after a round with its number, the spent part of the rows' lifetime budget, and that
+budget.
+"""
 _TOP = {
-    "name": str, "hub": str, "plan": str, "ledger": str, "agreed": str, "patience": int | float, "data": dict,
+    "name": str,
+    "hub": str,
+    "plan": str,
+    "ledger": str,
+    "agreed": str,
+    "patience": int | float,
+    "data": dict,
     "keys": dict,
-}  # fmt: skip
+}
 _DATA = {"file": str, "schema": str}
 _KEYS = {"authority": str, "certificate": str, "key": str, "signing": str}
 PATIENCE = 600.0
 _MOST_PATIENCE = 10**8
 _LONGEST = 4096
-_OPTIONAL = {"hub", "agreed", "patience", "schema", "keys.authority", "keys.certificate", "keys.key"}
+_OPTIONAL = {
+    "hub",
+    "agreed",
+    "patience",
+    "schema",
+    "keys.authority",
+    "keys.certificate",
+    "keys.key",
+}
 
 
 _FILE = """\
@@ -91,7 +107,12 @@ signing = {signing}
 
 
 def write_settings(
-    folder: Path, name: str, hub: str, data: Path, schema: Path | None = None, agreed: str | None = None
+    folder: Path,
+    name: str,
+    hub: str,
+    data: Path,
+    schema: Path | None = None,
+    agreed: str | None = None,
 ) -> Path:
     """Write a site's ``site.toml``, a new file in its folder.
 
@@ -114,13 +135,21 @@ def write_settings(
         The file.
     """
     values = {
-        "name": name, "hub": hub, "ledger": f"{name}.ledger", "data": str(data),
-        "certificate": f"{name}.crt", "key": f"{name}.key", "signing": f"{name}.signing",
-    }  # fmt: skip
+        "name": name,
+        "hub": hub,
+        "ledger": f"{name}.ledger",
+        "data": str(data),
+        "certificate": f"{name}.crt",
+        "key": f"{name}.key",
+        "signing": f"{name}.signing",
+    }
     shown = {key: json.dumps(value) for key, value in values.items()}
     path = folder / "site.toml"
     optional = {"schema": None if schema is None else str(schema), "agreed": agreed}
-    lines = {key: "" if value is None else f"{key} = {json.dumps(value)}\n" for key, value in optional.items()}
+    lines = {
+        key: "" if value is None else f"{key} = {json.dumps(value)}\n"
+        for key, value in optional.items()
+    }
     write_new(path, _FILE.format(**shown, **lines))
     return path
 
@@ -172,7 +201,12 @@ def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
         If one is of the same rows: a second ledger would be a second budget.
     """
     places = dict.fromkeys((data.resolve().parent, data.absolute().parent, folder.resolve().parent))
-    near = (path for place in places for how in ("*.ledger", "*/*.ledger") for path in sorted(place.glob(how)))
+    near = (
+        path
+        for place in places
+        for how in ("*.ledger", "*/*.ledger")
+        for path in sorted(place.glob(how))
+    )
     unknown: list[str] = []
     for path in dict.fromkeys(near):
         try:
@@ -181,7 +215,10 @@ def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
             unknown.append(str(error))
             continue
         if there:
-            rule = f"has a ledger already, {path}: a second one would be a second budget, which nobody adds up"
+            rule = (
+                f"has a ledger already, {path}: a second one would be a second budget, which "
+                "nobody adds up"
+            )
             remedy = "take part with that one: put the plan into its folder"
             raise InvalidInput("data", data, rule, remedy)
     return unknown
@@ -201,11 +238,15 @@ def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None
     try:
         folder, there = file.is_dir(), file.exists()
     except OSError as error:
-        raise InvalidInput("data", str(file), f"cannot be read: {error.strerror}", "correct the path") from None
+        raise InvalidInput(
+            "data", str(file), f"cannot be read: {error.strerror}", "correct the path"
+        ) from None
     if folder:
         mapped = map_rows(file)
         if len(mapped.n) != 1:
-            raise InvalidInput("data", str(file), f"holds rows of {len(mapped.n)} sites", "map those of this site")
+            raise InvalidInput(
+                "data", str(file), f"holds rows of {len(mapped.n)} sites", "map those of this site"
+            )
         return mapped, None
     if not there:
         raise InvalidInput("data", str(file), "there is no such file", "correct the path")
@@ -284,12 +325,22 @@ class SiteSettings:
 
         schema = given["data"].get("schema")
         return cls(
-            folder, name, given.get("hub", ""), at(given["plan"]), at(given["ledger"]), at(given["data"]["file"]),
-            at(keys["signing"]), Credentials(
-                at(keys.get("authority", "ca.crt")), at(keys.get("certificate", f"{name}.crt")),
+            folder,
+            name,
+            given.get("hub", ""),
+            at(given["plan"]),
+            at(given["ledger"]),
+            at(given["data"]["file"]),
+            at(keys["signing"]),
+            Credentials(
+                at(keys.get("authority", "ca.crt")),
+                at(keys.get("certificate", f"{name}.crt")),
                 at(keys.get("key", f"{name}.key")),
-            ), None if schema is None else at(schema), float(patience), given.get("agreed"),
-        )  # fmt: skip
+            ),
+            None if schema is None else at(schema),
+            float(patience),
+            given.get("agreed"),
+        )
 
     def check_connection(self) -> None:
         """Raise :class:`InvalidInput` for an address or TLS files that allow no connection."""
@@ -304,11 +355,17 @@ class SiteSettings:
             own = Schema.from_toml(self.schema)
             agreed = encoding_of(plan.schema)
             if agreed is not None and own.data_dependent != agreed.data_dependent:
-                rule = f"the plan's schema says {agreed.data_dependent}, and statements depend on it"
-                raise InvalidInput("data_dependent", own.data_dependent, rule, "agree on what is true")
+                rule = (
+                    f"the plan's schema says {agreed.data_dependent}, and statements depend on it"
+                )
+                raise InvalidInput(
+                    "data_dependent", own.data_dependent, rule, "agree on what is true"
+                )
             if agreed is None or own.fingerprint != agreed.fingerprint:
                 rule = "encodes rows in another way than the plan's"
-                raise InvalidInput("schema", str(self.schema), rule, "use the plan's, or agree on another plan")
+                raise InvalidInput(
+                    "schema", str(self.schema), rule, "use the plan's, or agree on another plan"
+                )
         return plan
 
     def check_agreed(self) -> None:
@@ -321,8 +378,13 @@ class SiteSettings:
             return
         rule = f"is not the digest of {self.plan.name}"
         if self.digest is None:
-            rule = "is missing, and masks hide a share only among the sites whose keys are in the plan"
-        remedy = f"compare the digest with the other sites by telephone; if all have the same write {self.agreement}"
+            rule = (
+                "is missing, and masks hide a share only among the sites whose keys are in the plan"
+            )
+        remedy = (
+            "compare the digest with the other sites by telephone; if all have the same "
+            f"write {self.agreement}"
+        )
         raise InvalidInput("agreed", self.digest, rule, f"{remedy} above [data] in site.toml")
 
     @property
@@ -360,7 +422,9 @@ class SiteSettings:
         raw = digests_of(self.data, schema, rows)[:-1]
         return SiteSession(plan, self.name, rows, ledger, signing, noise, observers, table, *raw)
 
-    def take_part(self, transport: Transport, watch: Watch | None = None, *, new_keys: bool = False) -> Finished:
+    def take_part(
+        self, transport: Transport, watch: Watch | None = None, *, new_keys: bool = False
+    ) -> Finished:
         """Run the plan to its end over a transport, and write the results beside the settings.
 
         The caller holds :attr:`lock`.  ``NAME.html`` is the report, ``NAME.npz`` (after an
@@ -397,12 +461,21 @@ class SiteSettings:
         files.write("report", self.file("html"), site_page(plan, self.name, ended))
         if not plan.infers:
             how = ended.outcome
-            kept = result(plan, ended.model[None], ended.statement, how.stopped, how.rounds, ended.move)
+            kept = result(
+                plan, ended.model[None], ended.statement, how.stopped, how.rounds, ended.move
+            )
             kept.save(self.file("npz"))
-        named = {"run": plan.run, "plan": plan.digest, "site": self.name, "demonstration": plan.demonstration}
+        named = {
+            "run": plan.run,
+            "plan": plan.digest,
+            "site": self.name,
+            "demonstration": plan.demonstration,
+        }
         complete = ended.outcome.stopped in (FINISHED, BUDGET)
         known.after(plan, self.name, ended.head, complete).write(self.file(ENDING))
-        write_summary(stem, named | answers | ended.to_dict() | (ended.times if plan.demonstration else {}))
+        write_summary(
+            stem, named | answers | ended.to_dict() | (ended.times if plan.demonstration else {})
+        )
         return ended
 
     def erase_old_keys(self, tell: Callable[[str], None]) -> dict[str, str]:
@@ -420,7 +493,10 @@ class SiteSettings:
         for run, state in erased.items():
             tell(f"erased the key of run {run}, which is {state} in the ledger")
         for run in sorted(keys_beside(self.ledger.resolve()).keys() - {self.agreed.run}):
-            why = "is open in the ledger: its key stays; if it will not go on, `sottovoce ledger close` erases it"
+            why = (
+                "is open in the ledger: its key stays; if it will not go on, `sottovoce ledger "
+                "close` erases it"
+            )
             tell(f"run {run} {why}")
         return erased
 
@@ -437,7 +513,8 @@ class SiteSettings:
         found = finished(self.folder / self.name, self.agreed)
         if found is None or found.get("stopped") in (FINISHED, BUDGET):
             return found
-        return found if "made" in dict(found.get("privacy") or {}) else None  # 0.1 stated too little of early ends
+        # 0.1 stated too little of early ends
+        return found if "made" in dict(found.get("privacy") or {}) else None
 
     def file(self, kind: str) -> Path:
         """Return the path of a result."""
@@ -451,9 +528,13 @@ def _observer(watch: Watch, ledger: DurableLedger) -> Observer:
 def _fits(prefix: str, given: dict[str, Any], known: dict[str, Any]) -> None:
     for key, value in given.items():
         if key not in known:
-            raise InvalidInput(prefix + key, None, f"is none of {', '.join(known)}", "remove or correct it")
+            raise InvalidInput(
+                prefix + key, None, f"is none of {', '.join(known)}", "remove or correct it"
+            )
         if not isinstance(value, known[key]) or isinstance(value, bool):
-            raise InvalidInput(prefix + key, None, "is of the wrong type", "see `sottovoce site init`")
+            raise InvalidInput(
+                prefix + key, None, "is of the wrong type", "see `sottovoce site init`"
+            )
     for key in known:
         if key not in given and key not in _OPTIONAL and prefix + key not in _OPTIONAL:
             raise InvalidInput(prefix + key, None, "is missing", "see `sottovoce site init`")

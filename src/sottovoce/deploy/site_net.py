@@ -52,7 +52,13 @@ class SiteNet(Net):
     """
 
     def __init__(
-        self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey, secret: Path
+        self,
+        plan: Plan,
+        name: str,
+        journal: Journal,
+        transport: Transport,
+        key: SigningKey,
+        secret: Path,
     ) -> None:
         self._plan, self._name = plan, name
         self.exchanges = Exchanges(plan, name, journal, transport, key)
@@ -106,7 +112,9 @@ class SiteNet(Net):
 
     def neighbour_sum(self, x: Array) -> Array:
         told = self._release(x)
-        return self._edges.sum(x, {name: told.get(name) for name in self._plan.exchange_table.neighbours(self._name)})
+        return self._edges.sum(
+            x, {name: told.get(name) for name in self._plan.exchange_table.neighbours(self._name)}
+        )
 
     def lost_dual(self, weight: Array | float) -> Array | float:
         return self._edges.lost_dual(weight)
@@ -141,7 +149,9 @@ class SiteNet(Net):
         self.exchanges.exchange(Share(state.roster, attempt, state.parent, words))
         if state.total is None:
             lost = ", ".join(sorted(set(state.gone) - {self._name}))
-            raise AttemptLost(f"attempt={attempt}: no sum, because a share is missing; gone so far: {lost}")
+            raise AttemptLost(
+                f"attempt={attempt}: no sum, because a share is missing; gone so far: {lost}"
+            )
         self._handed = True
         return state.total.view(np.int64)
 
@@ -180,5 +190,7 @@ def _check(plan: Plan, *, summed: bool) -> None:
     """
     if plan.summed != summed:
         raise TypeError(
-            "a run of sums sends nothing to neighbours" if plan.summed else "a run without sums has no shares"
+            "a run of sums sends nothing to neighbours"
+            if plan.summed
+            else "a run without sums has no shares"
         )

@@ -62,7 +62,9 @@ class Stage:
     def widths(self) -> tuple[int, ...]:
         """Numbers that a site sends in each exchange."""
         rounds, facts = self.prepared.config.rounds, self.facts
-        return self.opening + ((facts.d,) * rounds if self.recipe is None else self.recipe.listed.widths(facts))
+        return self.opening + (
+            (facts.d,) * rounds if self.recipe is None else self.recipe.listed.widths(facts)
+        )
 
     @property
     def first(self) -> int:
@@ -99,8 +101,13 @@ class Stage:
             Of the releases that the run's own budget allows; of a recipe, of all.
         """
         if self.recipe is not None:
-            return privacy_statement(self.prepared, self.planned(node), simulated=simulated, caveat=caveat)
+            return privacy_statement(
+                self.prepared, self.planned(node), simulated=simulated, caveat=caveat
+            )
         book = self.prepared.ledger
-        limits, own = Ledger(book.accountant, book.epsilon, book.delta), replace(self.prepared.config, sites_per_row=1)
+        limits, own = (
+            Ledger(book.accountant, book.epsilon, book.delta),
+            replace(self.prepared.config, sites_per_row=1),
+        )
         alone = replace(self.prepared, facts=self.facts.node(node), config=own, ledger=limits)
         return privacy_statement(alone, self.allowed(node), simulated=simulated, caveat=caveat)

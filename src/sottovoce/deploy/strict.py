@@ -9,7 +9,9 @@ from ..util.files import from_json
 from ..util.typing import Any
 
 MOST = 1_000_000
-"""The most lists and objects in a text; each takes some sixty bytes of memory, however short it is written."""
+"""The most lists and objects in a text; each takes some sixty bytes of memory, however short it
+is written.
+"""
 
 
 class NotStrict(ValueError):

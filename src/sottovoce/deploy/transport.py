@@ -19,10 +19,14 @@ class Transport(Protocol):
     """A site's connection to the hub of one run."""
 
     answers: Callable[[str, bytes], bytes] | None
-    """Set by the session: this site's signed answer to another site's question, while this site waits."""
+    """Set by the session: this site's signed answer to another site's question, while this site
+    waits.
+    """
 
     earlier: tuple[bytes, ...]
-    """What this site signed in other runs of the hub, once :meth:`highest` was called; a carrier may know none."""
+    """What this site signed in other runs of the hub, once :meth:`highest` was called; a carrier
+    may know none.
+    """
 
     def highest(self, plan: str) -> int:
         """Return the highest round of which the hub holds a message of this site; 0 for none.

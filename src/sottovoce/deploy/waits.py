@@ -31,9 +31,16 @@ class Waits:
         if self.deadline is None and self.patience is None:
             return
         for field, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value <= _LONGEST_WAIT:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not 0.0 < value <= _LONGEST_WAIT
+            ):
                 rule = f"must be a number of seconds above 0 and at most {_LONGEST_WAIT:g}"
-                remedy = f"use e.g. {getattr(type(self), field):g}; for a run that waits for ever, null for both"
+                remedy = (
+                    f"use e.g. {getattr(type(self), field):g}; for a run that waits for "
+                    "ever, null for both"
+                )
                 raise InvalidInput(field, value, rule, remedy)
         if self.patience_seconds < self.deadline_seconds:
             rule = f"must be at least the deadline, {self.deadline:g} s"
@@ -61,7 +68,9 @@ class Waits:
         """
         if self.endless:
             rule = "the plan waits for all its sites, however long it takes"
-            raise InvalidInput("patience", seconds, rule, "leave it out; `sottovoce hub end` ends the run")
+            raise InvalidInput(
+                "patience", seconds, rule, "leave it out; `sottovoce hub end` ends the run"
+            )
         return type(self)(seconds, max(seconds, self.patience_seconds))
 
 

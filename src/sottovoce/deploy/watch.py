@@ -31,9 +31,13 @@ from .strict import parse
 
 SEEN = "hub.seen"
 ALIVE = 15.0
-"""Seconds without a sign in :data:`SEEN` after which the process that wrote it counts as stopped."""
+"""Seconds without a sign in :data:`SEEN` after which the process that wrote it counts as
+stopped.
+"""
 STALLED = 120.0
-"""Seconds that a round may take before it counts as stalled; ten times the usual if that is more."""
+"""Seconds that a round may take before it counts as stalled; ten times the usual if that is
+more.
+"""
 SOON = 30
 """Days before a certificate's end from which on there is an alarm."""
 _SPARE = 2**28  # bytes that a disk should have beside what the run still writes
@@ -60,9 +64,14 @@ class Watch:
         self._wrote = 0.0
         seen = _seen(folder, hub.plan.digest)
         self._heard: dict[str, float] = dict(seen.get("heard", {}))
-        self._rounds: dict[str, int] = {name: int(one[0]) for name, one in seen.get("said", {}).items()}
-        self._said: dict[str, float] = {name: float(one[1]) for name, one in seen.get("said", {}).items()}
-        self._ends: deque[tuple[int, float]] = deque(map(tuple, seen.get("ends", [])), _KEPT)  # round, time
+        self._rounds: dict[str, int] = {
+            name: int(one[0]) for name, one in seen.get("said", {}).items()
+        }
+        self._said: dict[str, float] = {
+            name: float(one[1]) for name, one in seen.get("said", {}).items()
+        }
+        # round, time
+        self._ends: deque[tuple[int, float]] = deque(map(tuple, seen.get("ends", [])), _KEPT)
         self._served: float | None = seen.get("at")
 
     def hear(self, site: str) -> None:
@@ -87,10 +96,12 @@ class Watch:
             self._served = at
             due = now or not self._wrote <= at < self._wrote + _EVERY
             kept = {
-                "plan": self._hub.plan.digest, "at": at, "heard": dict(self._heard),
+                "plan": self._hub.plan.digest,
+                "at": at,
+                "heard": dict(self._heard),
                 "said": {name: [round, self._said[name]] for name, round in self._rounds.items()},
                 "ends": list(self._ends),
-            }  # fmt: skip
+            }
         if due:
             self._wrote = at
             files.write("seen", self._folder / SEEN, json.dumps(kept) + "\n")
@@ -105,19 +116,27 @@ class Watch:
         for site in shown["sites"]:
             name = site["site"]
             site |= {
-                "last_message": _stamp(said.get(name)), "last_heard": _stamp(heard.get(name)),
-                "waits_for": waits.get(name, []), "awaited_since": None,
-            }  # fmt: skip
-            since = [said[other] for other, names in waits.items() if name in names and other in said]
+                "last_message": _stamp(said.get(name)),
+                "last_heard": _stamp(heard.get(name)),
+                "waits_for": waits.get(name, []),
+                "awaited_since": None,
+            }
+            since = [
+                said[other] for other, names in waits.items() if name in names and other in said
+            ]
             if since:
                 site["awaited_since"] = _stamp(min(since))
         running: bool | None = self._served is not None and now - self._served < ALIVE
         if self._served is None and any(site["round"] >= 0 for site in shown["sites"]):
             running = None  # another carrier serves the run, and keeps no times
         shown |= {
-            "at": _stamp(now), "running": running, "seconds_a_round": seconds,
-            "round": min((s["round"] for s in shown["sites"] if s["left"] is None), default=shown["rounds"]),
-        }  # fmt: skip
+            "at": _stamp(now),
+            "running": running,
+            "seconds_a_round": seconds,
+            "round": min(
+                (s["round"] for s in shown["sites"] if s["left"] is None), default=shown["rounds"]
+            ),
+        }
         shown["alarms"] = [*self._alarms_of_run(shown, now, said, heard), *self._ending(now)]
         return shown
 
@@ -146,7 +165,9 @@ class Watch:
         """Return the alarm that no process serves the run."""
         if shown["running"] is not False:
             return []
-        when = "never did" if self._served is None else f"was last seen {_ago(now - self._served)} ago"
+        when = (
+            "never did" if self._served is None else f"was last seen {_ago(now - self._served)} ago"
+        )
         return [_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}")]
 
     def _if_stalled(
@@ -157,9 +178,15 @@ class Watch:
         alarms = []
         for site in shown["sites"]:
             name = site["site"]
-            since = [said[s["site"]] for s in shown["sites"] if name in s["waits_for"] and s["site"] in said]
+            since = [
+                said[s["site"]]
+                for s in shown["sites"]
+                if name in s["waits_for"] and s["site"] in said
+            ]
             if since and now - min(since) > longest:
-                quiet = f"last heard {_ago(now - heard[name])} ago" if name in heard else "never heard"
+                quiet = (
+                    f"last heard {_ago(now - heard[name])} ago" if name in heard else "never heard"
+                )
                 what = f"the others wait for {name} since {_ago(now - min(since))}; it was {quiet}"
                 alarms.append(_alarm("stalled", what, self._remedy_for(name)))
         return alarms
@@ -168,7 +195,10 @@ class Watch:
         """Return what the hub's operator can do about a site for which the others wait."""
         needs_all, run = self._hub.plan.waits.endless, self._hub.plan.run
         end = f"end {self._folder} {run}" if needs_all else f"expel {self._folder} {name}"
-        do = "ask its people to look at it, and to repeat `sottovoce site run`; if it will not come back: "
+        do = (
+            "ask its people to look at it, and to repeat `sottovoce site run`; if it will not "
+            "come back: "
+        )
         return f"{do}`sottovoce hub {end}`"
 
     def _if_disk_is_full(self, shown: dict[str, Any]) -> list[dict[str, str]]:
@@ -177,12 +207,17 @@ class Watch:
         free = shutil.disk_usage(self._folder).free
         if free >= need:
             return []
-        what = f"the disk of {self._folder} has {free >> 20:,} MiB free, and this run may need {need >> 20:,}"
+        what = (
+            f"the disk of {self._folder} has {free >> 20:,} MiB free, and this run may need "
+            f"{need >> 20:,}"
+        )
         return [_alarm("disk", what, "free some space; the sites wait meanwhile")]
 
     def _bytes_left(self, shown: dict[str, Any]) -> int:
         message = sizes(self._hub.plan)[0]
-        return sum(message * max(0, shown["rounds"] - max(0, site["round"])) for site in shown["sites"])
+        return sum(
+            message * max(0, shown["rounds"] - max(0, site["round"])) for site in shown["sites"]
+        )
 
     def _ending(self, now: float) -> list[dict[str, str]]:
         alarms = []
@@ -193,7 +228,9 @@ class Watch:
                 continue
             try:
                 end = (
-                    certificates.expiry(path) if file == "ca.crt" else certificates.ends(self._folder / "ca.crt", path)
+                    certificates.expiry(path)
+                    if file == "ca.crt"
+                    else certificates.ends(self._folder / "ca.crt", path)
                 )
                 left = end - datetime.fromtimestamp(now, UTC)
             except SottovoceError:
@@ -216,7 +253,11 @@ def _alarm(kind: str, what: str, do: str) -> dict[str, str]:
 
 
 def _stamp(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    return (
+        None
+        if seconds is None
+        else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    )
 
 
 def _ago(seconds: float) -> str:
@@ -259,13 +300,17 @@ def waiting_lines(status: dict[str, Any], longer: float, now: float | None = Non
     lines = []
     for site in status["sites"]:
         since = site["awaited_since"]
-        if since is not None and (waited := now - datetime.fromisoformat(since).timestamp()) >= longer:
+        if (
+            since is not None
+            and (waited := now - datetime.fromisoformat(since).timestamp()) >= longer
+        ):
             who = [s["site"] for s in status["sites"] if site["site"] in s["waits_for"]]
             heard = site["last_heard"]
             ago = None if heard is None else _ago(now - datetime.fromisoformat(heard).timestamp())
             quiet = "which was never heard" if ago is None else f"which was heard {ago} ago"
             lines.append(
-                f"{', '.join(who)} wait{'s' * (len(who) == 1)} for {site['site']} since {_ago(waited)}, {quiet}"
+                f"{', '.join(who)} wait{'s' * (len(who) == 1)} for {site['site']} since "
+                f"{_ago(waited)}, {quiet}"
             )
     return lines
 

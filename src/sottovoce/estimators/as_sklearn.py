@@ -15,23 +15,31 @@ from .transformer import SchemaTransformer
 
 
 def as_sklearn(model: Any) -> LogisticRegression | Pipeline:
-    """A fitted ``LogisticRegression`` with a classifier's coefficients; under a schema behind its transformer.
+    """A fitted ``LogisticRegression`` with a classifier's coefficients; under a schema behind its
+    transformer.
 
     Raises
     ------
     InvalidInput
-        If the loss is another than the logistic one, classes were trained against the rest, or coefficients are those
-        of inference under a schema.
+        If the loss is another than the logistic one, classes were trained against the rest, or
+        coefficients are those of inference under a schema.
     """
     check_is_fitted(model, "coef_")
     loss = str(getattr(model, "loss_", model.loss))
     if not (loss == "logistic" and len(model.coef_) == 1) and loss != "softmax":
-        rule = "scikit-learn's LogisticRegression has the logistic loss, or softmax for several classes"
+        rule = (
+            "scikit-learn's LogisticRegression has the logistic loss, or softmax for several "
+            "classes"
+        )
         raise InvalidInput("loss", loss, rule, "use loss='softmax' for several classes")
     plain = LogisticRegression()
     if model.schema_ is not None:
         return _of_columns(model, plain)
-    plain.coef_, plain.intercept_, plain.classes_ = model.coef_.copy(), model.intercept_.copy(), model.classes_.copy()
+    plain.coef_, plain.intercept_, plain.classes_ = (
+        model.coef_.copy(),
+        model.intercept_.copy(),
+        model.classes_.copy(),
+    )
     plain.n_features_in_, plain.n_iter_ = model.n_features_in_, np.array([model.n_iter_])
     if hasattr(model, "feature_names_in_"):
         plain.feature_names_in_ = model.feature_names_in_.copy()

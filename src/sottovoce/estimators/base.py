@@ -31,9 +31,11 @@ from .terms import Terms
 
 
 class PrivateEstimator(Notifying, BaseEstimator):
-    """An estimator with `knobs`, whose fits are private.  :func:`sottovoce.estimators.parameters.with_knobs` has them.
+    """An estimator with `knobs`, whose fits are private.
+    :func:`sottovoce.estimators.parameters.with_knobs` has them.
 
-    Its `fit` is five calls: validate, encode, plan, run, decode (:mod:`sottovoce.estimators.fitting`).
+    Its `fit` is five calls: validate, encode, plan, run, decode
+    (:mod:`sottovoce.estimators.fitting`).
     """
 
     schema: Any = None
@@ -54,7 +56,11 @@ class PrivateEstimator(Notifying, BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``knobs__rho=...`` sets one knob and leaves the others."""
-        one = {name.removeprefix("knobs__"): params.pop(name) for name in list(params) if name.startswith("knobs__")}
+        one = {
+            name.removeprefix("knobs__"): params.pop(name)
+            for name in list(params)
+            if name.startswith("knobs__")
+        }
         if one:
             params["knobs"] = dict(params.get("knobs", self.knobs) or {}) | one
         found: Self = super().set_params(**params)
@@ -79,8 +85,8 @@ class PrivateEstimator(Notifying, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file, in one step.
 
-        The file is one of ``sottovoce train --save``, which ``sottovoce report`` and, under a schema, ``sottovoce
-        predict`` and ``export`` read too; :meth:`load` reads it back.
+        The file is one of ``sottovoce train --save``, which ``sottovoce report`` and, under a
+        schema, ``sottovoce predict`` and ``export`` read too; :meth:`load` reads it back.
 
         Raises
         ------
@@ -94,7 +100,8 @@ class PrivateEstimator(Notifying, BaseEstimator):
     def load(cls, path: str | Path) -> Self:
         """Read what :meth:`save` wrote, which may come from anybody.
 
-        The ledger and the `random_state` are not in the file: a fit of the loaded estimator is a release.
+        The ledger and the `random_state` are not in the file: a fit of the loaded estimator is a
+        release.
 
         Raises
         ------
@@ -114,7 +121,8 @@ class PrivateEstimator(Notifying, BaseEstimator):
         Returns
         -------
         ndarray of str objects
-            Those of `coef_`: of encoded columns under a schema, such as "ward=icu"; else those of X.
+            Those of `coef_`: of encoded columns under a schema, such as "ward=icu"; else those of
+            X.
         """
         check_is_fitted(self, "n_features_in_")
         if (schema := self.schema_) is None:
@@ -135,7 +143,9 @@ class PrivateEstimator(Notifying, BaseEstimator):
         self.n_features_in_ = features.width
 
     def _array(self, X: Any) -> Any:
-        """Rows without a schema as scikit-learn validates them, with the columns that `fit` was given."""
+        """Rows without a schema as scikit-learn validates them, with the columns that `fit` was
+        given.
+        """
         if issparse(X) and not self.takes_sparse:
             raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
         check_columns(X)
@@ -159,7 +169,9 @@ class LinearEstimator(PrivateEstimator):
         return rows.toarray() if issparse(rows) and named else rows
 
     def _places(self, rows: Any, groups: Any) -> IntArray | None:
-        """The places of rows' sites in the model; their holder is told of rows that name no site that it knows."""
+        """The places of rows' sites in the model; their holder is told of rows that name no site
+        that it knows.
+        """
         where = places_of(self._answered, rows, groups)
         check_groups(where, groups)
         if (note := unknown_sites(where, groups)) is not None:
@@ -171,10 +183,11 @@ class LinearEstimator(PrivateEstimator):
         return summary_of(self)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the coefficients: a forest plot with 95% intervals after inference, else bars without.
+        """Draw the coefficients: a forest plot with 95% intervals after inference, else bars
+        without.
 
-        Odds ratios are on a logarithmic axis.  A line that is refused is marked so.  Of many columns the largest are
-        drawn.  It is computed from what was released, and costs no budget.
+        Odds ratios are on a logarithmic axis.  A line that is refused is marked so.  Of many
+        columns the largest are drawn.  It is computed from what was released, and costs no budget.
 
         Parameters
         ----------

@@ -1,8 +1,9 @@
 """Signs that rows were computed from other rows, which no epsilon covers.
 
-An estimator sees numbers, and cannot see the steps before it in a pipeline: its statement says on what it rests, and
-:func:`learning_steps` names the steps of a pipeline that learn from rows.  Numbers that give such a step away, as
-columns of mean zero and variance one do, are told to the holder of the rows only.
+An estimator sees numbers, and cannot see the steps before it in a pipeline: its statement says on
+what it rests, and :func:`learning_steps` names the steps of a pipeline that learn from rows.
+Numbers that give such a step away, as columns of mean zero and variance one do, are told to the
+holder of the rows only.
 """
 
 from __future__ import annotations
@@ -20,26 +21,32 @@ from ..util.typing import Any
 from .notices import Note
 
 ASSUMED = (
-    "epsilon holds if X was made row by row from public constants, and not by a step that learned from rows, as one "
+    "epsilon holds if X was made row by row from public constants, and not by a step that learned "
+    "from rows, as one "
     "that scales or imputes does: an estimator without a schema cannot see that"
 )
 ASSUMED_OF_TABLES = (
-    "epsilon holds if no step before the schema learned from other rows, as one that fills gaps in by a mean does: an "
+    "epsilon holds if no step before the schema learned from other rows, as one that fills gaps "
+    "in by a mean does: an "
     "estimator cannot see that"
 )
 """The same of a table under a schema, whose public facts do the scaling."""
 ADD_UP = (
-    "this model is a clone, as a search or a cross-validation makes many: fits on the same rows add up, and no choice "
+    "this model is a clone, as a search or a cross-validation makes many: fits on the same rows "
+    "add up, and no choice "
     "by scores is covered"
 )
 INSTEAD = (
-    "use schema=, SchemaTransformer, or steps of public constants: FunctionTransformer, Normalizer, HashingVectorizer, "
+    "use schema=, SchemaTransformer, or steps of public constants: FunctionTransformer, "
+    "Normalizer, HashingVectorizer, "
     "OneHotEncoder(categories=[...]), SimpleImputer(strategy='constant', fill_value=...)"
 )
 """Encoders that learn nothing from rows."""
 DIVIDED = (
-    "each fit is about the people of its own table: whoever splits rows divides people, and how many rows one of them "
-    "has moves rows of others to other parts, so split by people (GroupShuffleSplit), or scores are too good and no "
+    "each fit is about the people of its own table: whoever splits rows divides people, and how "
+    "many rows one of them "
+    "has moves rows of others to other parts, so split by people (GroupShuffleSplit), or scores "
+    "are too good and no "
     "sum over fits is proved"
 )
 """Of a schema's people, if parts of a table are fitted."""
@@ -47,12 +54,14 @@ _EXACT = 1e-9  # of means and variances that are no chance
 
 
 def learning_steps(pipeline: Any) -> list[str]:
-    """Names of the steps of a pipeline, before its last, that learn from the rows: no epsilon covers what they learn.
+    """Names of the steps of a pipeline, before its last, that learn from the rows: no epsilon
+    covers what they learn.
 
     Parameters
     ----------
     pipeline : sklearn.pipeline.Pipeline
-        It need not be fitted.  Which steps learn follows from scikit-learn's tags and from parameters, not from rows.
+        It need not be fitted.  Which steps learn follows from scikit-learn's tags and from
+        parameters, not from rows.
 
     Returns
     -------
@@ -92,7 +101,9 @@ def learners(step: Any, name: str = "") -> Iterator[str]:
         for inner, part in step.transformer_list:
             yield from learners(part, inner)
         return
-    if hasattr(step, "transformers") and hasattr(step, "remainder"):  # of columns, each with steps of its own
+    if hasattr(step, "transformers") and hasattr(
+        step, "remainder"
+    ):  # of columns, each with steps of its own
         for inner, part, _ in step.transformers:
             yield from learners(part, inner)
         return
@@ -104,7 +115,10 @@ def learners(step: Any, name: str = "") -> Iterator[str]:
 def _public(step: Any, kind: str) -> bool:
     """Return whether a step learns nothing from rows."""
     if kind in ("OneHotEncoder", "OrdinalEncoder"):
-        counted = getattr(step, "min_frequency", None) is not None or getattr(step, "max_categories", None) is not None
+        counted = (
+            getattr(step, "min_frequency", None) is not None
+            or getattr(step, "max_categories", None) is not None
+        )
         return not isinstance(step.categories, str) and not counted
     if kind == "SimpleImputer":
         return step.strategy == "constant" and step.fill_value is not None
@@ -114,7 +128,9 @@ def _public(step: Any, kind: str) -> bool:
         return False
 
 
-def rests_on(schema: Schema | None, *, cloned: bool, many_fits: bool) -> tuple[tuple[str, ...], tuple[Note, ...]]:
+def rests_on(
+    schema: Schema | None, *, cloned: bool, many_fits: bool
+) -> tuple[tuple[str, ...], tuple[Note, ...]]:
     """Return the assumptions on which a fit's epsilon rests, and notes to tell at once.
 
     Parameters
@@ -123,7 +139,8 @@ def rests_on(schema: Schema | None, *, cloned: bool, many_fits: bool) -> tuple[t
     cloned : bool
         Whether scikit-learn made the estimator, so that it may be fitted on part of a table.
     many_fits : bool
-        Whether another clone of the same estimator was fitted before: then it is told that fits add up.
+        Whether another clone of the same estimator was fitted before: then it is told that fits add
+        up.
 
     Returns
     -------
@@ -159,7 +176,10 @@ def learned(X: Any) -> str | None:
     varied = deviation > 0
     standard = varied & (np.abs(mean) < _EXACT) & (np.abs(deviation - 1.0) < _EXACT)
     if standard.any():
-        return "a column has mean 0 and standard deviation 1 to the last digit, as after a StandardScaler"
+        return (
+            "a column has mean 0 and standard deviation 1 to the last digit, as after a "
+            "StandardScaler"
+        )
     continuous = [len(np.unique(X[:, k])) > 10 for k in np.flatnonzero(varied)[:50]]
     spans = ((low == 0.0) & (high == 1.0))[varied][:50]
     if len(spans) > 1 and np.all(spans & np.array(continuous)):

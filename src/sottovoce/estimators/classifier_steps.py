@@ -1,4 +1,6 @@
-"""The steps of a classifier's `fit`: a training by a method of rounds, or the inference of coefficients."""
+"""The steps of a classifier's `fit`: a training by a method of rounds, or the inference of
+coefficients.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ from .tables import (
 from .terms import Terms, max_weight_errors, norm_errors, site_constants_errors, terms_of
 
 AUTO = "auto"
-"""The loss that depends on the number of classes: logistic for two, softmax for more where the method has it."""
+"""The loss that depends on the number of classes: logistic for two, softmax for more where the
+method has it.
+"""
 LABELS_READ = "the classes were read off the rows, and epsilon does not cover that"
 _DEFAULT = RunConfig()
 
@@ -178,17 +182,27 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
 
 def _missing_classes(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
     """Yield an error for a release whose classes nothing declares."""
-    if estimator.classes is None and not terms.simulated and (terms.schema is None or terms.schema.label is None):
+    if (
+        estimator.classes is None
+        and not terms.simulated
+        and (terms.schema is None or terms.schema.label is None)
+    ):
         rule = "a release needs its labels declared: which of them occur is private"
-        yield InvalidInput("classes", None, rule, "give classes=[...], or a random_state for a simulation")
+        yield InvalidInput(
+            "classes", None, rule, "give classes=[...], or a random_state for a simulation"
+        )
 
 
 def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
     """Yield an error for everything declared that inference does not support."""
     if not estimator.inference:
         return
-    if estimator.class_weight is not None or (terms.schema is not None and terms.schema.weight is not None):
-        yield InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
+    if estimator.class_weight is not None or (
+        terms.schema is not None and terms.schema.weight is not None
+    ):
+        yield InvalidInput(
+            "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
+        )
     if not estimator.fit_intercept:
         yield InvalidInput("inference", True, "needs dense rows and an intercept", "leave it out")
     if estimator.ledger is not None:
@@ -196,7 +210,9 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
 
 
 def _class_weight(estimator: Any, terms: Terms) -> Any:
-    """Weights of classes that the estimator is given, or else the schema's; None if there are none."""
+    """Weights of classes that the estimator is given, or else the schema's; None if there are
+    none.
+    """
     if estimator.class_weight is None and terms.schema is not None and terms.schema.class_weight:
         return dict(terms.schema.class_weight)
     return estimator.class_weight
@@ -363,7 +379,9 @@ def encode(
     ball = terms.encoding.rows(features.values)
     public = Public(dealt.n, ball.shape[1], dealt.sites, dealt.apart)
     facts = TrainingFacts(public, len(labelled.names), loss, tuple(starts))
-    return TrainingRows(facts, of, ball, _shared_ledger(declared, of, alone=y is None and groups is None))
+    return TrainingRows(
+        facts, of, ball, _shared_ledger(declared, of, alone=y is None and groups is None)
+    )
 
 
 def _labels(declared: Declared, features: Features, y: Any) -> tuple[Labelled, str | None]:
@@ -399,14 +417,18 @@ def _starts(
         raise InvalidInput("intercept_init", None, rule, "leave it out")
     vectors = encoding.from_units(labelled.unsorted(given[0]), labelled.unsorted(given[1]))
     if loss == "softmax":
-        vectors = (np.concatenate([-vectors, vectors]) / 2.0 if models == 1 else vectors).reshape(1, -1)
+        vectors = (np.concatenate([-vectors, vectors]) / 2.0 if models == 1 else vectors).reshape(
+            1, -1
+        )
     return [Start(vector) for vector in vectors]
 
 
 def _check_inference(labelled: Labelled, features: Features, *, weighed: bool) -> None:
     """InvalidInput for classes, rows or weights for which inference has no steps."""
     if weighed:
-        raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
+        raise InvalidInput(
+            "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
+        )
     if len(labelled.names) != 2:
         raise InvalidInput("inference", True, "is for two classes", "leave it out")
     if issparse(features.values):
@@ -422,11 +444,15 @@ def _inference_rows(declared: Declared, of: LabelledRows) -> InferenceRows:
     else:
         tables = [features.table.take(part) for part in dealt.parts]
     made = fit.rows(tables, [TwoClasses().encode(label[part]) for part in dealt.parts])
-    return InferenceRows(InferenceFacts(Public(made.n, made.d, dealt.sites, dealt.apart), fit), of, made)
+    return InferenceRows(
+        InferenceFacts(Public(made.n, made.d, dealt.sites, dealt.apart), fit), of, made
+    )
 
 
 def _shared_ledger(declared: Declared, of: LabelledRows, *, alone: bool) -> SharedLedger:
-    """The ledger, and what it knows these rows by; `alone` says that the table holds their labels and sites."""
+    """The ledger, and what it knows these rows by; `alone` says that the table holds their
+    labels and sites.
+    """
     deal_of_rows = None
     if isinstance(declared.ledger, Ledger):
         parts = of.dealt.parts + (of.dealt.people or [])
@@ -464,17 +490,29 @@ def plan(declared: Declared, public: TrainingFacts | InferenceFacts) -> Planned:
 
 def _check_ledger_fits(declared: Declared, public: TrainingFacts) -> None:
     """InvalidInput for a ledger that cannot hold the runs of this fit."""
-    if isinstance(declared.ledger, DurableLedger) and not public.sites.apart and declared.terms.n_sites != 1:
+    if (
+        isinstance(declared.ledger, DurableLedger)
+        and not public.sites.apart
+        and declared.terms.n_sites != 1
+    ):
         rule = "a ledger on disk belongs to sites that stay the same"
         raise InvalidInput("groups", None, rule, "give the site of every row to fit")
-    if declared.ledger is not None and len(of_classes(public.classes).contrasts) > 1 and public.loss != "softmax":
+    if (
+        declared.ledger is not None
+        and len(of_classes(public.classes).contrasts) > 1
+        and public.loss != "softmax"
+    ):
         rule = "a shared ledger cannot reserve the runs of more than two classes at once"
-        raise InvalidInput("ledger", type(declared.ledger).__name__, rule, "leave it out, or use loss='softmax'")
+        raise InvalidInput(
+            "ledger", type(declared.ledger).__name__, rule, "leave it out, or use loss='softmax'"
+        )
 
 
 @dataclass(frozen=True)
 class _Resolved:
-    """The configuration of every run of a training, but for its seed, how its rows are centred, and what led to it."""
+    """The configuration of every run of a training, but for its seed, how its rows are centred,
+    and what led to it.
+    """
 
     config: RunConfig
     decision: Decision | None
@@ -483,11 +521,15 @@ class _Resolved:
 
 
 def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
-    """One run for two classes or for softmax, else one for each class against the rest, at one configuration."""
+    """One run for two classes or for softmax, else one for each class against the rest, at one
+    configuration.
+    """
     K, terms = public.classes, declared.terms
     several = public.loss != "softmax"
     contrasts = of_classes(K).contrasts if several else (1,)
-    first = replace(declared.config_of(K), seed=seed_of_class(terms.seed, contrasts[0]), copies=len(contrasts))
+    first = replace(
+        declared.config_of(K), seed=seed_of_class(terms.seed, contrasts[0]), copies=len(contrasts)
+    )
     found = _resolved(declared, public, first)
     centre = None if found.decision is None else found.decision.centring
     runs, labels, says = list[PlannedRun](), list[str](), list[str]()
@@ -526,7 +568,10 @@ def _resolved(declared: Declared, public: TrainingFacts, config: RunConfig) -> _
     decision = _centring(declared, public, config)
     centre = None if decision is None else decision.centring
     n, d = public.sites.n[:, 0], _entries(public)
-    where: dict[str, Any] = {"heterogeneity": "label" if public.sites.apart else "iid", "expected": likely}
+    where: dict[str, Any] = {
+        "heterogeneity": "label" if public.sites.apart else "iid",
+        "expected": likely,
+    }
     choice = None
     if config.auto:
         choice = choose(config, n, d, free=declared.free, centre=centre, **where)
@@ -580,7 +625,10 @@ class Fitted:
 
 
 def decode(
-    declared: Declared, encoded: TrainingRows | InferenceRows, planned: Planned, results: tuple[Result, ...]
+    declared: Declared,
+    encoded: TrainingRows | InferenceRows,
+    planned: Planned,
+    results: tuple[Result, ...],
 ) -> Fitted:
     """Convert the models of encoded rows to the units of the columns, with their privacy statement.
 
@@ -614,7 +662,9 @@ def _decode_training(
     labelled, last = encoded.of.labelled, results[-1]
     vectors, by_site = _vectors(encoded.public, results)
     encoding = declared.terms.encoding
-    coef, intercept = encoding.to_units(np.concatenate([vectors[None], by_site]).reshape(-1, vectors.shape[-1]))
+    coef, intercept = encoding.to_units(
+        np.concatenate([vectors[None], by_site]).reshape(-1, vectors.shape[-1])
+    )
     shape = (1 + len(by_site), len(vectors))
     coef = labelled.sorted(coef.reshape(*shape, -1), axis=1)
     intercept = labelled.sorted(intercept.reshape(shape), axis=1)
@@ -650,7 +700,9 @@ def _vectors(public: TrainingFacts, results: tuple[Result, ...]) -> tuple[Array,
     return blocks[0], blocks[1:]
 
 
-def _saved(declared: Declared, labelled: Labelled, vectors: Array, results: tuple[Result, ...]) -> SavedModel | None:
+def _saved(
+    declared: Declared, labelled: Labelled, vectors: Array, results: tuple[Result, ...]
+) -> SavedModel | None:
     """The model of raw columns; None without a schema."""
     schema = declared.terms.schema
     if schema is None:
@@ -658,7 +710,8 @@ def _saved(declared: Declared, labelled: Labelled, vectors: Array, results: tupl
     if schema.label is None or declared.classes is not None:
         schema = with_classes(schema, labelled.names)
     config = results[0].config
-    move = results[0].move if len(results) == 1 else None  # several have one each: linear for all rows
+    # several have one each: linear for all rows
+    move = results[0].move if len(results) == 1 else None
     return SavedModel(
         None,
         vectors.ravel(),
@@ -670,7 +723,9 @@ def _saved(declared: Declared, labelled: Labelled, vectors: Array, results: tupl
     )
 
 
-def _decode_inference(declared: Declared, encoded: InferenceRows, planned: Planned, result: Result) -> Fitted:
+def _decode_inference(
+    declared: Declared, encoded: InferenceRows, planned: Planned, result: Result
+) -> Fitted:
     """Coefficients with intervals."""
     schema, labelled, fit = declared.terms.schema, encoded.of.labelled, encoded.public.fit
     naming, sites = fit.layout.naming, len(encoded.of.dealt.parts)
@@ -684,7 +739,9 @@ def _decode_inference(declared: Declared, encoded: InferenceRows, planned: Plann
     return Fitted(
         model=LinearModel(coef, intercept, answered, labelled.order),
         site_coef=np.repeat(coef, sites, axis=0),
-        site_intercept=labelled.sorted(in_units[k:]) if naming.sites else np.repeat(intercept, sites),
+        site_intercept=labelled.sorted(in_units[k:])
+        if naming.sites
+        else np.repeat(intercept, sites),
         classes=labelled.names[labelled.order],
         sites=encoded.of.dealt.sites,
         table=found.table,

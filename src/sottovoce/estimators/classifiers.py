@@ -45,56 +45,77 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 @with_knobs(
-    *("relation", "sites_per_row", "colluders", "graph", "C", "rho", "eta", "eta_growth", "noise_growth", "form"),
-    *OFFERED, tol=None, max_weight=None, centre=True, site_constants=None,
-)  # fmt: skip
+    *(
+        "relation",
+        "sites_per_row",
+        "colluders",
+        "graph",
+        "C",
+        "rho",
+        "eta",
+        "eta_growth",
+        "noise_growth",
+        "form",
+    ),
+    *OFFERED,
+    tol=None,
+    max_weight=None,
+    centre=True,
+    site_constants=None,
+)
 class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     """A linear classifier trained across sites that exchange noisy vectors instead of rows.
 
     Parameters
     ----------
     method : str, default="auto"
-        A name that ``sottovoce methods`` lists.  "auto" lets :func:`sottovoce.runs.auto_search.choose` pick a method
-        from public facts, and with it `rounds`, `eta`, `rho` and `max_grad_norm` where they have their defaults.  It
-        takes sites that are given as groups to differ in their labels.
+        A name that ``sottovoce methods`` lists.  "auto" lets
+        :func:`sottovoce.runs.auto_search.choose` pick a method from public facts, and with it
+        `rounds`, `eta`, `rho` and `max_grad_norm` where they have their defaults.  It takes sites
+        that are given as groups to differ in their labels.
     epsilon : float or tuple of n_sites floats, default=1.0
-        Privacy budget of the whole fit, per row of one site, under the knob `relation`.  ``inf`` fits without noise.
+        Privacy budget of the whole fit, per row of one site, under the knob `relation`.  ``inf``
+        fits without noise.
     delta : float or None, default=1e-5
-        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for pure epsilon, which
-        ``accounting="pure"`` and a ledger of pure epsilon imply.
+        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta`` of the whole fit; None for
+        pure epsilon, which ``accounting="pure"`` and a ledger of pure epsilon imply.
     data_norm : float or None, default=None
-        Declared bound on the Euclidean norm of a row: public, never computed from the data.  Longer rows are shortened
-        to it, then all are divided by it.  None is 1, and a release warns of it.  A simulation warns
-        (:class:`sottovoce.errors.HolderNote`) if it shortens every row, or if no row reaches half of it.
+        Declared bound on the Euclidean norm of a row: public, never computed from the data.  Longer
+        rows are shortened to it, then all are divided by it.  None is 1, and a release warns of it.
+        A simulation warns (:class:`sottovoce.errors.HolderNote`) if it shortens every row, or if no
+        row reaches half of it.
     schema : path, dict, Schema or None, default=None
-        Public facts about named columns (``docs/reference/data.md``), in place of `data_norm`.  X is then a frame of
-        pandas, polars or pyarrow, a dict of columns, or an array with names; text, gaps, categories and dates are
-        encoded as declared.  The columns of the label, the site and the weight may be in the frame.
+        Public facts about named columns (``docs/reference/data.md``), in place of `data_norm`.  X
+        is then a frame of pandas, polars or pyarrow, a dict of columns, or an array with names;
+        text, gaps, categories and dates are encoded as declared.  The columns of the label, the
+        site and the weight may be in the frame.
     columns : sequence of str or None, default=None
         Under a schema, names for the columns of an array that has none.
     classes : sequence of labels or None, default=None
-        The declared labels, two or more in any order: all text, all numbers or all booleans.  A release needs them,
-        because which labels occur is private.  Rows with another label, or none, count as rows of zeros.  None reads
-        those of the schema; without one, the labels are read off y, in a simulation only, and the statement says so.
+        The declared labels, two or more in any order: all text, all numbers or all booleans.  A
+        release needs them, because which labels occur is private.  Rows with another label, or
+        none, count as rows of zeros.  None reads those of the schema; without one, the labels are
+        read off y, in a simulation only, and the statement says so.
     trust : {"nobody", "sum", "curator"} or None, default=None
         Whom people trust with their rows: nobody; nobody with more than the sum over all sites
-        (``docs/explanation/sums.md``), nearly as accurate as a curator; or a curator who holds all rows.  None for
-        nobody, or whom the method's name says.
+        (``docs/explanation/sums.md``), nearly as accurate as a curator; or a curator who holds all
+        rows.  None for nobody, or whom the method's name says.
     loss : str, default="auto"
-        One of
-        <losses>
-        or ``"softmax"``: multinomial logistic regression, one run for all classes, for methods with noise on answers or
-        gradients (`prox_admm`, `prox_average`, `pvp`, `output`, `ipp_admm`, `dgd`).  "auto" is logistic for two
-        classes, and softmax for more unless a method is named that does not have it; "logistic" trains each of more
-        classes against the rest.
+        One of <losses> or ``"softmax"``: multinomial logistic regression, one run for all classes,
+        for methods with noise on answers or gradients (`prox_admm`, `prox_average`, `pvp`,
+        `output`, `ipp_admm`, `dgd`).  "auto" is logistic for two classes, and softmax for more
+        unless a method is named that does not have it; "logistic" trains each of more classes
+        against the rest.
     inference : bool, default=False
-        Spend the whole budget on coefficients with intervals (:mod:`sottovoce.answers.inference`), for two classes.
-        Rows longer than `data_norm` are then weighed down and not shortened: unless the model is right, coefficients
-        are those of weighted rows.
+        Spend the whole budget on coefficients with intervals (:mod:`sottovoce.answers.inference`),
+        for two classes. Rows longer than `data_norm` are then weighed down and not shortened:
+        unless the model is right, coefficients are those of weighted rows.
     class_weight : dict or None, default=None
-        Public weights of classes, 1 by default, divided by the largest; not "balanced", which counts private labels.
+        Public weights of classes, 1 by default, divided by the largest; not "balanced", which
+        counts private labels.
     n_sites : int, default=5
-        Number of sites to which :meth:`fit` without groups deals the rows at random, as evenly as possible.
+        Number of sites to which :meth:`fit` without groups deals the rows at random, as evenly as
+        possible.
     rounds : int, default=10
         Exchanges with the neighbours.
     fit_intercept : bool, default=True
@@ -104,13 +125,15 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     ledger : Ledger, DurableLedger or None, default=None
         A budget for several fits, with its own accounting, charged before any noise is drawn.  A
         :class:`sottovoce.ledger.memory.Ledger` lasts as long as this process.  A
-        :class:`sottovoce.ledger.durable.DurableLedger` lasts as long as the data set, and replays fits that it has.
-        Clones share the ledger; it is not pickled and not sent to other processes.
+        :class:`sottovoce.ledger.durable.DurableLedger` lasts as long as the data set, and replays
+        fits that it has. Clones share the ledger; it is not pickled and not sent to other
+        processes.
     random_state : int, RandomState or Generator instance, or None, default=None
-        None draws noise, and the deal of rows to sites, from the operating system.  Anything else makes the fit a
-        simulation, not a release: whoever knows it can repeat the fit.
+        None draws noise, and the deal of rows to sites, from the operating system.  Anything else
+        makes the fit a simulation, not a release: whoever knows it can repeat the fit.
     verbose : bool or None, default=None
-        True says what is being done, False nothing; None shows a bar on a terminal once a fit is long.
+        True says what is being done, False nothing; None shows a bar on a terminal once a fit is
+        long.
     knobs : dict or None, default=None
         Any of the other parameters by name, such as ``{"sites_per_row": 2, "rho": 0.01}``.
         ``set_params(knobs__rho=...)`` and a search over ``knobs__rho`` set one.
@@ -123,37 +146,45 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     max_weight : float or None, default=None
         Public cap on the `sample_weight` of :meth:`fit`; a release with weights needs it.
     centre : bool, default=True
-        Release the means of all columns first, within epsilon, and take them from every row, where public facts say
-        that it pays (:func:`sottovoce.runs.centre.decide`).  Rows farther from it are shortened.  Not with `inference`.
+        Release the means of all columns first, within epsilon, and take them from every row, where
+        public facts say that it pays (:func:`sottovoce.runs.centre.decide`).  Rows farther from it
+        are shortened.  Not with `inference`.
     site_constants : bool or None, default=None
-        Whether `inference` gives every site a constant of its own; None for yes unless rows are dealt at random.
+        Whether `inference` gives every site a constant of its own; None for yes unless rows are
+        dealt at random.
     form : {"corrected", "printed"}, default="corrected"
-        A printed form needs a method's name, and ``delta=None`` where the paper claims a pure epsilon.
+        A printed form needs a method's name, and ``delta=None`` where the paper claims a pure
+        epsilon.
     tol : float or None, default=None
-        Relative gradient norm to which local solves are certified; None matches it to the noise of each release.
+        Relative gradient norm to which local solves are certified; None matches it to the noise of
+        each release.
     <knobs>
 
     Attributes
     ----------
     coefficients_ : dict, or sottovoce.answers.inference.Coefficients
-        A table that ``pandas.DataFrame`` takes: names, coefficients, and odds ratios of the logistic loss for two
-        classes.  With `inference`: estimates, standard errors, intervals and what was refused.
+        A table that ``pandas.DataFrame`` takes: names, coefficients, and odds ratios of the
+        logistic loss for two classes.  With `inference`: estimates, standard errors, intervals and
+        what was refused.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Average over sites, in the units of X.  With more than two classes, each class against the rest: one run a
-        class, with its own noise, all within epsilon and delta; or one run, with the softmax loss.
+        Average over sites, in the units of X.  With more than two classes, each class against the
+        rest: one run a class, with its own noise, all within epsilon and delta; or one run, with
+        the softmax loss.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted as by ``np.unique``; of two, the second is the positive one.
     n_features_in_ : int
     privacy_spent_ : dict
-        Epsilon, delta, relation, accountant, what every accountant gives, what each site spent, and what these
-        numbers mean; ``"says"`` holds the statement in words, ``"caveats"`` what it does not cover or rests on.
+        Epsilon, delta, relation, accountant, what every accountant gives, what each site spent, and
+        what these numbers mean; ``"says"`` holds the statement in words, ``"caveats"`` what it does
+        not cover or rests on.
     sites_ : ndarray of shape (n_sites,)
         Site identifiers, taken as public.
     site_coef_ : ndarray of shape (n_sites, n_features) or (n_sites, n_classes, n_features)
     site_intercept_ : ndarray of shape (n_sites,) or (n_sites, n_classes)
     max_grad_norm_ : float
-        The cap of the run; inf for none.  With a cap, probabilities may be too sure, or not sure enough.
+        The cap of the run; inf for none.  With a cap, probabilities may be too sure, or not sure
+        enough.
     n_iter_, stopped_ : int, str
         Rounds completed, and why the fit ended.
     choice_ : Choice or None
@@ -161,27 +192,28 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
     centring_ : Decision or None
         Whether rows were centred, and what it cost; None if that was not asked.
     forecast_ : Forecast or None
-        Errors on made-up rows, to compare with each other: they do not predict the error on yours.  A fit that is
-        expected to be near guessing warns before anything is spent.
+        Errors on made-up rows, to compare with each other: they do not predict the error on yours.
+        A fit that is expected to be near guessing warns before anything is spent.
     schema_ : Schema or None
     loss_ : str
         The loss that was trained.
 
     Notes
     -----
-    *Guarantee*: The fitted attributes are differentially private for one row of one site, with the epsilon and delta in
-    ``privacy_spent_``, against an observer of every message of every round.  Under trust in sums the observer may also
-    know all that `colluders` of the sites know; under a trusted curator the observer sees what the curator releases.
-    Every fit is a release of its own: fits add up.
-    Not protected: row counts, declared labels, names of columns and of sites, and that :meth:`fit` refused X (NaN,
-    text).  With declared classes no label can make it refuse.
+    *Guarantee*: The fitted attributes are differentially private for one row of one site, with the
+    epsilon and delta in ``privacy_spent_``, against an observer of every message of every round.
+    Under trust in sums the observer may also know all that `colluders` of the sites know; under a
+    trusted curator the observer sees what the curator releases. Every fit is a release of its own:
+    fits add up. Not protected: row counts, declared labels, names of columns and of sites, and that
+    :meth:`fit` refused X (NaN, text).  With declared classes no label can make it refuse.
 
     Raises
     ------
     InvalidInput
-        From :meth:`fit`, before anything is spent, on a parameter that breaks a rule, and on X, y and groups that
-        scikit-learn would refuse.  The message is one line and shows no value of the data.  The exception is also a
-        ValueError (and a TypeError where scikit-learn raises one).
+        From :meth:`fit`, before anything is spent, on a parameter that breaks a rule, and on X, y
+        and groups that scikit-learn would refuse.  The message is one line and shows no value of
+        the data.  The exception is also a ValueError (and a TypeError where scikit-learn raises
+        one).
     LedgerMismatch
         From :meth:`fit`, before anything is spent, if a ledger on disk belongs to other rows.
 
@@ -251,9 +283,14 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return tags
 
     def fit(
-        self, X: Any, y: Any = None, groups: Any = None, coef_init: ArrayLike | None = None,
-        intercept_init: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
-    ) -> Self:  # fmt: skip
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        coef_init: ArrayLike | None = None,
+        intercept_init: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Train across sites.
 
         Parameters
@@ -263,15 +300,15 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         y : array-like of shape (n_samples,), optional
             Labels; None for the column that the schema declares.
         groups : array-like of shape (n_samples,), optional
-            The site of every row; its distinct values are the sites, and `n_sites` is not used.  None for the site
-            column of the schema, if it has one.
+            The site of every row; its distinct values are the sites, and `n_sites` is not used.
+            None for the site column of the schema, if it has one.
         coef_init, intercept_init : array-like of the shapes of `coef_` and `intercept_`, optional
-            A public model to start from, to which the regulariser then pulls; None for zeros.  It changes no price, and
-            no epsilon of this fit covers what it was computed from.  With an earlier private fit's model on the same
-            rows, the costs of both fits add up.
+            A public model to start from, to which the regulariser then pulls; None for zeros.  It
+            changes no price, and no epsilon of this fit covers what it was computed from.  With an
+            earlier private fit's model on the same rows, the costs of both fits add up.
         sample_weight : array-like of shape (n_samples,), optional
-            Numbers of at least 0: a row's loss counts ``min(w, max_weight) / max_weight``.  The number of rows by which
-            losses are averaged stays what it is.
+            Numbers of at least 0: a row's loss counts ``min(w, max_weight) / max_weight``.  The
+            number of rows by which losses are averaged stays what it is.
 
         Returns
         -------
@@ -284,7 +321,9 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             shows a value of a row.
         """
         declared = self._tell(validate(self, many_fits=self._follows_another_clone()))
-        encoded = self._tell(encode(declared, X, y, groups, sample_weight, (coef_init, intercept_init)))
+        encoded = self._tell(
+            encode(declared, X, y, groups, sample_weight, (coef_init, intercept_init))
+        )
         planned = self._decided(declared, plan(declared, encoded.public))
         results = run(planned, encoded, verbose=self.verbose)
         return self._keep(declared, encoded.of, decode(declared, encoded, planned, results))
@@ -304,7 +343,11 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         self.coef_, self.intercept_ = model.coef, model.intercept
         self.site_coef_, self.site_intercept_ = fitted.site_coef, fitted.site_intercept
         self.classes_, self.sites_, self.loss_ = fitted.classes, fitted.sites, fitted.loss
-        self.n_iter_, self.stopped_, self.max_grad_norm_ = fitted.n_iter, fitted.stopped, fitted.max_grad_norm
+        self.n_iter_, self.stopped_, self.max_grad_norm_ = (
+            fitted.n_iter,
+            fitted.stopped,
+            fitted.max_grad_norm,
+        )
         self.privacy_spent_ = fitted.result.privacy
         self._result = fitted.result if fitted.whole else None
         self._answered = model.answered
@@ -315,18 +358,19 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return self
 
     def decision_function(self, X: Any, groups: Any = None) -> Array:
-        """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than two classes.
+        """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than
+        two classes.
 
-        Linear in X, also for rows that training shortened: longer ones than `data_norm`, or ones as far from a released
-        mean.
+        Linear in X, also for rows that training shortened: longer ones than `data_norm`, or ones as
+        far from a released mean.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a frame under a schema
         groups : array-like of shape (n_samples,), optional
-            The site of every row, for models with a constant for every site (`inference`); None for what the schema's
-            site column says, if the fit read it.  A row of no site that the model knows gets the average of the
-            constants, and a notice says how many do.
+            The site of every row, for models with a constant for every site (`inference`); None for
+            what the schema's site column says, if the fit read it.  A row of no site that the model
+            knows gets the average of the constants, and a notice says how many do.
 
         Returns
         -------
@@ -334,7 +378,9 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         """
         check_is_fitted(self, "coef_")
         rows = self._rows_of(X)
-        model = LinearModel(self.coef_, self.intercept_, self._answered, getattr(self, "_order", None))
+        model = LinearModel(
+            self.coef_, self.intercept_, self._answered, getattr(self, "_order", None)
+        )
         return model.margins(rows, self._places(rows, groups))
 
     def predict(self, X: Any, groups: Any = None) -> Any:
@@ -353,7 +399,9 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         margins = self.decision_function(X, groups)
         return self.classes_[of_classes(len(self.classes_)).decode(margins.T)]
 
-    def score(self, X: ArrayLike, y: Any = None, sample_weight: Any = None, groups: Any = None) -> float:
+    def score(
+        self, X: ArrayLike, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> float:
         """Compute the accuracy on test rows, without noise: for the holder of the rows.
 
         Parameters
@@ -378,13 +426,19 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         """
         if self.schema_ is None or self.schema_.label is None or self.classes is not None:
             labels = typed_labels(np.asarray(label_column(self.schema_, X, y)))
-            return float(accuracy_score(labels, self.predict(X, groups), sample_weight=sample_weight))
+            return float(
+                accuracy_score(labels, self.predict(X, groups), sample_weight=sample_weight)
+            )
         table = read_frame(X, self.columns)
         answers = self.predict(table, groups)
-        labelled = labels_of(self.schema_, one_label_each(label_column(self.schema_, table, y), len(answers)))
+        labelled = labels_of(
+            self.schema_, one_label_each(label_column(self.schema_, table, y), len(answers))
+        )
         known = labelled.number >= 0
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(np.average(answers[known] == labelled.names[labelled.number[known]], weights=weight))
+        return float(
+            np.average(answers[known] == labelled.names[labelled.number[known]], weights=weight)
+        )
 
     @property
     def _fitted_loss(self) -> str:
@@ -392,12 +446,13 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, groups: Any = None) -> Array:
-        """Probabilities of the classes, shape (n_samples, n_classes); logistic and softmax loss only.
+        """Probabilities of the classes, shape (n_samples, n_classes); logistic and softmax loss
+        only.
 
-        Of more than two classes under the logistic loss: each against the rest, scaled to a sum of one.  After training
-        with a finite `max_grad_norm` they may be too sure, or not sure enough: :class:`sottovoce.errors.NotCalibrated`
-        warns of it and names what states calibrated ones (``docs/privacy/capped.md``).  `groups` are those of
-        :meth:`decision_function`.
+        Of more than two classes under the logistic loss: each against the rest, scaled to a sum of
+        one.  After training with a finite `max_grad_norm` they may be too sure, or not sure enough:
+        :class:`sottovoce.errors.NotCalibrated` warns of it and names what states calibrated ones
+        (``docs/privacy/capped.md``).  `groups` are those of :meth:`decision_function`.
         """
         margin = self.decision_function(X, groups)
         self._warn_if_capped()
@@ -424,43 +479,49 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
             self._notify(Note("capped", NOT_CALIBRATED, NotCalibrated), stacklevel=3)
 
     def to_sklearn(self) -> LogisticRegression | Pipeline:
-        """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients, and so the same answers.
+        """A fitted ``LogisticRegression`` of scikit-learn with the same coefficients, and so the
+        same answers.
 
-        Both are linear in X, also for rows that training shortened.  Under a schema a pipeline from raw columns, with a
-        :class:`sottovoce.SchemaTransformer` before it; classes are those of :meth:`predict`.
+        Both are linear in X, also for rows that training shortened.  Under a schema a pipeline from
+        raw columns, with a :class:`sottovoce.SchemaTransformer` before it; classes are those of
+        :meth:`predict`.
 
         Raises
         ------
         InvalidInput
-            If the loss is another than the logistic one, classes were trained against the rest, or coefficients are
-            those of inference under a schema.
+            If the loss is another than the logistic one, classes were trained against the rest, or
+            coefficients are those of inference under a schema.
         """
         return as_sklearn(self)
 
 
-@with_knobs("relation", "C", "eta", "form", *OFFERED, rho=0.0002, tol=None, max_weight=None, centre=True)
+@with_knobs(
+    "relation", "C", "eta", "form", *OFFERED, rho=0.0002, tol=None, max_weight=None, centre=True
+)
 class PrivateClassifier(ConsensusClassifier):
     """A linear classifier trained at one site and released once, privately (003, chapter 3).
 
     Parameters
     ----------
     method : {"auto", "objective", "output", "generalised"}, default="auto"
-        Objective perturbation, output perturbation, or Kifer's generalised objective perturbation.  "auto" picks one of
-        them, or another method of one noisy step, and the knobs `eta`, `rho` and `max_grad_norm` where they have their
-        defaults, from public facts.  Any other name that ``sottovoce methods`` lists runs on the one site.
-    epsilon, delta, data_norm, schema, columns, classes, loss, class_weight, fit_intercept, accounting, ledger
+        Objective perturbation, output perturbation, or Kifer's generalised objective perturbation.
+        "auto" picks one of them, or another method of one noisy step, and the knobs `eta`, `rho`
+        and `max_grad_norm` where they have their defaults, from public facts.  Any other name that
+        ``sottovoce methods`` lists runs on the one site.
+    epsilon, delta, data_norm, schema, columns, classes, loss, class_weight, fit_intercept,
+    accounting, ledger
         As for :class:`ConsensusClassifier`.
     random_state, verbose
         As for :class:`ConsensusClassifier`.
     knobs : dict or None, default=None
-        As for :class:`ConsensusClassifier`, without those of several sites and rounds.  `rho` is 0.0002, the weight of
-        ``||w||^2 / 2`` against C times the mean loss; `eta` is a ridge added to it so that noise does less, None for
-        one in proportion to the noise.
+        As for :class:`ConsensusClassifier`, without those of several sites and rounds.  `rho` is
+        0.0002, the weight of ``||w||^2 / 2`` against C times the mean loss; `eta` is a ridge added
+        to it so that noise does less, None for one in proportion to the noise.
 
     Notes
     -----
-    *Guarantee*: As for :class:`ConsensusClassifier`.  It holds for the solver's inexact minimiser, because the release
-    has noise that pays for the solver's error (U4).
+    *Guarantee*: As for :class:`ConsensusClassifier`.  It holds for the solver's inexact minimiser,
+    because the release has noise that pays for the solver's error (U4).
 
     Examples
     --------
@@ -496,7 +557,20 @@ class PrivateClassifier(ConsensusClassifier):
         knobs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
-            method, epsilon=epsilon, delta=delta, data_norm=data_norm, classes=classes, loss=loss, n_sites=1,
-            class_weight=class_weight, fit_intercept=fit_intercept, accounting=accounting, ledger=ledger,
-            random_state=random_state, knobs=knobs, schema=schema, columns=columns, verbose=verbose,
-        )  # fmt: skip
+            method,
+            epsilon=epsilon,
+            delta=delta,
+            data_norm=data_norm,
+            classes=classes,
+            loss=loss,
+            n_sites=1,
+            class_weight=class_weight,
+            fit_intercept=fit_intercept,
+            accounting=accounting,
+            ledger=ledger,
+            random_state=random_state,
+            knobs=knobs,
+            schema=schema,
+            columns=columns,
+            verbose=verbose,
+        )

@@ -67,7 +67,9 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     """Check all that is declared, before any row is read; InvalidInput for what is wrong."""
     terms = terms_of(estimator, weighed=True, many_fits=many_fits)
     raise_all([*norm_errors(estimator, terms)])
-    return Declared(terms, estimator.n_components, RunConfig.from_dict({"method": "auto", **terms.fields}))
+    return Declared(
+        terms, estimator.n_components, RunConfig.from_dict({"method": "auto", **terms.fields})
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +132,9 @@ def numbers_of(schema: Schema, features: Features) -> Array:
 
 def plan(declared: Declared, public: Public) -> Planned:
     """Price the one release from public facts alone; nothing is spent."""
-    return plan_recipe(declared.config, Components(), Weighted(Logistic()), public, "second moments")
+    return plan_recipe(
+        declared.config, Components(), Weighted(Logistic()), public, "second moments"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +174,8 @@ def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) ->
     S, s = square(answer.value[0], d + 1), answer.spread
     scale, value = float(encoded.naming.into_units[0, 0]), encoded.naming.value
     # Rows end in a constant: the last row of S holds their weighted sum, its corner their weight.
-    count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)  # the mean weight of a row
+    # the mean weight of a row
+    count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)
     mean = S[:-1, -1] / (value * count)
     values, vectors = np.linalg.eigh((S[:-1, :-1] / count - np.outer(mean, mean)) / scale**2)
     values, vectors = np.maximum(values[::-1], 0.0), vectors.T[::-1]
@@ -207,8 +212,9 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
     epsilon, delta : float
         Privacy budget; ``inf`` computes without noise.
     data_norm : float or None, default=None
-        Declared bound on the Euclidean norm of a row; None is 1, and a release warns of it.  Longer rows are weighed
-        down and not shortened (:mod:`sottovoce.problem.weighted_loss`), so components are those of weighted rows.
+        Declared bound on the Euclidean norm of a row; None is 1, and a release warns of it.  Longer
+        rows are weighed down and not shortened (:mod:`sottovoce.problem.weighted_loss`), so
+        components are those of weighted rows.
     schema, columns, trust, n_sites, random_state, verbose
         As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
@@ -222,21 +228,23 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         Eigenvalues of the noisy covariance matrix, at least 0, and their shares of the sum of all.
     mean_ : ndarray of shape (n_features,)
     noise_ : float
-        About the spectral norm of the noise in the covariance matrix: noise moves no eigenvalue by more.
+        About the spectral norm of the noise in the covariance matrix: noise moves no eigenvalue by
+        more.
     sampling_ : ndarray of shape (n_components,)
-        Root mean square of what the drawing of the rows adds to the covariance matrix beside a component's direction,
-        at most: the root of ``explained_variance_ * bound^2 / n``, as no row is longer than the bound.
+        Root mean square of what the drawing of the rows adds to the covariance matrix beside a
+        component's direction, at most: the root of ``explained_variance_ * bound^2 / n``, as no row
+        is longer than the bound.
     clear_ : ndarray of bool of shape (n_components,)
-        Whether a component's eigenvalue is further from its neighbours than twice `noise_` and `sampling_` together
-        (the root of their squares), so that neither noise nor the drawing of the rows makes its direction: it is
-        within about 30 degrees of the population's.
+        Whether a component's eigenvalue is further from its neighbours than twice `noise_` and
+        `sampling_` together (the root of their squares), so that neither noise nor the drawing of
+        the rows makes its direction: it is within about 30 degrees of the population's.
     n_features_in_, privacy_spent_, sites_
         As for :class:`sottovoce.ConsensusClassifier`.
 
     Guarantee
     ---------
-    As for :class:`sottovoce.ConsensusClassifier`.  The one release is the second moments of rows, of replace-one
-    sensitivity ``sqrt 2 / n``; all else is computed from it.
+    As for :class:`sottovoce.ConsensusClassifier`.  The one release is the second moments of rows,
+    of replace-one sensitivity ``sqrt 2 / n``; all else is computed from it.
 
     Examples
     --------
@@ -307,7 +315,10 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         """Set the fitted attributes, then tell what is to be known of the model."""
         self._keep_columns(declared.terms, encoded.features)
         self.components_, self.mean_ = fitted.components, fitted.mean
-        self.explained_variance_, self.explained_variance_ratio_ = fitted.variance, fitted.variance_ratio
+        self.explained_variance_, self.explained_variance_ratio_ = (
+            fitted.variance,
+            fitted.variance_ratio,
+        )
         self.noise_, self.sampling_, self.clear_ = fitted.noise, fitted.sampling, fitted.clear
         self.sites_ = encoded.public.sites
         self._result, self.privacy_spent_ = fitted.result, fitted.result.privacy

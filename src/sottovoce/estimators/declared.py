@@ -31,7 +31,9 @@ def schema_of(given: Any) -> Schema | None:
         return Schema.from_dict(given)
     if isinstance(given, str | PathLike):
         return Schema.from_toml(given)  # type: ignore[arg-type]
-    raise InvalidInput("schema", type(given), "must be a path, a dict or a Schema", "give the path of a TOML file")
+    raise InvalidInput(
+        "schema", type(given), "must be a path, a dict or a Schema", "give the path of a TOML file"
+    )
 
 
 def one_label_each(y: Any, n: int) -> Column:
@@ -60,14 +62,20 @@ class Labelled(NamedTuple):
         return cls(names, number, np.arange(len(names)))
 
     def sorted(self, coefficients: Array, axis: int = 0) -> Array:
-        """Reorder per-class arrays to the order of `classes_`; of two classes, the second is the positive one."""
+        """Reorder per-class arrays to the order of `classes_`; of two classes, the second is the
+        positive one.
+        """
         if len(self.order) == 2:
             return coefficients if self.order[0] == 0 else -coefficients
         return np.take(coefficients, self.order, axis=axis)
 
     def unsorted(self, coefficients: Array) -> Array:
         """Inverse of :meth:`sorted`."""
-        return self.sorted(coefficients) if len(self.order) == 2 else coefficients[np.argsort(self.order)]
+        return (
+            self.sorted(coefficients)
+            if len(self.order) == 2
+            else coefficients[np.argsort(self.order)]
+        )
 
 
 def labels_of(schema: Schema, column: Any) -> Labelled:
@@ -75,7 +83,10 @@ def labels_of(schema: Schema, column: Any) -> Labelled:
     label = schema.label
     if label is None or not isinstance(label.task, Classification):
         raise SchemaError(
-            "label", None, "must declare classes for a classifier", "add positive = ..., or values = [...]"
+            "label",
+            None,
+            "must declare classes for a classifier",
+            "add positive = ..., or values = [...]",
         )
     names = np.array(label.task.names)
     return Labelled(names, label.task.number(label.encode(column, schema.na)), np.argsort(names))
@@ -109,7 +120,9 @@ def open_table(schema: Schema, X: Any, columns: Sequence[str] | None) -> Table:
 
 def sources_of(schema: Schema, columns: Mapping[str, Any]) -> list[str]:
     """Names of the columns that a schema reads for the model, each once."""
-    return list(dict.fromkeys(source for block in schema.blocks for source in block.sources(columns)))
+    return list(
+        dict.fromkeys(source for block in schema.blocks for source in block.sources(columns))
+    )
 
 
 def site_column(schema: Schema | None, table: Any) -> Any:
@@ -118,7 +131,9 @@ def site_column(schema: Schema | None, table: Any) -> Any:
         return None
     column = table.columns[schema.site]
     if is_missing(column, (), MISSING_MARKS).any():
-        raise SchemaError(schema.site, None, "has rows without a site", "name the site of every row")
+        raise SchemaError(
+            schema.site, None, "has rows without a site", "name the site of every row"
+        )
     return as_text(column)
 
 
@@ -165,7 +180,9 @@ def declared_weights(schema: Schema | None, table: Any) -> tuple[Array, int] | N
     if schema.weight.column not in table.columns:
         rule = "is the weight that the schema declares, and the frame does not have it"
         raise SchemaError(schema.weight.column, None, rule, "add the column")
-    found: tuple[Array, int] = schema.weight.encode(table.columns[schema.weight.column], frozenset(schema.na))
+    found: tuple[Array, int] = schema.weight.encode(
+        table.columns[schema.weight.column], frozenset(schema.na)
+    )
     return found
 
 
@@ -215,17 +232,29 @@ def from_units(schema: Schema, coef: Array, intercept: Array) -> Array:
     if not schema.intercept:
         rule = "the schema has no constant to start from"
         raise InvalidInput("intercept_init", None, rule, "add intercept = true to the schema")
-    return np.linalg.solve(into_units(schema), np.concatenate([coef, intercept[..., None]], axis=-1).T).T
+    return np.linalg.solve(
+        into_units(schema), np.concatenate([coef, intercept[..., None]], axis=-1).T
+    ).T
 
 
 def with_classes(schema: Schema, names: Array) -> Schema:
-    """The schema, with a label that names the classes of a model whose labels came beside the frame."""
-    return replace(schema, label=ClassLabel(_free_name(schema), tuple(text_of(name) for name in names.tolist())))
+    """The schema, with a label that names the classes of a model whose labels came beside the
+    frame.
+    """
+    return replace(
+        schema,
+        label=ClassLabel(_free_name(schema), tuple(text_of(name) for name in names.tolist())),
+    )
 
 
 def with_number(schema: Schema, task: BoundedNumber) -> Schema:
-    """The schema, with a label that has the bounds of a model whose target came beside the frame."""
-    if isinstance(schema.label, NumberLabel) and (schema.label.lo, schema.label.hi) == (task.low, task.high):
+    """The schema, with a label that has the bounds of a model whose target came beside the
+    frame.
+    """
+    if isinstance(schema.label, NumberLabel) and (schema.label.lo, schema.label.hi) == (
+        task.low,
+        task.high,
+    ):
         return schema
     return replace(schema, label=NumberLabel(_free_name(schema), task.low, task.high))
 
@@ -249,8 +278,8 @@ def positive_of(model: Any) -> str | None:
 def as_columns(model: Any) -> ColumnTable:
     """Return coefficients by name, as columns for ``pandas.DataFrame``; the constant is last.
 
-    Where every site has a constant there is a line for each.  Of two classes they are for :func:`positive_of`; odds
-    ratios only where probabilities are calibrated.
+    Where every site has a constant there is a line for each.  Of two classes they are for
+    :func:`positive_of`; odds ratios only where probabilities are calibrated.
     """
     names = list(map(str, model.get_feature_names_out()))
     answered = model._answered

@@ -1,4 +1,6 @@
-"""Rows in the unit ball, by public constants, and models of such rows in the units of the columns."""
+"""Rows in the unit ball, by public constants, and models of such rows in the units of the
+columns.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,8 @@ class NormEncoding(Encoding):
     def rows(self, features: Any) -> Any:
         if issparse(features):
             return self._sparse_rows(csr_array(features))
-        peak = np.maximum(np.abs(features).max(axis=1, keepdims=True), self.norm)  # no square can overflow below it
+        # no square can overflow below it
+        peak = np.maximum(np.abs(features).max(axis=1, keepdims=True), self.norm)
         unit = features / peak
         unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * SLACK
         if not self.intercept:
@@ -85,7 +88,9 @@ class NormEncoding(Encoding):
         unit = csr_array(unit.multiply(1.0 / (np.maximum(1.0, norms) * SLACK)))
         if not self.intercept:
             return unit
-        return csr_array(hstack([unit, csr_array(np.ones((features.shape[0], 1)))]) / (math.sqrt(2.0) * SLACK))
+        return csr_array(
+            hstack([unit, csr_array(np.ones((features.shape[0], 1)))]) / (math.sqrt(2.0) * SLACK)
+        )
 
     def frame(self, width: int) -> Frame | None:
         return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK), GAIN) if self.intercept else None

@@ -1,9 +1,11 @@
-"""A saved model as an ONNX graph from raw columns to answers: the schema's encoding, the linear model, the labels.
+"""A saved model as an ONNX graph from raw columns to answers: the schema's encoding, the linear
+model, the labels.
 
-It computes in double precision what ``sottovoce predict`` does.  scikit-learn has no steps for declared bounds,
-logarithms and shortened rows, and its converters have none either, so it is built node by node.  Inputs are the
-schema's columns, each (rows, 1), texts for categories and else numbers; a vector is one input.  A missing number is
-NaN, allowed where the column declares `missing` or `indicator`.  A date is a number of its units since its epoch.
+It computes in double precision what ``sottovoce predict`` does.  scikit-learn has no steps for
+declared bounds, logarithms and shortened rows, and its converters have none either, so it is built
+node by node.  Inputs are the schema's columns, each (rows, 1), texts for categories and else
+numbers; a vector is one input.  A missing number is NaN, allowed where the column declares
+`missing` or `indicator`.  A date is a number of its units since its epoch.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class Linear:
     """The linear map of a saved run, ``encoded row @ weights.T + constant``, and its task."""
 
     schema: Schema
-    whole: bool  # whether rows longer than the divisor stay as they are: see :meth:`sottovoce.data.Schema.encode`
+    # whether rows longer than the divisor stay as they are: see
+    # :meth:`sottovoce.data.Schema.encode`
+    whole: bool
     weights: Array  # (outputs, d)
     constant: float
     task: Task
@@ -47,14 +51,24 @@ class Linear:
         """Read a saved model; with a constant a site, rows get their mean, or the only site's."""
         naming, schema = saved.naming, saved.schema
         if schema is None:
-            raise InvalidInput("run", None, "was trained without a schema, so it knows no columns", "train on a table")
-        task, known = schema.task, saved.trained_by == "logistic" or saved.trained_by.startswith("softmax")
+            raise InvalidInput(
+                "run",
+                None,
+                "was trained without a schema, so it knows no columns",
+                "train on a table",
+            )
+        task, known = (
+            schema.task,
+            saved.trained_by == "logistic" or saved.trained_by.startswith("softmax"),
+        )
         if naming is None:
             weights = np.atleast_2d(task.vectors(saved.model))
             return cls(schema, False, weights, 0.0, task, bool(task.names) and known, saved.move)
         assert naming.schema is not None
         weights, constant = saved.model, 0.0
-        if naming.sites:  # the last encoded column holds the constant of all, and a graph reads no site
+        if (
+            naming.sites
+        ):  # the last encoded column holds the constant of all, and a graph reads no site
             constant = float(saved.named.constants[AVERAGE if saved.only is None else saved.only])
             weights = np.append(weights[naming.constant == 0], 0.0)
         return cls(naming.schema, True, weights[None], constant, task, known)
@@ -84,7 +98,10 @@ class _Graph:
         for one in self.inputs:
             if one.name == name:
                 if one.type.tensor_type.elem_type != kind:
-                    rule = "is declared as a category and as a number, and a graph's input is one of them"
+                    rule = (
+                        "is declared as a category and as a number, and a graph's input is "
+                        "one of them"
+                    )
                     raise InvalidInput(name, None, rule, "give one of the two a column of its own")
                 return name
         self.inputs.append(onnx.helper.make_tensor_value_info(name, kind, ["rows", width]))
@@ -97,7 +114,11 @@ class _Graph:
         return self.add("Min", self.add("Max", x, self.put(float(lo))), self.put(float(hi)))
 
     def filled(self, x: str, missing: float | None) -> str:
-        return x if missing is None else self.add("Where", self.add("IsNaN", x), self.put(float(missing)), x)
+        return (
+            x
+            if missing is None
+            else self.add("Where", self.add("IsNaN", x), self.put(float(missing)), x)
+        )
 
     def norms(self, x: str) -> str:
         square = self.add("Mul", x, x)
@@ -105,7 +126,9 @@ class _Graph:
 
     def counted(self, x: str, interior: Array) -> str:
         """Number the interval of each value between edges, from 1; an edge belongs to the next."""
-        above = self.doubles(self.add("GreaterOrEqual", x, self.put(np.append(-np.inf, interior)[None])))
+        above = self.doubles(
+            self.add("GreaterOrEqual", x, self.put(np.append(-np.inf, interior)[None]))
+        )
         return self.add("ReduceSum", above, self.put(np.array([1])), keepdims=1)
 
     def columns(self, x: str, which: IntArray) -> str:
@@ -115,24 +138,39 @@ class _Graph:
 def to_onnx(model: Linear) -> Any:
     """The graph, an ``onnx.ModelProto``; refused without the extra ``onnx``.
 
-    Outputs are ``label`` (texts) and, where the loss gives them, ``probabilities`` (rows, classes) in the order of the
-    metadata's ``classes``; or ``prediction``, in the target's unit.
+    Outputs are ``label`` (texts) and, where the loss gives them, ``probabilities`` (rows, classes)
+    in the order of the metadata's ``classes``; or ``prediction``, in the target's unit.
     """
     try:
         onnx.helper.make_node  # noqa: B018  # loads the library
     except ImportError:
-        raise InvalidInput("onnx", None, "needs the onnx library", "run: pip install 'sottovoce[onnx]'") from None
+        raise InvalidInput(
+            "onnx", None, "needs the onnx library", "run: pip install 'sottovoce[onnx]'"
+        ) from None
     graph, schema = _Graph(), model.schema
-    known = {block.name: _block(graph, block, schema) for block in schema.blocks if not isinstance(block, Derived)}
-    known |= {block.name: _derived(graph, block, known) for block in schema.blocks if isinstance(block, Derived)}
+    known = {
+        block.name: _block(graph, block, schema)
+        for block in schema.blocks
+        if not isinstance(block, Derived)
+    }
+    known |= {
+        block.name: _derived(graph, block, known)
+        for block in schema.blocks
+        if isinstance(block, Derived)
+    }
     parts = [known[block.name] for block in schema.blocks]
     weighted = [
-        graph.add("Mul", x, graph.put(float(block.weight))) for x, block in zip(parts, schema.blocks, strict=True)
+        graph.add("Mul", x, graph.put(float(block.weight)))
+        for x, block in zip(parts, schema.blocks, strict=True)
     ]
     row = graph.add("Concat", *weighted, axis=1) if len(weighted) > 1 else weighted[0]
     if schema.intercept:
-        one = graph.add("ReduceSum", graph.add("Mul", row, graph.put(0.0)), graph.put(np.array([1])), keepdims=1)
-        row = graph.add("Concat", row, graph.add("Add", one, graph.put(float(schema.intercept))), axis=1)
+        one = graph.add(
+            "ReduceSum", graph.add("Mul", row, graph.put(0.0)), graph.put(np.array([1])), keepdims=1
+        )
+        row = graph.add(
+            "Concat", row, graph.add("Add", one, graph.put(float(schema.intercept))), axis=1
+        )
     row = _in_ball(graph, row, schema, model.whole)
     margins = graph.add("MatMul", row, graph.put(model.weights.T))
     if model.constant:
@@ -142,7 +180,9 @@ def to_onnx(model: Linear) -> Any:
     outputs = _answers(graph, margins, model)
     made = onnx.helper.make_graph(graph.nodes, "sottovoce", graph.inputs, outputs, graph.constants)
     opsets = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
-    found = onnx.helper.make_model(made, opset_imports=opsets, ir_version=IR, producer_name="sottovoce")
+    found = onnx.helper.make_model(
+        made, opset_imports=opsets, ir_version=IR, producer_name="sottovoce"
+    )
     entry = found.metadata_props.add()
     entry.key, entry.value = "classes", "\n".join(model.task.names)
     onnx.checker.check_model(found)
@@ -212,7 +252,9 @@ def _category(graph: _Graph, raw: str, block: Category, na: frozenset[str]) -> s
     kept_groups = [k for k, name in enumerate(names) if name != block.base]
     if block.indicator and block.base != "missing":
         kept_groups.append(rest + 1)
-    return graph.doubles(graph.add("Equal", number, graph.put(np.array([kept_groups], dtype=np.int64))))
+    return graph.doubles(
+        graph.add("Equal", number, graph.put(np.array([kept_groups], dtype=np.int64)))
+    )
 
 
 def _spline(graph: _Graph, raw: str, block: Spline) -> str:
@@ -227,7 +269,8 @@ def _spline(graph: _Graph, raw: str, block: Spline) -> str:
         down = graph.clip(graph.add("Div", graph.add("Sub", end, x), width), 0.0, 1.0)
         at = np.arange(len(block.repeated) - p - 1)
         rising, falling = (
-            graph.columns(graph.add("Mul", share, found), part) for share, part in ((up, at), (down, at + 1))
+            graph.columns(graph.add("Mul", share, found), part)
+            for share, part in ((up, at), (down, at + 1))
         )
         found = graph.add("Add", rising, falling)
     return found
@@ -238,17 +281,26 @@ def _derived(graph: _Graph, block: Derived, known: dict[str, str]) -> str:
     if isinstance(block, Pairs):
         inside = [graph.clip(known[one.name], -1.0, 1.0) for one in block.of]
         products = [
-            graph.add("Mul", graph.columns(a, np.repeat(np.arange(p), q)), graph.columns(b, np.tile(np.arange(q), p)))
-            for (a, p), (b, q) in combinations(zip(inside, [len(one.names) for one in block.of], strict=True), 2)
+            graph.add(
+                "Mul",
+                graph.columns(a, np.repeat(np.arange(p), q)),
+                graph.columns(b, np.tile(np.arange(q), p)),
+            )
+            for (a, p), (b, q) in combinations(
+                zip(inside, [len(one.names) for one in block.of], strict=True), 2
+            )
         ]
         return graph.add("Concat", *products, axis=1)
     numbers = [graph.columns(known[one.name], np.array([0])) for one in block.of]
     c = graph.add("Concat", *numbers, axis=1)
     if isinstance(block, Squares):
-        return graph.add("Min", graph.add("Sub", graph.add("Mul", c, c), graph.put(MIDDLE)), graph.put(1.0))
+        return graph.add(
+            "Min", graph.add("Sub", graph.add("Mul", c, c), graph.put(MIDDLE)), graph.put(1.0)
+        )
     assert isinstance(block, Fourier)
     angles = graph.add("MatMul", c, graph.put(block.directions))
-    shifted = graph.add("Add", angles, graph.put(0.5 * np.pi))  # runtimes have no cosine in double precision
+    # runtimes have no cosine in double precision
+    shifted = graph.add("Add", angles, graph.put(0.5 * np.pi))
     waves = graph.add("Concat", graph.add("Sin", shifted), graph.add("Sin", angles), axis=1)
     return graph.add("Mul", waves, graph.put(float(np.sqrt(2.0 / block.features))))
 
@@ -288,9 +340,14 @@ def _answers(graph: _Graph, margins: str, model: Linear) -> list[Any]:
     else:
         number = graph.add("Cast", graph.add("Greater", margins, graph.put(0.0)), to=kinds.INT64)
     graph.add(
-        "LabelEncoder", number, out="label", domain="ai.onnx.ml", keys_int64s=list(range(len(task.names))),
-        values_strings=list(task.names), default_string="",
-    )  # fmt: skip
+        "LabelEncoder",
+        number,
+        out="label",
+        domain="ai.onnx.ml",
+        keys_int64s=list(range(len(task.names))),
+        values_strings=list(task.names),
+        default_string="",
+    )
     outputs = [onnx.helper.make_tensor_value_info("label", kinds.STRING, ["rows", 1])]
     if model.probabilities:
         if isinstance(task, ManyClasses):
@@ -298,7 +355,11 @@ def _answers(graph: _Graph, margins: str, model: Linear) -> list[Any]:
         else:
             yes, no = graph.add("Sigmoid", margins), graph.add("Sigmoid", graph.add("Neg", margins))
             graph.add("Concat", no, yes, axis=1, out="probabilities")
-        outputs.append(onnx.helper.make_tensor_value_info("probabilities", kinds.DOUBLE, ["rows", len(task.names)]))
+        outputs.append(
+            onnx.helper.make_tensor_value_info(
+                "probabilities", kinds.DOUBLE, ["rows", len(task.names)]
+            )
+        )
     return outputs
 
 

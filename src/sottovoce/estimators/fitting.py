@@ -87,7 +87,9 @@ class SharedLedger:
         """Return the digest of a table for a ledger on disk, whatever the bounds of the schema."""
         if self.table is None or self.schema is None or not isinstance(self.ledger, DurableLedger):
             return None
-        return table_digest([self.table], deal_of(f"site:{self.schema.site}", self.schema, sites, config))
+        return table_digest(
+            [self.table], deal_of(f"site:{self.schema.site}", self.schema, sites, config)
+        )
 
 
 NOT_SHARED = SharedLedger()
@@ -150,7 +152,9 @@ class Planned:
     notes: tuple[Note, ...] = ()
 
 
-def plan_recipe(config: RunConfig, recipe: Recipe, loss: Loss, public: Public, says: str = "") -> Planned:
+def plan_recipe(
+    config: RunConfig, recipe: Recipe, loss: Loss, public: Public, says: str = ""
+) -> Planned:
     """Price a recipe, the only run of a fit.
 
     Parameters
@@ -172,7 +176,9 @@ def plan_recipe(config: RunConfig, recipe: Recipe, loss: Loss, public: Public, s
     return Planned((asked,), says=(says,) if says else ())
 
 
-def run(planned: Planned, encoded: EncodedRows, *, verbose: bool | int | None = None) -> tuple[Result, ...]:
+def run(
+    planned: Planned, encoded: EncodedRows, *, verbose: bool | int | None = None
+) -> tuple[Result, ...]:
     """Run what is planned: each release is charged before its noise is drawn.
 
     Parameters
@@ -185,7 +191,8 @@ def run(planned: Planned, encoded: EncodedRows, *, verbose: bool | int | None = 
     Returns
     -------
     tuple of Result
-        One a run.  The statement of the last, which is that of the fit, has the price under the other relation too.
+        One a run.  The statement of the last, which is that of the fit, has the price under the
+        other relation too.
     """
     results = []
     with told(verbose) as teller:
@@ -197,7 +204,9 @@ def run(planned: Planned, encoded: EncodedRows, *, verbose: bool | int | None = 
     return (*results[:-1], with_other_relation(results[-1]))
 
 
-def _run_one(planned: PlannedRun, encoded: EncodedRows, k: int, label: str, observers: Sequence[Observer]) -> Result:
+def _run_one(
+    planned: PlannedRun, encoded: EncodedRows, k: int, label: str, observers: Sequence[Observer]
+) -> Result:
     """Run k of a fit."""
     shared = encoded.shared
     try:

@@ -25,7 +25,10 @@ def forecast_notes(found: Forecast | None, terms: Terms) -> tuple[Note, ...]:
 def _more_scale(terms: Terms) -> str:
     """Return the words on a better scale of the rows; from the schema alone."""
     if terms.schema is None:
-        return "; a data_norm that most rows reach, or a schema with typical ranges, lets rows stand out more"
+        return (
+            "; a data_norm that most rows reach, or a schema with typical ranges, lets rows stand "
+            "out more"
+        )
     changes = fill(terms.schema).changes
     return f"; in the schema: {changes[0]}" if changes else ""
 
@@ -43,7 +46,9 @@ def one_class_of_made_up(model: LinearModel, terms: Terms) -> tuple[Note, ...]:
     if _differ(_made_up(model, terms)):
         return ()
     where = "" if terms.schema is not None else " up to data_norm"
-    what = f"the model gives one class for every made-up row{where}, so it can hardly tell rows apart"
+    what = (
+        f"the model gives one class for every made-up row{where}, so it can hardly tell rows apart"
+    )
     return (Note("one class", what, PublicNote),)
 
 

@@ -1,10 +1,10 @@
 """People as rows of intervals, with all of a person's rows protected together.
 
-A person becomes one row for each interval entered: did the event come in it?  The rows are those of a logistic
-regression with a constant for each interval.  An interval that a person leaves without the event counts by the part
-that was seen.  One more row, of weight 0, holds the cell of the life table in which the person leaves.  The weights are
-so small that together the rows count as one at most, so the price of a row is the price of a person
-(docs/privacy/survival.md).
+A person becomes one row for each interval entered: did the event come in it?  The rows are those of
+a logistic regression with a constant for each interval.  An interval that a person leaves without
+the event counts by the part that was seen.  One more row, of weight 0, holds the cell of the life
+table in which the person leaves.  The weights are so small that together the rows count as one at
+most, so the price of a row is the price of a person (docs/privacy/survival.md).
 """
 
 from __future__ import annotations
@@ -24,24 +24,29 @@ from .encoding import SLACK
 SHARE = 0.5
 """Share of a row's squared norm that the interval's constant takes."""
 FINE, COARSE = 1024, 8
-"""Cells of the life table in each interval, without noise and with it: each cell adds noise to those at risk."""
+"""Cells of the life table in each interval, without noise and with it: each cell adds noise to
+those at risk.
+"""
 TRUTHS = {"1": "1", "true": "1", "0": "0", "false": "0"}
 """Texts of truth values, in lower case, as the number that they stand for."""
 
 
 def person_weight(m: int, share: float = SHARE) -> float:
-    """Weight of each of a person's m rows: ``1 / sqrt(m (m s^2 + t^2))``, with ``t^2 = share = 1 - s^2``.
+    """Weight of each of a person's m rows: ``1 / sqrt(m (m s^2 + t^2))``, with ``t^2 = share = 1 -
+    s^2``.
 
-    Rows are ``a_j = (x, t e_j)`` with ``|x| <= s``, and slopes are in [-1, 1].  Unweighted, the person's gradient has
-    norm at most ``sqrt((m s)^2 + m t^2)``, attained by equal slopes, and the largest eigenvalue of the sum of ``a_j
-    a_j'`` is at most ``m s^2 + t^2 <= sqrt(m (m s^2 + t^2))``.  Weighted, both are at most 1, as for one row in the
-    unit ball.
+    Rows are ``a_j = (x, t e_j)`` with ``|x| <= s``, and slopes are in [-1, 1].  Unweighted, the
+    person's gradient has norm at most ``sqrt((m s)^2 + m t^2)``, attained by equal slopes, and the
+    largest eigenvalue of the sum of ``a_j a_j'`` is at most ``m s^2 + t^2 <= sqrt(m (m s^2 +
+    t^2))``.  Weighted, both are at most 1, as for one row in the unit ball.
     """
     return 1.0 / (math.sqrt(m * (m * (1.0 - share) + share)) * SLACK)
 
 
 class Expanded(NamedTuple):
-    """Rows with their labels, 1 for the event, -1 for none and 0 for a row of zeros, and with their weights."""
+    """Rows with their labels, 1 for the event, -1 for none and 0 for a row of zeros, and with
+    their weights.
+    """
 
     rows: Array
     label: Array
@@ -58,14 +63,17 @@ class Leaving(NamedTuple):
 
     def of(self, people: IntArray) -> Leaving:
         """Return the same of some of the people."""
-        return Leaving(self.last[people], self.event[people], self.exposed[people], self.cell[people])
+        return Leaving(
+            self.last[people], self.event[people], self.exposed[people], self.cell[people]
+        )
 
 
 def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells: int) -> Leaving:
     """Compute how each person leaves follow-up, by their own time and event alone.
 
-    A person without a known event, or whose time is no number or not above the first edge, enters no interval.  An
-    event after the last edge survives all of them, and so does a person who was seen until the last edge or longer.
+    A person without a known event, or whose time is no number or not above the first edge, enters
+    no interval.  An event after the last edge survives all of them, and so does a person who was
+    seen until the last edge or longer.
 
     Parameters
     ----------
@@ -99,7 +107,8 @@ def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells
 
 
 def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
-    """Rows of all people, m + 1 of each together: one for each interval, and one that holds a cell of the life table.
+    """Rows of all people, m + 1 of each together: one for each interval, and one that holds a cell
+    of the life table.
 
     Parameters
     ----------
@@ -146,8 +155,9 @@ def read_events(given: Any, code: Any = None) -> Array:
     given : sequence
         Numbers, truth values, texts, or a mixture.
     code : optional
-        The value that means the event; every other one that is not missing means that it did not come.  None for 1 and
-        0, and for "true" and "false" in any spelling: whatever else is not known.
+        The value that means the event; every other one that is not missing means that it did not
+        come.  None for 1 and 0, and for "true" and "false" in any spelling: whatever else is not
+        known.
 
     Returns
     -------
@@ -158,7 +168,9 @@ def read_events(given: Any, code: Any = None) -> Array:
         known = {"1": 1.0, "0": 0.0}
         return np.array([known.get(text, math.nan) for text in texts], dtype=np.float64)
     own, missing = _meaning(code), marks_of(MISSING_MARKS) - {_meaning(code)}
-    return np.array([math.nan if text in missing else float(text == own) for text in texts], dtype=np.float64)
+    return np.array(
+        [math.nan if text in missing else float(text == own) for text in texts], dtype=np.float64
+    )
 
 
 def _meaning(value: Any) -> str:
@@ -177,7 +189,8 @@ def _number(value: Any) -> float:
 def _each(name: str, given: Any) -> list[Any]:
     """The values of a column, one a person; None for what a mask hides.
 
-    Values of mixed types are not made one type first: one of them would change how the others are read.
+    Values of mixed types are not made one type first: one of them would change how the others are
+    read.
     """
     if is_masked(given):
         hidden: Any = given.astype(object)
@@ -185,7 +198,10 @@ def _each(name: str, given: Any) -> list[Any]:
     typed = hasattr(given, "dtype") or hasattr(given, "__array__")
     column = checked(name, lambda: np.asarray(given) if typed else objects(given))
     if column.ndim != 1 or column.dtype.kind not in "biufOUST":
-        rule = f"must be one column of numbers, truth values or texts; this is {column.dtype} of shape {column.shape}"
+        rule = (
+            f"must be one column of numbers, truth values or texts; this is {column.dtype} of "
+            f"shape {column.shape}"
+        )
         raise InvalidInput(name, None, rule, "give one value for each row of X")
     return list(column.tolist())
 

@@ -1,4 +1,6 @@
-"""Fitted estimators in files: in the formats of ``sottovoce train --save``, with what scikit-learn adds."""
+"""Fitted estimators in files: in the formats of ``sottovoce train --save``, with what
+scikit-learn adds.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,32 @@ from ..util.compatibility import Refusal
 from ..util.typing import Any
 
 FITTED = (
-    "coef_", "intercept_", "classes_", "sites_", "site_coef_", "site_intercept_", "y_bounds_", "edges_", "loss_",
-    "n_iter_", "stopped_", "max_grad_norm_", "n_features_in_", "feature_names_in_", "coefficients_", "components_",
-    "explained_variance_", "explained_variance_ratio_", "mean_", "noise_", "clear_", "correction_", "converged_",
-    "_order", "_vector",
-)  # fmt: skip
+    "coef_",
+    "intercept_",
+    "classes_",
+    "sites_",
+    "site_coef_",
+    "site_intercept_",
+    "y_bounds_",
+    "edges_",
+    "loss_",
+    "n_iter_",
+    "stopped_",
+    "max_grad_norm_",
+    "n_features_in_",
+    "feature_names_in_",
+    "coefficients_",
+    "components_",
+    "explained_variance_",
+    "explained_variance_ratio_",
+    "mean_",
+    "noise_",
+    "clear_",
+    "correction_",
+    "converged_",
+    "_order",
+    "_vector",
+)
 """Attributes that a fitted estimator has besides its run."""
 _KINDS = "fiubU"  # of arrays
 
@@ -107,7 +130,9 @@ def save_fitted(model: Any, path: str | Path) -> None:
         return
     if result is None:
         rule = "classes that were trained against the rest are several runs, and a file holds one"
-        raise InvalidInput("loss", getattr(model, "loss_", None), rule, "use loss='softmax', or pickle the model")
+        raise InvalidInput(
+            "loss", getattr(model, "loss_", None), rule, "use loss='softmax', or pickle the model"
+        )
     result.save(path)
 
 
@@ -157,7 +182,9 @@ def load_fitted(kind: Any, path: str | Path) -> Any:
 
 
 def _refusal_of_method(told: Any) -> Refusal | None:
-    """Why the method of a record is not looked for; None if it is known, or is left to the search."""
+    """Why the method of a record is not looked for; None if it is known, or is left to the
+    search.
+    """
     parameters = read(told["parameters"])
     if parameters.get("method") == AUTO:
         return None
@@ -165,7 +192,9 @@ def _refusal_of_method(told: Any) -> Refusal | None:
 
 
 def _of_record(kind: Any, told: Any) -> Any:
-    """An estimator of this class with its fitted attributes; an error of ``UNREADABLE`` for another record."""
+    """An estimator of this class with its fitted attributes; an error of ``UNREADABLE`` for
+    another record.
+    """
     parameters, fitted = read(told["parameters"]), read(told["fitted"])
     if told["class"] != kind.__name__ or not set(parameters) <= set(kind._get_param_names()):
         raise ValueError("another estimator")

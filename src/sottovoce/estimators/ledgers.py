@@ -1,4 +1,6 @@
-"""Ledgers of estimators: clones share one, and it is left behind where a copy would lose what is charged to it."""
+"""Ledgers of estimators: clones share one, and it is left behind where a copy would lose what is
+charged to it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,15 @@ class _LeftBehind:
 
 
 def without_ledger(state: dict[str, Any]) -> dict[str, Any]:
-    """The state of a pickled estimator without its ledger: what a copy elsewhere is charged would be lost."""
+    """The state of a pickled estimator without its ledger: what a copy elsewhere is charged
+    would be lost.
+    """
     kind = type(state.get("ledger"))
-    return state | {"ledger": _LeftBehind(kind.__name__)} if issubclass(kind, Ledger | DurableLedger) else state
+    return (
+        state | {"ledger": _LeftBehind(kind.__name__)}
+        if issubclass(kind, Ledger | DurableLedger)
+        else state
+    )
 
 
 def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Iterator[InvalidInput]:
@@ -43,20 +51,27 @@ def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Itera
     if ledger is None:
         return
     if isinstance(ledger, _LeftBehind):
-        rule = "a ledger stays in its process, and this estimator came to another one or from a file"
+        rule = (
+            "a ledger stays in its process, and this estimator came to another one or from a file"
+        )
         remedy = "use n_jobs=1 or threads, and set_params(ledger=...) after loading"
         yield InvalidInput("ledger", ledger.kind, rule, remedy)
         return
     if not isinstance(ledger, Ledger | DurableLedger):
         remedy = "use Ledger(...) or DurableLedger.open(path), or accounting= for a rule's name"
-        yield InvalidInput("ledger", type(ledger).__name__, "must be a Ledger or a DurableLedger", remedy)
+        yield InvalidInput(
+            "ledger", type(ledger).__name__, "must be a Ledger or a DurableLedger", remedy
+        )
         return
     if accounting is not None:
         rule = "a ledger has a rule of its own"
         yield InvalidInput("accounting", accounting, rule, "leave it out, or leave the ledger out")
     if cloned and isinstance(ledger, DurableLedger) and not ledger.identity.bound:
         rule = "a DurableLedger belongs to one whole table, and cannot be used in cross-validation"
-        remedy = "fit the estimator on the whole table first, or give a Ledger in memory, which counts every fit"
+        remedy = (
+            "fit the estimator on the whole table first, or give a Ledger in memory, which "
+            "counts every fit"
+        )
         yield InvalidInput("ledger", "DurableLedger", rule, remedy)
 
 

@@ -1,7 +1,9 @@
-"""Notices of an estimator: warnings of Python, one of a kind a fit, and one of a kind for all fits of a search.
+"""Notices of an estimator: warnings of Python, one of a kind a fit, and one of a kind for all fits
+of a search.
 
-A search or a cross-validation fits clones.  scikit-learn makes them by ``__sklearn_clone__``, where the clones of one
-estimator are given one :class:`Told` to share.  An estimator that is fitted by its user tells everything at every fit.
+A search or a cross-validation fits clones.  scikit-learn makes them by ``__sklearn_clone__``, where
+the clones of one estimator are given one :class:`Told` to share.  An estimator that is fitted by
+its user tells everything at every fit.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ S = TypeVar("S", bound=Step)
 
 
 class Notifying:
-    """An estimator that tells its user what to know of a fit, and whose clones tell each notice once."""
+    """An estimator that tells its user what to know of a fit, and whose clones tell each notice
+    once.
+    """
 
     _cloned = False  # whether scikit-learn may be fitting it on part of a table
     _told: Told | None = None  # what the other clones of the same estimator have told

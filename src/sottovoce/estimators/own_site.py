@@ -43,7 +43,9 @@ def places_of(answered: SavedModel | None, rows: Any, groups: Any) -> IntArray |
 def check_groups(where: IntArray | None, groups: Any) -> None:
     """Refuse sites of rows for a model that has no use for them."""
     if where is None and groups is not None:
-        rule = "is for models with a constant for every site, and this one has the same for all rows"
+        rule = (
+            "is for models with a constant for every site, and this one has the same for all rows"
+        )
         raise InvalidInput("groups", None, rule, "leave it out")
 
 

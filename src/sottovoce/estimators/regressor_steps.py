@@ -118,7 +118,9 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
 
 
 def _declared_bounds(estimator: Any, terms: Terms) -> Any:
-    """The bounds of the target that the estimator is given, or else the schema's; None if there are none."""
+    """The bounds of the target that the estimator is given, or else the schema's; None if there
+    are none.
+    """
     label = None if terms.schema is None else terms.schema.label
     if estimator.y_bounds is None and isinstance(label, NumberLabel):
         return label.lo, label.hi
@@ -129,7 +131,9 @@ def _bounds_errors(bounds: Any, terms: Terms) -> Iterator[InvalidInput]:
     """Yield an error for a release without bounds of the target."""
     if bounds is None and not terms.simulated:
         rule = "a release needs the target's bounds declared: the rows' own are private"
-        yield InvalidInput("y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation")
+        yield InvalidInput(
+            "y_bounds", None, rule, "give y_bounds=(lo, hi), or a random_state for a simulation"
+        )
 
 
 def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
@@ -137,9 +141,13 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
     if not estimator.inference:
         return
     if estimator.loss != SQUARED or not estimator.fit_intercept:
-        yield InvalidInput("inference", True, "is for the squared loss with an intercept", "leave it out")
+        yield InvalidInput(
+            "inference", True, "is for the squared loss with an intercept", "leave it out"
+        )
     if terms.schema is not None and terms.schema.weight is not None:
-        yield InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
+        yield InvalidInput(
+            "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
+        )
 
 
 def _loss_errors(loss: Any) -> Iterator[InvalidInput]:
@@ -152,7 +160,11 @@ def _loss_errors(loss: Any) -> Iterator[InvalidInput]:
 
 def _run_fields(estimator: Any, terms: Terms) -> dict[str, Any]:
     """The fields of :class:`RunConfig`, for least squares without those of a method."""
-    fields = {name: value for name, value in terms.fields.items() if name not in ("method", "loss", "rounds", "rho")}
+    fields = {
+        name: value
+        for name, value in terms.fields.items()
+        if name not in ("method", "loss", "rounds", "rho")
+    }
     if estimator.loss == SQUARED:
         return {"method": "auto", **fields}
     method = estimator.method
@@ -206,7 +218,9 @@ class Encoded(AskedRows):
     notes: tuple[Note, ...]
 
 
-def encode(declared: Declared, X: Any, y: Any, groups: Any, sample_weight: ArrayLike | None) -> Encoded:
+def encode(
+    declared: Declared, X: Any, y: Any, groups: Any, sample_weight: ArrayLike | None
+) -> Encoded:
     """Read rows, deal them to sites and put them in the unit ball.
 
     Parameters
@@ -227,7 +241,9 @@ def encode(declared: Declared, X: Any, y: Any, groups: Any, sample_weight: Array
     """
     terms = declared.terms
     if declared.inference and sample_weight is not None:
-        raise InvalidInput("sample_weight", None, WEIGHED, "leave weights out, or use inference=False")
+        raise InvalidInput(
+            "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
+        )
     features = read_features(terms, X)
     if len(features) < 2:
         raise InvalidInput("X", None, "n_samples=1 is too few for a regression", "give more rows")
@@ -266,14 +282,18 @@ def _target(declared: Declared, features: Features, y: Any) -> Array:
         return numbers_in(column, declared.terms.schema.na)
 
     def read() -> Array:
-        found = column_or_1d(check_array(column, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True)
+        found = column_or_1d(
+            check_array(column, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True
+        )
         check_consistent_length(np.empty(len(features)), found)
         return np.asarray(found)
 
     return np.asarray(checked("y", read))
 
 
-def bounded_number(target: Array, bounds: tuple[float, float] | None) -> tuple[BoundedNumber, str | None]:
+def bounded_number(
+    target: Array, bounds: tuple[float, float] | None
+) -> tuple[BoundedNumber, str | None]:
     """The target's bounds, and a caveat if they were read off it."""
     if bounds is not None:
         try:
@@ -287,14 +307,21 @@ def bounded_number(target: Array, bounds: tuple[float, float] | None) -> tuple[B
     return BoundedNumber(low, high if high > low else low + 1.0), BOUNDS_READ
 
 
-def _least_squares(declared: Declared, features: Features, dealt: Dealt, task: BoundedNumber) -> Numbers:
+def _least_squares(
+    declared: Declared, features: Features, dealt: Dealt, task: BoundedNumber
+) -> Numbers:
     """Describe the least squares in the encoding of the rows, as :mod:`sottovoce.answers.fits`."""
     layout = dealt.layout(declared.terms, features)
     return Numbers(layout, task=task, intervals=declared.inference, intercept=declared.intercept)
 
 
 def _moment_rows(
-    terms: Terms, features: Features, dealt: Dealt, targets: list[Array], weights: Weights, fit: Numbers
+    terms: Terms,
+    features: Features,
+    dealt: Dealt,
+    targets: list[Array],
+    weights: Weights,
+    fit: Numbers,
 ) -> Rows:
     """Rows of least squares, in an encoding whose coefficients have names."""
     if terms.schema is None:
@@ -305,13 +332,20 @@ def _moment_rows(
 
 
 def _ball_rows(
-    terms: Terms, features: Features, dealt: Dealt, targets: list[Array], weights: Weights, task: BoundedNumber
+    terms: Terms,
+    features: Features,
+    dealt: Dealt,
+    targets: list[Array],
+    weights: Weights,
+    task: BoundedNumber,
 ) -> Rows:
     """Rows of a training by rounds; one without a number is a row of zeros."""
     ball = terms.encoding.rows(features.values)
     known = [task.known(y).astype(float) for y in targets]
     made = Rows.build([(ball[part], one) for part, one in zip(dealt.parts, known, strict=True)])
-    return dealt.bounded(made.with_offset([np.nan_to_num(y) for y in targets]), weights.at(dealt.parts))
+    return dealt.bounded(
+        made.with_offset([np.nan_to_num(y) for y in targets]), weights.at(dealt.parts)
+    )
 
 
 # Plan
@@ -401,7 +435,9 @@ def numbers_of(
         return np.clip(rows @ coef + intercept, *bounds)
 
 
-def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]) -> Fitted:
+def decode(
+    declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]
+) -> Fitted:
     """Convert the model to the units of the columns and of the target, with its privacy statement.
 
     Parameters
@@ -433,7 +469,9 @@ def _decode_squared(declared: Declared, encoded: Encoded, fit: Numbers, result: 
     answered = fit.layout.saved(found.model, named, jsonable(found.plain))
     in_units, k = naming.into_units @ found.model, int(np.sum(naming.constant == 0))
     every = _constants(declared, encoded, in_units[k:])
-    return _fitted(encoded, in_units[:k], every, float(every @ answered.shares), answered, found.table, result)
+    return _fitted(
+        encoded, in_units[:k], every, float(every @ answered.shares), answered, found.table, result
+    )
 
 
 def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitted:
@@ -441,7 +479,9 @@ def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitt
     schema, answered = declared.terms.schema, None
     if schema is not None:
         named = with_number(schema, encoded.task)
-        answered = SavedModel(None, result.consensus[0], np.ones(1), schema=named, loss=declared.loss)
+        answered = SavedModel(
+            None, result.consensus[0], np.ones(1), schema=named, loss=declared.loss
+        )
     coef, constant = declared.terms.encoding.to_units(result.consensus)
     every = _constants(declared, encoded, constant[:1])
     return _fitted(encoded, coef[0], every, float(every[0]), answered, None, result)
@@ -483,7 +523,9 @@ def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tupl
     terms, task, target = declared.terms, encoded.task, encoded.target
     notes = [*misfit_notes(terms, encoded.features)]
     if beyond := int(np.sum((target < task.low) | (target > task.high))):
-        what = f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
+        what = (
+            f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
+        )
         text = f"{what}, and were clipped to them (for the data's holder only)"
         notes.append(Note("y_bounds", text, HolderNote))
     if terms.simulated and declared.config.budgeted:
@@ -492,5 +534,7 @@ def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tupl
             answers = fitted.numbers(rows, places_of(fitted.answered, rows, encoded.groups))
         if np.ptp(answers) < ALIKE * (task.high - task.low):
             what = "the model gives about one number for every row"
-            notes.append(Note("one number", f"{what} (a simulation, for the data's holder only)", HolderNote))
+            notes.append(
+                Note("one number", f"{what} (a simulation, for the data's holder only)", HolderNote)
+            )
     return tuple(notes)

@@ -25,33 +25,39 @@ from .regressor_steps import Declared, Encoded, Fitted, decode, encode, numbers_
 
 @with_knobs("relation", "sites_per_row", "colluders", "rho", max_weight=None, site_constants=None)
 class ConsensusRegressor(RegressorMixin, LinearEstimator):
-    """A linear regression of a bounded number, trained across sites that exchange noisy vectors instead of rows.
+    """A linear regression of a bounded number, trained across sites that exchange noisy vectors
+    instead of rows.
 
     Parameters
     ----------
     y_bounds : (float, float) or None, default=None
-        Public bounds of the target; targets beyond them are clipped.  A release needs them.  None takes those of the
-        schema's label; without one it reads them off y, in a simulation only, and the statement says so.
+        Public bounds of the target; targets beyond them are clipped.  A release needs them.  None
+        takes those of the schema's label; without one it reads them off y, in a simulation only,
+        and the statement says so.
     loss : str, default="squared"
         "squared" releases second moments once, and gradients of Huber's loss at public points
-        (:mod:`sottovoce.answers.regression`).  "huber-residual:H", "log-cosh:H" and "quantile:Q" train by `method`.
+        (:mod:`sottovoce.answers.regression`).  "huber-residual:H", "log-cosh:H" and "quantile:Q"
+        train by `method`.
     method : str, default="auto"
-        For the losses that train: a name that ``sottovoce methods`` lists.  "auto" is ``momentum``, or ``prox_admm``
-        without a delta.
+        For the losses that train: a name that ``sottovoce methods`` lists.  "auto" is ``momentum``,
+        or ``prox_admm`` without a delta.
     rounds : int, default=100
     data_norm : float or None, default=None
-        Declared bound on the Euclidean norm of a row; None is 1, and a release warns of it.  The squared loss weighs
-        longer rows down instead of shortening them (:mod:`sottovoce.problem.weighted_loss`): unless the model is right,
-        coefficients are those of weighted rows.
+        Declared bound on the Euclidean norm of a row; None is 1, and a release warns of it.  The
+        squared loss weighs longer rows down instead of shortening them
+        (:mod:`sottovoce.problem.weighted_loss`): unless the model is right, coefficients are those
+        of weighted rows.
     inference : bool, default=False
-        Spend the whole budget on coefficients with intervals (:mod:`sottovoce.answers.least_squares`); squared loss
-        only. They are not shrunk, so with much noise they predict worse.
-    epsilon, delta, schema, columns, trust, n_sites, fit_intercept, accounting, random_state, verbose
+        Spend the whole budget on coefficients with intervals
+        (:mod:`sottovoce.answers.least_squares`); squared loss only. They are not shrunk, so with
+        much noise they predict worse.
+    epsilon, delta, schema, columns, trust, n_sites, fit_intercept, accounting, random_state,
+    verbose
         As for :class:`sottovoce.ConsensusClassifier`.
     knobs : dict or None, default=None
-        `relation`, `sites_per_row`, `colluders`, `max_weight`, `site_constants` (whether every site has a constant of
-        its own under the squared loss; None for yes unless rows are dealt at random), and `rho`, which the squared loss
-        does not read.
+        `relation`, `sites_per_row`, `colluders`, `max_weight`, `site_constants` (whether every site
+        has a constant of its own under the squared loss; None for yes unless rows are dealt at
+        random), and `rho`, which the squared loss does not read.
 
     Attributes
     ----------
@@ -60,17 +66,19 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
     intercept_ : float
         Where every site has a constant, their average by the sites' shares of rows.
     site_intercept_ : ndarray of shape (n_sites,)
-        Sites that `groups` or the schema's site column name have constants of their own under the squared loss.
+        Sites that `groups` or the schema's site column name have constants of their own under the
+        squared loss.
     coefficients_ : dict, or sottovoce.answers.inference.Coefficients
-        A table that ``pandas.DataFrame`` takes; with `inference`: estimates, standard errors, intervals and what was
-        refused.
+        A table that ``pandas.DataFrame`` takes; with `inference`: estimates, standard errors,
+        intervals and what was refused.
     y_bounds_ : (float, float)
     n_features_in_, privacy_spent_, sites_
         As for :class:`sottovoce.ConsensusClassifier`.
 
     Notes
     -----
-    *Guarantee*: As for :class:`sottovoce.ConsensusClassifier`.  The target is part of its row, and protected with it.
+    *Guarantee*: As for :class:`sottovoce.ConsensusClassifier`.  The target is part of its row, and
+    protected with it.
 
     Raises
     ------
@@ -84,7 +92,8 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(4000, 2))
     >>> y = 15.0 + 3.0 * X[:, 0] + rng.normal(size=4000)
-    >>> model = ConsensusRegressor((0.0, 30.0), data_norm=3.0, trust="sum", random_state=0).fit(X, y)
+    >>> model = ConsensusRegressor((0.0, 30.0), data_norm=3.0, trust="sum", random_state=0)
+    >>> model = model.fit(X, y)
     >>> bool(model.score(X, y) > 0.8), bool(model.privacy_spent_["epsilon"] <= 1.0)
     (True, True)
     """
@@ -128,7 +137,9 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         self.inference = inference
         self.knobs = knobs
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, groups: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train across sites.
 
         Parameters
@@ -157,7 +168,11 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
     def _keep(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""
         self._keep_columns(declared.terms, encoded.features)
-        self.coef_, self.intercept_, self.site_intercept_ = fitted.coef, fitted.intercept, fitted.site_intercept
+        self.coef_, self.intercept_, self.site_intercept_ = (
+            fitted.coef,
+            fitted.intercept,
+            fitted.site_intercept,
+        )
         self.y_bounds_, self.sites_ = fitted.bounds, fitted.sites
         self.privacy_spent_ = fitted.result.privacy
         self._result, self._answered = fitted.result, fitted.answered
@@ -177,9 +192,9 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         ----------
         X : array-like of shape (n_samples, n_features), or a frame under a schema
         groups : array-like of shape (n_samples,), optional
-            The site of every row, for models with a constant for every site; None for what the schema's site column
-            says, if the fit read it.  A row of no site that the model knows gets the average of the constants, and a
-            notice says how many do.
+            The site of every row, for models with a constant for every site; None for what the
+            schema's site column says, if the fit read it.  A row of no site that the model knows
+            gets the average of the constants, and a notice says how many do.
 
         Returns
         -------
@@ -220,7 +235,9 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         numbers = numbers_in(label_column(self.schema_, table, None), self.schema_.na)
         known = np.isfinite(numbers)
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(r2_score(numbers[known], self.predict(table, groups)[known], sample_weight=weight))
+        return float(
+            r2_score(numbers[known], self.predict(table, groups)[known], sample_weight=weight)
+        )
 
 
 @with_knobs("relation", rho=0.0002, max_weight=None)
@@ -229,7 +246,8 @@ class PrivateRegressor(ConsensusRegressor):
 
     Parameters
     ----------
-    y_bounds, loss, method, epsilon, delta, rounds, data_norm, schema, columns, fit_intercept, accounting
+    y_bounds, loss, method, epsilon, delta, rounds, data_norm, schema, columns, fit_intercept,
+    accounting
         As for :class:`ConsensusRegressor`.
     random_state, verbose
         As for :class:`ConsensusRegressor`.
@@ -241,7 +259,8 @@ class PrivateRegressor(ConsensusRegressor):
     >>> import numpy as np
     >>> from sottovoce import PrivateRegressor
     >>> x = np.linspace(-3, 3, 4000)
-    >>> model = PrivateRegressor((0.0, 20.0), data_norm=3.0, random_state=0).fit(x[:, None], 10.0 + 3.0 * x)
+    >>> model = PrivateRegressor((0.0, 20.0), data_norm=3.0, random_state=0)
+    >>> model = model.fit(x[:, None], 10.0 + 3.0 * x)
     >>> bool(model.score(x[:, None], 10.0 + 3.0 * x) > 0.8)
     True
     """
@@ -267,10 +286,22 @@ class PrivateRegressor(ConsensusRegressor):
         knobs: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
-            y_bounds, loss=loss, method=method, epsilon=epsilon, delta=delta, n_sites=1, rounds=rounds, knobs=knobs,
-            data_norm=data_norm, fit_intercept=fit_intercept, accounting=accounting, random_state=random_state,
-            schema=schema, columns=columns, verbose=verbose,
-        )  # fmt: skip
+            y_bounds,
+            loss=loss,
+            method=method,
+            epsilon=epsilon,
+            delta=delta,
+            n_sites=1,
+            rounds=rounds,
+            knobs=knobs,
+            data_norm=data_norm,
+            fit_intercept=fit_intercept,
+            accounting=accounting,
+            random_state=random_state,
+            schema=schema,
+            columns=columns,
+            verbose=verbose,
+        )
 
 
 __all__ = ["ConsensusRegressor", "PrivateRegressor"]

@@ -24,7 +24,9 @@ def intervals_of(model: Any) -> Coefficients | None:
 
 
 def summary_of(model: Any) -> str:
-    """A fitted model in words: what was trained, its coefficients, and what is promised, with all caveats."""
+    """A fitted model in words: what was trained, its coefficients, and what is promised, with
+    all caveats.
+    """
     check_is_fitted(model, "privacy_spent_")
     kind = str(getattr(model, "loss_", getattr(model, "loss", "")))
     sizes = f"{len(model.sites_)} sites, {model.n_features_in_} columns"
@@ -32,9 +34,14 @@ def summary_of(model: Any) -> str:
     if (positive := positive_of(model)) is not None:
         head.append(f"Coefficients are for the class {printable(positive)}.")
     if getattr(model, "max_grad_norm_", math.inf) < math.inf:
-        head.append("Gradients were capped: sizes are not calibrated.  inference=True asks for those, with errors.")
+        head.append(
+            "Gradients were capped: sizes are not calibrated.  inference=True asks for those, "
+            "with errors."
+        )
     table = str(intervals_of(model) or "") or _plain_table(model)
-    return "\n\n".join(part for part in ("\n".join(head), table, str(model.privacy_spent_["says"])) if part)
+    return "\n\n".join(
+        part for part in ("\n".join(head), table, str(model.privacy_spent_["says"])) if part
+    )
 
 
 def _plain_table(model: Any) -> str:
@@ -52,7 +59,9 @@ def plot_of(model: Any, ax: Any) -> Any:
     names = table.pop("name")[:-1]  # without the constant
     if "coefficient" in table:
         positive = positive_of(model)
-        return coefficient_plot(names, table["coefficient"][:-1], () if positive is None else (positive,), ax)
+        return coefficient_plot(
+            names, table["coefficient"][:-1], () if positive is None else (positive,), ax
+        )
     return coefficient_plot(names, np.array(list(table.values()))[:, :-1], list(table), ax)
 
 
@@ -71,7 +80,11 @@ def text_of_model(model: Any) -> str:
     if not hasattr(model, "privacy_spent_"):
         return repr(model)
     found = intervals_of(model)
-    parts = [repr(model), str(model.privacy_spent_["says"]), *([] if found is None else [str(found)])]
+    parts = [
+        repr(model),
+        str(model.privacy_spent_["says"]),
+        *([] if found is None else [str(found)]),
+    ]
     return "\n\n".join(parts)
 
 

@@ -1,4 +1,6 @@
-"""Discrete-time survival: hazards by public intervals, with all of a person's rows protected together."""
+"""Discrete-time survival: hazards by public intervals, with all of a person's rows protected
+together.
+"""
 
 from __future__ import annotations
 
@@ -22,32 +24,38 @@ from .survival_steps import Declared, Encoded, Fitted, decode, encode, plan, val
 
 @with_knobs("relation", "colluders", "max_grad_norm", rho=0.0)
 class ConsensusSurvival(PrivateEstimator):
-    """Discrete-time hazards trained across sites, with a person's rows of all intervals protected together.
+    """Discrete-time hazards trained across sites, with a person's rows of all intervals protected
+    together.
 
-    The log-odds of the event in interval j, for those who reach it, are ``intercept_[j] + x . coef_``.  Slopes are
-    those of the grouped likelihood, where an interval that a person leaves without the event counts by the part that
-    was seen; constants are corrected so that the curve of people without columns is that of Kaplan and Meier.
+    The log-odds of the event in interval j, for those who reach it, are ``intercept_[j] + x .
+    coef_``.  Slopes are those of the grouped likelihood, where an interval that a person leaves
+    without the event counts by the part that was seen; constants are corrected so that the curve of
+    people without columns is that of Kaplan and Meier.
 
     Parameters
     ----------
     edges : sequence of float
-        Public, increasing times between m intervals of finite length: m + 1 numbers.  Fewer intervals cost less noise.
+        Public, increasing times between m intervals of finite length: m + 1 numbers.  Fewer
+        intervals cost less noise.
     event_code : optional
-        The value of `event` that means the event, as 2 in tables where 1 is alive: every other value that is not
-        missing then means that it did not come.  None for 1, against 0, and for truth values.
+        The value of `event` that means the event, as 2 in tables where 1 is alive: every other
+        value that is not missing then means that it did not come.  None for 1, against 0, and for
+        truth values.
     epsilon, delta : float
         Privacy budget of the whole fit, per person; ``inf`` fits without noise.
     trust : {"nobody", "sum", "curator"}, default="nobody"
     rounds : int, default=5
-        Newton steps, each with a Hessian and a gradient, after the life table.  Without noise as many as converge.
+        Newton steps, each with a Hessian and a gradient, after the life table.  Without noise as
+        many as converge.
     data_norm : float or None, default=None
-        Declared bound on the Euclidean norm of a person's columns; longer ones are shortened.  None is 1, and a release
-        warns of it.
+        Declared bound on the Euclidean norm of a person's columns; longer ones are shortened.  None
+        is 1, and a release warns of it.
     schema, columns, n_sites, accounting, random_state, verbose
-        As for :class:`sottovoce.ConsensusClassifier`; a schema without weights, and without the time and the event.
+        As for :class:`sottovoce.ConsensusClassifier`; a schema without weights, and without the
+        time and the event.
     knobs : dict or None, default=None
-        `relation`, `colluders`, `rho` (0, the weight of half the slopes' squared norm beside the mean over people)
-        and `max_grad_norm` (of a row's gradient before weights).
+        `relation`, `colluders`, `rho` (0, the weight of half the slopes' squared norm beside the
+        mean over people) and `max_grad_norm` (of a row's gradient before weights).
 
     Attributes
     ----------
@@ -57,14 +65,16 @@ class ConsensusSurvival(PrivateEstimator):
     correction_ : ndarray of shape (m,)
         What was added to the constants of the grouped likelihood.
     converged_ : bool
-        Whether the last step moved no more than its noise; a warning says if not.  From what was released.
+        Whether the last step moved no more than its noise; a warning says if not.  From what was
+        released.
     edges_ : ndarray of shape (m + 1,)
     n_features_in_, privacy_spent_, sites_
         As for :class:`sottovoce.ConsensusClassifier`.
 
     Guarantee
     ---------
-    As for :class:`sottovoce.ConsensusClassifier`, of a person at one site: columns, time and event together.
+    As for :class:`sottovoce.ConsensusClassifier`, of a person at one site: columns, time and event
+    together.
 
     Raises
     ------
@@ -128,11 +138,11 @@ class ConsensusSurvival(PrivateEstimator):
         X : array-like of shape (n_samples, n_features), or a frame under a schema
             One row a person.
         time : array-like of shape (n_samples,), or under a schema the name of a column
-            When the event came, or until when the person was seen without it.  Without a time after the first edge a
-            person adds nothing, but still counts.
+            When the event came, or until when the person was seen without it.  Without a time after
+            the first edge a person adds nothing, but still counts.
         event : array-like of shape (n_samples,), or under a schema the name of a column
-            Whether the event came at that time: 1 or 0, or truth values, or what `event_code` declares.  Without a
-            known event a person adds nothing, but still counts.
+            Whether the event came at that time: 1 or 0, or truth values, or what `event_code`
+            declares.  Without a known event a person adds nothing, but still counts.
         groups : array-like of shape (n_samples,), optional
             The site of every person.
 
@@ -155,7 +165,11 @@ class ConsensusSurvival(PrivateEstimator):
         """Set the fitted attributes, then tell what is to be known of the model."""
         self._keep_columns(declared.terms, encoded.features)
         self._vector = fitted.vector
-        self.coef_, self.intercept_, self.correction_ = fitted.coef, fitted.intercept, fitted.correction
+        self.coef_, self.intercept_, self.correction_ = (
+            fitted.coef,
+            fitted.intercept,
+            fitted.correction,
+        )
         self.converged_, self.edges_, self.sites_ = fitted.converged, fitted.edges, fitted.sites
         self._result, self.privacy_spent_ = fitted.result, fitted.result.privacy
         self._tell(fitted, stacklevel=3)
@@ -179,7 +193,9 @@ class ConsensusSurvival(PrivateEstimator):
             return np.asarray(expit((self._array(X) @ self.coef_)[:, None] + self.intercept_))
         given = read_frame(X, self.columns)
         known = {source for block in self.schema_.blocks for source in block.sources(given.columns)}
-        X = self.schema_.encode({k: v for k, v in given.columns.items() if k in known}, labels=False).X
+        X = self.schema_.encode(
+            {k: v for k, v in given.columns.items() if k in known}, labels=False
+        ).X
         constant = in_units(self.schema_, self._vector)[1]
         return np.asarray(expit((X @ self._vector)[:, None] + self.intercept_ - constant))
 
@@ -204,8 +220,8 @@ class ConsensusSurvival(PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a frame under a schema, optional
-            A curve for each row.  None for one curve: of a row of zeros, or under a schema of one in the middle of all
-            declared ranges, with reference levels.
+            A curve for each row.  None for one curve: of a row of zeros, or under a schema of one
+            in the middle of all declared ranges, with reference levels.
         ax : matplotlib Axes, optional
             Where to draw; None for a new figure.
 
@@ -222,7 +238,11 @@ class ConsensusSurvival(PrivateEstimator):
         if X is not None:
             curves = self.predict_survival(X)
             return survival_plot(self.edges_, curves, [f"row {k}" for k in range(len(curves))], ax)
-        middle = self.intercept_ if self.schema_ is None else self.intercept_ - in_units(self.schema_, self._vector)[1]
+        middle = (
+            self.intercept_
+            if self.schema_ is None
+            else self.intercept_ - in_units(self.schema_, self._vector)[1]
+        )
         return survival_plot(self.edges_, np.cumprod(1.0 - expit(middle)), (), ax)
 
 

@@ -1,4 +1,6 @@
-"""The steps of the `fit` of hazards: people as rows of intervals, a life table, and Newton steps."""
+"""The steps of the `fit` of hazards: people as rows of intervals, a life table, and Newton
+steps.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,24 @@ from ..util.typing import Any, Array
 from .declared import in_units
 from .encoding import SLACK
 from .fitting import AskedRows, Planned, Public, plan_recipe, stated
-from .hazard_rows import COARSE, FINE, SHARE, expand, leaving, person_weight, read_events, read_times
+from .hazard_rows import (
+    COARSE,
+    FINE,
+    SHARE,
+    expand,
+    leaving,
+    person_weight,
+    read_events,
+    read_times,
+)
 from .notices import Note
 from .tables import Features, deal, misfit_notes, read_features
 from .terms import Terms, norm_errors, terms_of
 
 MOST_STEPS = 25
-"""Newton steps of a fit without noise, at least: they cost nothing, and the last ones move nothing."""
+"""Newton steps of a fit without noise, at least: they cost nothing, and the last ones move
+nothing.
+"""
 
 
 # Validate
@@ -98,10 +111,13 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
             *norm_errors(estimator, terms),
         ]
     )
-    fields = {name: value for name, value in terms.fields.items() if name != "rho"}  # which weighs slopes, and may be 0
+    # which weighs slopes, and may be 0
+    fields = {name: value for name, value in terms.fields.items() if name != "rho"}
     config = RunConfig.from_dict({"method": "auto", **fields})
     recipe = _recipe(len(edges) - 1, int(estimator.rounds), float(rho), noisy=config.budgeted)
-    return Declared(terms=terms, edges=edges, event_code=estimator.event_code, config=config, recipe=recipe)
+    return Declared(
+        terms=terms, edges=edges, event_code=estimator.event_code, config=config, recipe=recipe
+    )
 
 
 def _edges(given: Any) -> Array:
@@ -114,13 +130,17 @@ def _edges(given: Any) -> Array:
         lengths = np.diff(edges)
     if not np.all(lengths > 0):
         raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
-    if not np.all(np.isfinite(lengths)):  # of such an interval no part is a number, and people's times would tell
+    if not np.all(
+        np.isfinite(lengths)
+    ):  # of such an interval no part is a number, and people's times would tell
         raise InvalidInput("edges", None, "must have intervals of finite length", remedy)
     return np.asarray(edges)
 
 
 def _weight_errors(schema: Schema | None) -> Iterator[InvalidInput]:
-    """Weights of people: the life table counts everybody once, and would correct weighted hazards wrongly."""
+    """Weights of people: the life table counts everybody once, and would correct weighted
+    hazards wrongly.
+    """
     if schema is not None and schema.weight is not None:
         rule = "declares weights, and hazards count every person alike"
         yield SchemaError("weight", None, rule, "leave weight out of the schema")
@@ -140,7 +160,9 @@ def _rounds_errors(rounds: Any) -> Iterator[InvalidInput]:
 
 def _ridge_errors(rho: Any) -> Iterator[InvalidInput]:
     if not (isinstance(rho, int | float | np.number) and 0.0 <= rho < math.inf):
-        yield InvalidInput("rho", rho, "must be finite and >= 0, as a weight of the slopes", "use 0")
+        yield InvalidInput(
+            "rho", rho, "must be finite and >= 0, as a weight of the slopes", "use 0"
+        )
 
 
 def _recipe(m: int, rounds: int, ridge: float, *, noisy: bool) -> HazardSteps:
@@ -208,7 +230,9 @@ def encode(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> En
     leaves = leaving(times, events == 1.0, ~np.isnan(events), declared.edges, cells)
     ball = terms.encoding.rows(features.values)
     tables = [expand(ball[part], leaves.of(part), m, cells) for part in dealt.parts]
-    rows = Rows.build([(one.rows, one.label) for one in tables]).with_weight([one.weight for one in tables])
+    rows = Rows.build([(one.rows, one.label) for one in tables]).with_weight(
+        [one.weight for one in tables]
+    )
     return Encoded(
         made=rows,
         caveat=None if terms.schema is None else terms.schema.caveat,
@@ -221,11 +245,15 @@ def encode(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> En
 
 
 def _split(terms: Terms, schema: Schema, X: Any, time: Any, event: Any) -> tuple[Table, Any, Any]:
-    """The table without the columns that hold the time and the event, and these; others stay as they were given."""
+    """The table without the columns that hold the time and the event, and these; others stay as
+    they were given.
+    """
     table = read_frame(X, terms.columns)
     named = [name for name in (time, event) if isinstance(name, str)]
     if lost := [name for name in named if name not in table.columns]:
-        raise InvalidInput(lost[0], None, "is no column of the frame", "name the columns of time and event")
+        raise InvalidInput(
+            lost[0], None, "is no column of the frame", "name the columns of time and event"
+        )
     read = {source for block in schema.blocks for source in block.sources(table.columns)}
     if both := [name for name in named if name in read]:
         rule = "holds the time or the event, and the schema declares it as a column of the model"
@@ -282,7 +310,9 @@ class Fitted:
     notes: tuple[Note, ...]
 
 
-def decode(declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]) -> Fitted:
+def decode(
+    declared: Declared, encoded: Encoded, planned: Planned, results: tuple[Result, ...]
+) -> Fitted:
     """Convert hazards to the units of the columns, with their privacy statement.
 
     Parameters
@@ -332,11 +362,17 @@ def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
     n = len(times)
     if late := int(np.sum(~(times > declared.edges[0]))):
         what = f"{late} of {n} people have no time after the first edge"
-        notes.append(Note("time", f"{what}: they add nothing (for the data's holder only)", HolderNote))
+        notes.append(
+            Note("time", f"{what}: they add nothing (for the data's holder only)", HolderNote)
+        )
     if unknown := int(np.sum(np.isnan(events))):
         meant = "1, 0, true or false" if declared.event_code is None else "a value"
         what = f"{unknown} of {n} people have no event that is {meant}"
-        remedy = "" if declared.event_code is not None else "; declare event_code, the value that means the event"
+        remedy = (
+            ""
+            if declared.event_code is not None
+            else "; declare event_code, the value that means the event"
+        )
         text = f"{what}: they add nothing (for the data's holder only){remedy}"
         notes.append(Note("event", text, HolderNote))
     return notes
@@ -345,7 +381,16 @@ def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
 def _unconverged(found: Hazards, directions: int) -> str:
     """Why a fit is not converged, and what to do, from what was released."""
     if found.hidden:
-        what = f"noise hides {found.hidden} of {directions} directions of the hazards, which stay near their start"
-        return f"{what}: not converged; raise epsilon, or use fewer intervals or columns, or more people"
+        what = (
+            f"noise hides {found.hidden} of {directions} directions of the hazards, which stay "
+            "near their start"
+        )
+        return (
+            f"{what}: not converged; raise epsilon, or use fewer intervals or columns, or more "
+            "people"
+        )
     what = "the last Newton step still moved the hazards"
-    return f"{what}: not converged; use more rounds, or fewer columns or intervals if some tell who has the event"
+    return (
+        f"{what}: not converged; use more rounds, or fewer columns or intervals if some tell who "
+        "has the event"
+    )

@@ -1,4 +1,5 @@
-"""The second step of every `fit`, in parts: rows as they are read, dealt to sites, weighed, and put in the unit ball.
+"""The second step of every `fit`, in parts: rows as they are read, dealt to sites, weighed, and put
+in the unit ball.
 
 All of it stays with the rows.  Notes that count rows are for their holder only.
 """
@@ -27,7 +28,14 @@ from ..errors import HolderNote, InvalidInput, PublicNote
 from ..ledger.durable import rows_digest
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .caveats import made_from_rows
-from .declared import columns_of_array, declared_weights, open_table, people_of, site_column, sources_of
+from .declared import (
+    columns_of_array,
+    declared_weights,
+    open_table,
+    people_of,
+    site_column,
+    sources_of,
+)
 from .notices import Note
 from .terms import Terms
 
@@ -101,15 +109,21 @@ def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
     accepted = "csr" if sparse else False
 
     def validated() -> Any:
-        return validate_data(columns, X, dtype=np.float64, accept_sparse=accepted, estimator=terms.name)
+        return validate_data(
+            columns, X, dtype=np.float64, accept_sparse=accepted, estimator=terms.name
+        )
 
     values = checked("X", validated, X)
     told = made_from_rows(values)
     notes = () if told is None else (told,)
-    return Features(X, values, getattr(columns, "feature_names_in_", None), columns.n_features_in_, notes)
+    return Features(
+        X, values, getattr(columns, "feature_names_in_", None), columns.n_features_in_, notes
+    )
 
 
-def read_encoded(schema: Schema, X: Any, columns: Sequence[str] | None, *, weighed: bool) -> Features:
+def read_encoded(
+    schema: Schema, X: Any, columns: Sequence[str] | None, *, weighed: bool
+) -> Features:
     """Encode the rows of a table, with notes for their holder on what did not fit.
 
     Parameters
@@ -173,7 +187,9 @@ class Dealt:
         asked = None if terms.site_constants is None else bool(terms.site_constants)
         constants = site_constants(list(self.sites), at_random=not self.apart, asked=asked)
         columns = features.called if terms.schema is None else []
-        check_products(len(constants), len(columns) if terms.schema is None else terms.schema.n_features)
+        check_products(
+            len(constants), len(columns) if terms.schema is None else terms.schema.n_features
+        )
         sizes = [len(part) for part in self.parts]
         return Layout.of(terms.schema, columns, terms.norm, sizes, constants, self.column)
 
@@ -212,7 +228,9 @@ def deal(terms: Terms, features: Features, groups: ArrayLike | None) -> Dealt:
         groups = site_column(terms.schema, features.table)
         column = None if groups is None or terms.schema is None else terms.schema.site
     if groups is None:
-        dealt = Dealt(np.arange(terms.n_sites), _at_random(terms, len(features), people), apart=False)
+        dealt = Dealt(
+            np.arange(terms.n_sites), _at_random(terms, len(features), people), apart=False
+        )
     else:
         dealt = Dealt(*sites_in(groups, len(features)), column=column)
     return dealt if people is None else _with_people(terms, dealt, people)
@@ -240,14 +258,20 @@ def _with_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
         return replace(dealt, parts=mine, most=most, notes=(note,))
     notes: tuple[Note, ...] = ()
     if left := len(people) - sum(map(len, mine)):
-        what = f"{left} of {len(people)} rows were left out: their people have more than person.rows"
+        what = (
+            f"{left} of {len(people)} rows were left out: their people have more than person.rows"
+        )
         notes = (Note("people", f"{what} (for the data's holder only)", HolderNote),)
-    return replace(dealt, parts=mine, people=[people[part] for part in mine], most=most, notes=notes)
+    return replace(
+        dealt, parts=mine, people=[people[part] for part in mine], most=most, notes=notes
+    )
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights in [0, 1] of all rows, None if they count alike, and what epsilon does not cover of them."""
+    """Weights in [0, 1] of all rows, None if they count alike, and what epsilon does not cover
+    of them.
+    """
 
     of_rows: Array | None = None
     caveat: str | None = None
@@ -320,7 +344,9 @@ def read_weights(terms: Terms, features: Features, given: ArrayLike | None) -> W
 
 
 def _cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
-    """The cap on weights, of n rows, and a caveat if it was read off them; InvalidInput if that must not be."""
+    """The cap on weights, of n rows, and a caveat if it was read off them; InvalidInput if that
+    must not be.
+    """
     if own.shape != (n,):
         rule = f"must have one number for each of the {n} rows, and has shape {own.shape}"
         raise InvalidInput("sample_weight", None, rule, "give one number a row")
@@ -332,10 +358,16 @@ def _cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
         raise InvalidInput("max_weight", None, rule, remedy)
     if not np.any(own):
         rule = "Sample weights must contain at least one non-zero number"
-        raise InvalidInput("sample_weight", None, rule, "declare the knob max_weight, or leave weights out")
+        raise InvalidInput(
+            "sample_weight", None, rule, "declare the knob max_weight, or leave weights out"
+        )
     largest = float(np.max(own))
     caveat = HEAVIEST_READ if not np.all(own == own[0]) else None
-    return largest if 0 < largest < np.inf else 1.0, caveat  # others are refused when shares are taken
+    # others are refused when shares are taken
+    return (
+        largest if 0 < largest < np.inf else 1.0,
+        caveat,
+    )
 
 
 def misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
@@ -343,7 +375,11 @@ def misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
     if not terms.simulated or terms.schema is not None:
         return ()
     ill = misfit(features.values, terms.norm, noisy=terms.noisy, weighed=terms.weighed)
-    return (Note("norms", f"{ill} (a simulation, for the data's holder only)", HolderNote),) if ill else ()
+    return (
+        (Note("norms", f"{ill} (a simulation, for the data's holder only)", HolderNote),)
+        if ill
+        else ()
+    )
 
 
 def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
@@ -370,7 +406,9 @@ def seed_of_class(seed: int | None, c: int) -> int | None:
     """Derive the seed of the run of class c; the one run of two classes keeps the seed."""
     if seed is None or c == 1:
         return seed
-    return int.from_bytes(hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big")
+    return int.from_bytes(
+        hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big"
+    )
 
 
 __all__ = [

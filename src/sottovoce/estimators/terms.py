@@ -20,7 +20,8 @@ from .notices import Note
 from .parameters import knobs_of, run_fields_of
 
 NO_NORM = (
-    "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled rows alike; declare "
+    "data_norm is not declared: rows longer than 1 are shortened to norm 1, which makes unscaled "
+    "rows alike; declare "
     "data_norm, a public bound on the norm of most rows, or a schema"
 )
 
@@ -95,14 +96,20 @@ class Terms:
 
 
 def terms_of(
-    estimator: Any, *, weighed: bool = False, one_row_each: bool = False, of_people: bool = True, many_fits: bool
+    estimator: Any,
+    *,
+    weighed: bool = False,
+    one_row_each: bool = False,
+    of_people: bool = True,
+    many_fits: bool,
 ) -> Terms:
     """Collect the parameters that an estimator declares.
 
     Parameters
     ----------
     estimator
-        With `random_state`, `n_sites`, `epsilon`, `data_norm`, `schema`, `columns` and `fit_intercept`.
+        With `random_state`, `n_sites`, `epsilon`, `data_norm`, `schema`, `columns` and
+        `fit_intercept`.
     weighed, one_row_each
         As for :class:`Terms`.
     of_people : bool
@@ -130,7 +137,9 @@ def terms_of(
         raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
     if schema is not None and schema.person is not None and not of_people:
         rule = "bounds several rows of a person together, and this takes one row a person"
-        raise SchemaError("person", None, rule, "keep one row a person and leave person out of the schema")
+        raise SchemaError(
+            "person", None, rule, "keep one row a person and leave person out of the schema"
+        )
     if schema is None and estimator.data_norm is None and estimator.random_state is None:
         notes = (*notes, Note("data_norm", NO_NORM, PublicNote))
     return Terms(
@@ -140,7 +149,9 @@ def terms_of(
         schema=schema,
         columns=estimator.columns,
         norm=norm,
-        encoding=NormEncoding(norm, estimator.fit_intercept) if schema is None else SchemaEncoding(schema),
+        encoding=NormEncoding(norm, estimator.fit_intercept)
+        if schema is None
+        else SchemaEncoding(schema),
         weighed=weighed,
         noisy=not np.all(np.isinf(estimator.epsilon)),
         one_row_each=one_row_each,
@@ -160,7 +171,12 @@ def seed_of(random_state: Any) -> int | None:
     if not isinstance(random_state, int | np.integer):
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     if random_state < 0:
-        raise InvalidInput("random_state", random_state, "must be >= 0", "use random_state=0, or None for a release")
+        raise InvalidInput(
+            "random_state",
+            random_state,
+            "must be >= 0",
+            "use random_state=0, or None for a release",
+        )
     return int(random_state)
 
 
@@ -169,22 +185,33 @@ def norm_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
     if terms.schema is None:
         if not (math.isfinite(terms.norm) and terms.norm > 0):
             rule = "must be finite and > 0, because rows are divided by it"
-            yield InvalidInput("data_norm", estimator.data_norm, rule, "declare a public bound on the norm of a row")
+            yield InvalidInput(
+                "data_norm",
+                estimator.data_norm,
+                rule,
+                "declare a public bound on the norm of a row",
+            )
         return
     if estimator.data_norm is not None:
         rule = "is for columns without a schema, which has bounds of its own"
         yield InvalidInput("data_norm", estimator.data_norm, rule, "leave it out")
     if "fit_intercept" in vars(estimator) and not estimator.fit_intercept:
-        yield InvalidInput("fit_intercept", False, "is the schema's to say", "use intercept = false in it")
+        yield InvalidInput(
+            "fit_intercept", False, "is the schema's to say", "use intercept = false in it"
+        )
 
 
 def site_constants_errors(terms: Terms, *, named: bool) -> Iterator[InvalidInput]:
     """Yield errors in the knob `site_constants`; it needs coefficients that are `named`."""
     asked = terms.site_constants
     if asked is not None and not isinstance(asked, bool | np.bool_):
-        yield InvalidInput("site_constants", asked, "must be True, False or None", "use False for one constant")
+        yield InvalidInput(
+            "site_constants", asked, "must be True, False or None", "use False for one constant"
+        )
     elif asked is not None and not named:
-        yield InvalidInput("site_constants", asked, "is for inference and for least squares", "leave it out")
+        yield InvalidInput(
+            "site_constants", asked, "is for inference and for least squares", "leave it out"
+        )
 
 
 def max_weight_errors(terms: Terms) -> Iterator[InvalidInput]:

@@ -35,13 +35,14 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    *Guarantee*: A row of the output depends on its own row of the input and on the schema, on no other row, so that a
-    model behind it has the guarantee that it states.
+    *Guarantee*: A row of the output depends on its own row of the input and on the schema, on no
+    other row, so that a model behind it has the guarantee that it states.
 
     Examples
     --------
     >>> from sottovoce import SchemaTransformer
-    >>> encode = SchemaTransformer({"columns": {"age": {"kind": "number", "lo": 0, "hi": 120, "missing": 60}}})
+    >>> age = {"kind": "number", "lo": 0, "hi": 120, "missing": 60}
+    >>> encode = SchemaTransformer({"columns": {"age": age}})
     >>> encode.fit_transform({"age": [30, None, 120]}).round(6).tolist()
     [[-0.5], [0.0], [1.0]]
     """
@@ -60,24 +61,35 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
     def _read(self) -> Schema:
         if (schema := schema_of(self.schema)) is None:
             rule = "must say what the columns are"
-            raise InvalidInput("schema", None, rule, "give the path of a TOML file, a dict or a Schema")
+            raise InvalidInput(
+                "schema", None, rule, "give the path of a TOML file, a dict or a Schema"
+            )
         return schema
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Read the schema and look whether X has its columns; no value is read."""
         schema, table = self._read(), read_frame(X, self.columns)
         if schema.person is not None:
-            rule = "bounds a person's rows together, and whoever reads encoded rows cannot know whose they are"
-            raise SchemaError("person", None, rule, "give schema= to the estimator, or leave person out")
+            rule = (
+                "bounds a person's rows together, and whoever reads encoded rows cannot know "
+                "whose they are"
+            )
+            raise SchemaError(
+                "person", None, rule, "give schema= to the estimator, or leave person out"
+            )
         if errors := column_errors(schema, table.columns, labels=False):
             raise errors[0]
-        sources = dict.fromkeys(source for block in schema.blocks for source in block.sources(table.columns))
+        sources = dict.fromkeys(
+            source for block in schema.blocks for source in block.sources(table.columns)
+        )
         self.schema_, self.feature_names_in_ = schema, np.array(list(sources), dtype=np.object_)
         self.n_features_in_ = len(sources)
         return self
 
     def transform(self, X: Any) -> Array:
-        """Encoded rows, shape (n_samples, n_features_out); a :class:`HolderNote` says what did not fit."""
+        """Encoded rows, shape (n_samples, n_features_out); a :class:`HolderNote` says what did
+        not fit.
+        """
         schema = getattr(self, "schema_", None) or self._read()
         found = schema.encode(read_frame(X, self.columns), labels=False)
         if notes := unfit(found.clipped):

@@ -20,7 +20,8 @@ from .book import Deal, RowBook, agreed_nodes
 from .spending import Budget, Spending
 
 STAYS = (
-    "ledger: one in memory stays in its process, where charges from elsewhere would be lost; nothing was drawn; use "
+    "ledger: one in memory stays in its process, where charges from elsewhere would be lost; "
+    "nothing was drawn; use "
     "n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
 )
 
@@ -68,7 +69,9 @@ class Account:
         By deal, of what was charged by no run that holds it.
     """
 
-    def __init__(self, accountant: Accountant[Any], epsilon: ArrayLike, delta: float, sites_per_row: int) -> None:
+    def __init__(
+        self, accountant: Accountant[Any], epsilon: ArrayLike, delta: float, sites_per_row: int
+    ) -> None:
         self.lock = threading.RLock()
         self.book = RowBook()
         self.spending = Spending(accountant, delta, sites_per_row)
@@ -130,7 +133,9 @@ class Account:
         what = f"a run of {len(priced)} releases"
         if len(priced) == 1:
             what = f"release {len(self.book) + 1}"
-        self.budget.check(self.spending, after.after(held) if held else after, what, held=bool(self.holds))
+        self.budget.check(
+            self.spending, after.after(held) if held else after, what, held=bool(self.holds)
+        )
         return after
 
     def afford_next(self, event: Event, deal: Deal) -> tuple[Event, Spending]:
@@ -189,7 +194,8 @@ class Account:
             See :meth:`write`.
         """
         self.write(event, deal, price, after)
-        self.conditions_of(deal).add(event)  # last: after an interrupt the next round is priced alone
+        # last: after an interrupt the next round is priced alone
+        self.conditions_of(deal).add(event)
 
     def take_over(self, event: Event) -> None:
         """Write a row that an earlier part of the same run found affordable."""
@@ -234,7 +240,8 @@ class Account:
                 rule = f"sites are numbered 0 to {most - 1}"
                 raise InvalidInput("coalition", min(strange), rule, "name others")
             outside = {
-                deal: [site for site in range(nodes) if site not in inside] for deal, nodes in self.book.nodes.items()
+                deal: [site for site in range(nodes) if site not in inside]
+                for deal, nodes in self.book.nodes.items()
             }
             return _seen_by(self, len(inside)).among(outside).total()
 
@@ -284,7 +291,9 @@ def _seen_by(account: Account, sites: int) -> Spending:
     """Return the spending against so many colluding sites."""
     if all(row.event.against(sites) is row.event for row in account.book):
         return account.spending
-    return account.spending.nothing().after((row.deal, row.priced.against(sites), row.times) for row in account.book)
+    return account.spending.nothing().after(
+        (row.deal, row.priced.against(sites), row.times) for row in account.book
+    )
 
 
 def _check_agreement(account: Account, priced: Sequence[Event], deal: Deal) -> None:

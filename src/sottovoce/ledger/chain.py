@@ -7,7 +7,7 @@ decides and appends.
 
 ::
 
-    LedgerError                  cannot be read or written, or is asked for what its rows do not allow
+    LedgerError                  cannot be read or written, or its rows do not allow it
     ├── LedgerCorrupt            the file is damaged, was edited, or went back
     ├── LedgerMismatch           another data set, another plan, another event
     └── LedgerVersion            another version of the schema
@@ -31,12 +31,20 @@ _READS = (3, 4, SCHEMA_VERSION)
 OF_PRESENT_SCHEMA = ("reserve", "charge")
 """Kinds of records that readers of earlier schemas cannot read."""
 APPLICATION = 0x736F7474  # "sott": tells a ledger from any other SQLite file
-_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")  # ERROR: a table is missing
+# ERROR: a table is missing
+_DAMAGE = (
+    "SQLITE_CORRUPT",
+    "SQLITE_NOTADB",
+    "SQLITE_ERROR",
+    "SQLITE_MISMATCH",
+)
 TABLES = (
-    "CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 1), file_id BLOB NOT NULL, secret BLOB NOT NULL, "
+    "CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 1), file_id BLOB NOT NULL, secret BLOB "
+    "NOT NULL, "
     "records INTEGER NOT NULL, head BLOB NOT NULL) STRICT",
     "CREATE TABLE log (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash BLOB NOT NULL) STRICT",
-    "CREATE TABLE payload (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT",  # id: of the record that names it
+    # id: of the record that names it
+    "CREATE TABLE payload (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT",
 )
 
 
@@ -113,10 +121,13 @@ class Chain(Generic[F]):
         names = ("application_id", "user_version")
         application, version = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         if application != APPLICATION:
-            raise LedgerCorrupt(f"{self.name}: is not a ledger; give the path of one, or make one with create")
+            raise LedgerCorrupt(
+                f"{self.name}: is not a ledger; give the path of one, or make one with create"
+            )
         if version not in _READS:
             raise LedgerVersion(
-                f"{self.name}: has schema {version}, this version reads {SCHEMA_VERSION}; use the version that wrote it"
+                f"{self.name}: has schema {version}, this version reads {SCHEMA_VERSION}; use the "
+                "version that wrote it"
             )
         found = self._db.execute("SELECT file_id, secret FROM meta").fetchone()
         if found is None or not all(isinstance(value, bytes) for value in found):
@@ -161,7 +172,8 @@ class Chain(Generic[F]):
             for number, body, stored in self._db.execute(
                 "SELECT id, body, hash FROM log WHERE id > ? ORDER BY id", (self.records,)
             ):
-                sound = number == self.records + 1 and isinstance(body, str)  # damage can undo strict tables
+                # damage can undo strict tables
+                sound = number == self.records + 1 and isinstance(body, str)
                 if not sound or stored != link(self._head, number, body):
                     self.corrupt(f"record {self.records + 1} was edited, removed or moved")
                 try:
@@ -208,7 +220,9 @@ class Chain(Generic[F]):
         return self._db.execute("SELECT records, head FROM meta").fetchone() or (0, b"")
 
     def goes_through(self, records: int, head: bytes) -> bool:
-        return bool(self._db.execute("SELECT hash FROM log WHERE id = ?", (records,)).fetchone() == (head,))
+        return bool(
+            self._db.execute("SELECT hash FROM log WHERE id = ?", (records,)).fetchone() == (head,)
+        )
 
     def passes(self, head: bytes) -> bool:
         """Return True if a record has this hash."""
@@ -216,7 +230,8 @@ class Chain(Generic[F]):
 
     def corrupt(self, what: str) -> NoReturn:
         raise LedgerCorrupt(
-            f"{self.name}: {what}; spend nothing on this data set until it is known who changed the file"
+            f"{self.name}: {what}; spend nothing on this data set until it is known who changed "
+            "the file"
         )
 
     @contextmanager
@@ -230,10 +245,15 @@ class Chain(Generic[F]):
             plain = "is closed" if isinstance(error, sqlite3.ProgrammingError) else "SQLITE_CORRUPT"
             code = getattr(error, "sqlite_errorname", plain)
             if code.startswith("SQLITE_BUSY"):
-                raise LedgerError(f"{self.name}: is in use by another process; try again when it is done") from error
+                raise LedgerError(
+                    f"{self.name}: is in use by another process; try again when it is done"
+                ) from error
             if code.startswith(_DAMAGE):
                 raise LedgerCorrupt(
-                    f"{self.name}: is damaged or not a ledger; count its budget as spent, unless every record up to "
+                    f"{self.name}: is damaged or not a ledger; count its budget as spent, unless "
+                    "every record up to "
                     "the last head that was noted is recovered"
                 ) from error
-            raise LedgerError(f"{self.name}: {code}; hand out nothing, repair the cause, then open it again") from error
+            raise LedgerError(
+                f"{self.name}: {code}; hand out nothing, repair the cause, then open it again"
+            ) from error

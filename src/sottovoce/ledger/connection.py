@@ -29,7 +29,11 @@ def connect(file: Path, timeout: float, how: str = "mode=rw") -> sqlite3.Connect
     """
     # isolation_level None: Python opens no transaction.  The file's lock keeps threads apart.
     return sqlite3.connect(
-        f"{file.resolve().as_uri()}?{how}", uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
+        f"{file.resolve().as_uri()}?{how}",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
     )
 
 
@@ -65,5 +69,10 @@ def alone(path: Path, name: str, blank: Callable[[bytes], F]) -> Iterator[Chain[
 def make_synchronous(db: sqlite3.Connection) -> None:
     """Let a commit return when it is on the disk, and only then."""
     # Without spilling a journal is written once, with the first page in it.
-    for pragma in ("synchronous = EXTRA", "fullfsync = ON", "trusted_schema = OFF", "cache_spill = OFF"):
+    for pragma in (
+        "synchronous = EXTRA",
+        "fullfsync = ON",
+        "trusted_schema = OFF",
+        "cache_spill = OFF",
+    ):
         db.execute(f"PRAGMA {pragma}")

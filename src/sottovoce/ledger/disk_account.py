@@ -39,7 +39,9 @@ class DiskAccount:
         Refused as by :meth:`sottovoce.ledger.durable.DurableLedger.reserve`.
         """
         with self._file.transaction("DEFERRED") as state:
-            return self.check(state, all_priced(events), f"a run of {len(events)} releases", "reserved")
+            return self.check(
+                state, all_priced(events), f"a run of {len(events)} releases", "reserved"
+            )
 
     def check(self, state: History, priced: Iterable[Event], what: str, undone: str) -> Array:
         """Return what releases add to each node's epsilon, or refuse them; inside a transaction.
@@ -82,7 +84,8 @@ class DiskAccount:
                 now = f"{spent[node]:.6g} spent, the rest held by open runs"
                 remedy += ", or close abandoned runs"
             raise BudgetExceeded(
-                f"epsilon={state.epsilon[node]:g}: {what} would bring {where} from {committed[node]:.6g} ({now}) to "
+                f"epsilon={state.epsilon[node]:g}: {what} would bring {where} from "
+                f"{committed[node]:.6g} ({now}) to "
                 f"{after[node]:.6g}, past the ledger's budget; nothing was {undone}; {remedy}"
             )
         return after - committed

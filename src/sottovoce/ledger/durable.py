@@ -7,12 +7,14 @@ one transaction.  A later charge is one of the reserved events, so it cannot exc
 *One draw for each row.* A release is charged (its row is committed), drawn, stored (its payload is
 committed) and handed out, in this order.  What a crash leaves:
 
-- no row: nothing was drawn, so closing a run may return the event's price, even while its process lives;
-- a row and no payload: nobody has seen a draw.  A new one under the same row is the first that anybody sees;
-- a row and a payload: these bytes are the release, every time.  If two processes drew for one row, the first commit
-  wins and the other's draw is dropped unseen;
-- a row whose draw raised an error, or whose caller did not promise to store the bytes before handing them out:
-  something may have been seen.  The row stays spent and is never drawn again.
+- no row: nothing was drawn, so closing a run may return the event's price, even while its process
+  lives;
+- a row and no payload: nobody has seen a draw.  A new one under the same row is the first that
+  anybody sees;
+- a row and a payload: these bytes are the release, every time.  If two processes drew for one row,
+  the first commit wins and the other's draw is dropped unseen;
+- a row whose draw raised an error, or whose caller did not promise to store the bytes before
+  handing them out: something may have been seen.  The row stays spent and is never drawn again.
 
 A crash can over-count, never under-count.  ``docs/reference/ledger.md`` says what this assumes, and
 what no file can detect.
@@ -77,7 +79,8 @@ class DurableLedger(NeverCopied, Readings):
     Examples
     --------
     >>> from sottovoce import DurableLedger
-    >>> with DurableLedger.create("rows.ledger", epsilon=2.0, delta=1e-5, accountant="zcdp") as ledger:
+    >>> budget = {"epsilon": 2.0, "delta": 1e-5}
+    >>> with DurableLedger.create("rows.ledger", **budget, accountant="zcdp") as ledger:
     ...     ledger.total(), ledger.epsilon.tolist()
     (0.0, [2.0])
     >>> with DurableLedger.open("rows.ledger") as ledger:
@@ -146,8 +149,16 @@ class DurableLedger(NeverCopied, Readings):
         validate_target(epsilon, delta or None)
         name = accountants.for_life(accountant, np.asarray(epsilon, dtype=float), delta).label
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
-            raise InvalidInput("n_nodes", n_nodes, "must fit the values of epsilon", "give one value, or one a node")
-        budget = [jsonable(float(e)) for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))]
+            raise InvalidInput(
+                "n_nodes",
+                n_nodes,
+                "must fit the values of epsilon",
+                "give one value, or one a node",
+            )
+        budget = [
+            jsonable(float(e))
+            for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))
+        ]
 
         def first(secret: bytes) -> dict[str, Any]:
             record = {
@@ -155,7 +166,9 @@ class DurableLedger(NeverCopied, Readings):
                 "accountant": name,
                 "epsilon": budget,
                 "delta": float(delta),
-                "key": keyed_hash(secret).hex(),  # vouches for the key that vouches for the data set
+                "key": keyed_hash(
+                    secret
+                ).hex(),  # vouches for the key that vouches for the data set
                 "at": _now(),
             }
             if demonstration:
@@ -253,7 +266,9 @@ class DurableLedger(NeverCopied, Readings):
             If the accountant cannot price it.
         """
         if not isinstance(count, int | np.integer) or not 1 <= count <= MOST:
-            raise InvalidInput("count", count, f"must be a whole number from 1 to {MOST:,}", "use 1")
+            raise InvalidInput(
+                "count", count, f"must be a whole number from 1 to {MOST:,}", "use 1"
+            )
         plain = event.to_dict()
         with self.file.transaction() as state:
             what = f"release {len(state.rows) + 1}" if count == 1 else f"a run of {count} releases"
@@ -294,7 +309,9 @@ class DurableLedger(NeverCopied, Readings):
             If the run has another plan or other events, or is closed.
         """
         if not run or not plan or not events:
-            raise InvalidInput("run", run, "needs a name, a plan and at least one event", "give all three")
+            raise InvalidInput(
+                "run", run, "needs a name, a plan and at least one event", "give all three"
+            )
         plain = [event.to_dict() for event in events]
         with self.file.transaction() as state:
             # Decision and record are one transaction: of two processes that race for the last of a
@@ -303,7 +320,13 @@ class DurableLedger(NeverCopied, Readings):
             if known is None:
                 what = f"run {run!r} of {len(events)} releases"
                 self.account.check(state, all_priced(events), what, "reserved")
-                record = {"kind": "reserve", "run": run, "plan": plan, "releases": packed(plain), "at": _now()}
+                record = {
+                    "kind": "reserve",
+                    "run": run,
+                    "plan": plan,
+                    "releases": packed(plain),
+                    "at": _now(),
+                }
                 self.file.append(record | {"version": FORMAT})
             else:
                 _check_same(state, run, known, plan, plain)
@@ -366,12 +389,17 @@ class DurableLedger(NeverCopied, Readings):
         return Run(self.runs.records(run), self.accountant, self.epsilon, self.delta)
 
 
-def _check_same(state: History, run: str, known: RunHistory, plan: str, plain: list[dict[str, Any]]) -> None:
+def _check_same(
+    state: History, run: str, known: RunHistory, plan: str, plain: list[dict[str, Any]]
+) -> None:
     """Refuse (LedgerMismatch) to go on with a run that is over, or was reserved otherwise."""
     if known.former:
         raise LedgerMismatch(why_over(state, run))
     if not known.open:
-        rule = f"is closed; choose a new name, such as {free_name(state, run)!r}, or replay it with resume"
+        rule = (
+            f"is closed; choose a new name, such as {free_name(state, run)!r}, or replay it "
+            "with resume"
+        )
         raise LedgerMismatch(f"run={run!r}: {rule}")
     if known.plan != plan or known.texts != [canonical(event) for event in plain]:
         again = f"resume it as it was, or name this run {free_name(state, run)!r}"

@@ -60,7 +60,9 @@ class ChainFile(Generic[F]):
         If the file is missing, damaged, edited, in use or of another version.
     """
 
-    def __init__(self, path: str | Path, blank: Callable[[bytes], F], timeout: float = 30.0) -> None:
+    def __init__(
+        self, path: str | Path, blank: Callable[[bytes], F], timeout: float = 30.0
+    ) -> None:
         self.path, self.timeout = Path(path), timeout
         self.name = f"ledger={str(path)!r}"
         self._locked_path = LockedPath(path, self.name, blank, timeout)
@@ -90,7 +92,9 @@ class ChainFile(Generic[F]):
         left.
         """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
-            raise LedgerError(f"SQLite {sqlite3.sqlite_version}: 3.37 is needed; use a newer build of Python")
+            raise LedgerError(
+                f"SQLite {sqlite3.sqlite_version}: 3.37 is needed; use a newer build of Python"
+            )
         file, secret, file_id = Path(path), os.urandom(32), os.urandom(16)
         body = canonical(first(secret))
         head = link(keyed_hash(file_id), 1, body)
@@ -114,7 +118,9 @@ class ChainFile(Generic[F]):
                 db.execute(f"PRAGMA application_id = {APPLICATION}")
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 db.execute("COMMIT")
-            if hasattr(os, "O_DIRECTORY"):  # SQLite syncs the folder for its journals, not for the file itself
+            if hasattr(
+                os, "O_DIRECTORY"
+            ):  # SQLite syncs the folder for its journals, not for the file itself
                 folder = os.open(file.parent, os.O_RDONLY)
                 os.fsync(folder)
                 os.close(folder)
@@ -131,7 +137,9 @@ class ChainFile(Generic[F]):
             with self._lock:
                 try:
                     if self._waiting:
-                        with suppress(LedgerMismatch):  # another went on with the run, so these bytes go to nobody
+                        with suppress(
+                            LedgerMismatch
+                        ):  # another went on with the run, so these bytes go to nobody
                             self.read()
                 finally:
                     self._db.close()
@@ -143,10 +151,14 @@ class ChainFile(Generic[F]):
         On any error nothing is changed.
         """
         if os.getpid() != self._pid:  # SQLite's locks do not survive a fork
-            raise LedgerError(f"{self.name}: was opened before a fork; open it again in this process")
+            raise LedgerError(
+                f"{self.name}: was opened before a fork; open it again in this process"
+            )
         with self._lock, self._locked_path.turn() as logged, self.chain.translated():
             if logged:
-                raise LedgerError(f"{self.name}: was given a log beside it while it was open; open it again")
+                raise LedgerError(
+                    f"{self.name}: was given a log beside it while it was open; open it again"
+                )
             # What waits is appended first, so that even a read needs the right to write then.
             self._db.execute(f"BEGIN {'IMMEDIATE' if self._waiting else mode}")
             self._ahead = False
@@ -173,7 +185,9 @@ class ChainFile(Generic[F]):
     def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
         """Add a record, inside a transaction."""
         self._ahead = True
-        if record["kind"] in OF_PRESENT_SCHEMA:  # and not when it is opened: an earlier version can end its runs
+        if (
+            record["kind"] in OF_PRESENT_SCHEMA
+        ):  # and not when it is opened: an earlier version can end its runs
             _mark(self._db)
         self.chain.append(record, payload)
 
@@ -191,7 +205,8 @@ class ChainFile(Generic[F]):
         except (ValueError, KeyError):  # another process was first
             self._waiting.clear()
             raise LedgerMismatch(
-                f"{self.name}: another process went on with the same run meanwhile; nothing of this one was handed "
+                f"{self.name}: another process went on with the same run meanwhile; nothing of "
+                "this one was handed "
                 "out; use one process for a run"
             ) from None
 
@@ -220,7 +235,8 @@ class ChainFile(Generic[F]):
         with self.transaction("DEFERRED"):
             if not self.chain.goes_through(int(count), bytes.fromhex(text)):
                 self.chain.corrupt(
-                    f"does not go through the expected head at record {count}: another, or an older copy"
+                    f"does not go through the expected head at record {count}: another, or an "
+                    "older copy"
                 )
 
     def goes_through(self, head: str) -> bool:
@@ -234,7 +250,9 @@ class ChainFile(Generic[F]):
     def passes(self, mark: str) -> bool:
         """Return True if a record has this hexadecimal hash: a :meth:`head` without its count."""
         with self.transaction("DEFERRED"):
-            return bool(re.fullmatch("[0-9a-f]{64}", mark)) and self.chain.passes(bytes.fromhex(mark))
+            return bool(re.fullmatch("[0-9a-f]{64}", mark)) and self.chain.passes(
+                bytes.fromhex(mark)
+            )
 
     def verify(self, expected_head: str | None = None) -> str:
         """Verify the whole file from its first record, payloads included; returns its head.
@@ -255,10 +273,18 @@ class ChainFile(Generic[F]):
         """Write all records as JSON lines with their hashes: no data, no key and no payload."""
         with self.transaction("DEFERRED"):
             chain = self.chain
-            header = {"file_id": chain.file_id.hex(), "version": SCHEMA_VERSION, "records": chain.records}
+            header = {
+                "file_id": chain.file_id.hex(),
+                "version": SCHEMA_VERSION,
+                "records": chain.records,
+            }
             lines = [canonical(header | {"hash": chain.head().partition(":")[2]})]
-            for number, body, stored in self._db.execute("SELECT id, body, hash FROM log ORDER BY id"):
-                lines.append(canonical({"n": number, "record": json.loads(body), "hash": stored.hex()}))
+            for number, body, stored in self._db.execute(
+                "SELECT id, body, hash FROM log ORDER BY id"
+            ):
+                lines.append(
+                    canonical({"n": number, "record": json.loads(body), "hash": stored.hex()})
+                )
         files.write("out", path, "\n".join(lines) + "\n")
 
     def _settle(self, logged: bool) -> None:
@@ -268,7 +294,10 @@ class ChainFile(Generic[F]):
             self._locked_path.check_log(log)
         version = self.chain.identify()
         if logged and self._db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
-            raise LedgerError(f"{self.name}: is in use by a process of an older version; try again when it is done")
+            raise LedgerError(
+                f"{self.name}: is in use by a process of an older version; try again when it is "
+                "done"
+            )
         make_synchronous(self._db)
         if version == 3:  # whose readers would write a log beside the file again
             _mark(self._db)
@@ -301,4 +330,6 @@ def _mark(db: sqlite3.Connection) -> None:
 
 def _unwritten(file: Path, error: Exception) -> NotWritten:
     reason = getattr(error, "strerror", None) or str(error)
-    return NotWritten(f"ledger={shown(file)}: cannot be written: {reason}; free some space, or give another path")
+    return NotWritten(
+        f"ledger={shown(file)}: cannot be written: {reason}; free some space, or give another path"
+    )

@@ -109,7 +109,9 @@ class Tally:
     def _epsilon(self, total: Any, delta: float) -> Array:
         if total is None:
             return self._accountant.epsilon(self._accountant.nothing(), delta)
-        found = self._accountant.epsilon(np.asarray(np.frompyfunc(_down, 1, 1)(total), dtype=float), delta)
+        found = self._accountant.epsilon(
+            np.asarray(np.frompyfunc(_down, 1, 1)(total), dtype=float), delta
+        )
         return np.where(np.isnan(found), np.inf, found)  # what has no number has no proof
 
 
@@ -122,8 +124,15 @@ def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]
     found, before = list[tuple[dict[str, Any], int]](), dict[str, Any]()
     for _, some in groupby(events, canonical):
         first, *others = some
-        changed = {name for name, value in first.items() if canonical(value) != canonical(before.get(name))}
-        found.append((first if "event" in changed else {name: first[name] for name in changed}, 1 + len(others)))
+        changed = {
+            name for name, value in first.items() if canonical(value) != canonical(before.get(name))
+        }
+        found.append(
+            (
+                first if "event" in changed else {name: first[name] for name in changed},
+                1 + len(others),
+            )
+        )
         before = first
     return found
 
@@ -183,10 +192,13 @@ class RunHistory:
     priced: list[str]  # texts of what prices them: see sottovoce.privacy.conditions
     since: str
     charged: int = 0
-    stored: dict[int, tuple[int, str]] = field(default_factory=dict)  # release -> (record, digest of the payload)
+    # release -> (record, digest of the payload)
+    stored: dict[int, tuple[int, str]] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
-    loose: set[int] = field(default_factory=set)  # charged by a caller that may hand out what it does not store
-    sent: list[tuple[int, str]] = field(default_factory=list)  # by round of an exchange with other sites, from 0
+    # charged by a caller that may hand out what it does not store
+    loose: set[int] = field(default_factory=set)
+    # by round of an exchange with other sites, from 0
+    sent: list[tuple[int, str]] = field(default_factory=list)
     received: list[tuple[int, str]] = field(default_factory=list)
     version: int | None = None  # FORMAT when it was reserved; None before version 0.3
     open: bool = True
@@ -256,7 +268,9 @@ def _list(value: object) -> bool:
     return isinstance(value, list)
 
 
-_FITS: dict[str, Callable[[Any], bool]] = {  # of an entry of a record: whether a value is of its type
+_FITS: dict[
+    str, Callable[[Any], bool]
+] = {  # of an entry of a record: whether a value is of its type
     "kind": _text,
     "key": _text,
     "tag": _text,
@@ -302,19 +316,28 @@ class History:
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
         """Apply one record; see :class:`sottovoce.ledger.chain.Fold`."""
-        if not isinstance(record, dict) or not all(_FITS.get(key, _any)(value) for key, value in record.items()):
+        if not isinstance(record, dict) or not all(
+            _FITS.get(key, _any)(value) for key, value in record.items()
+        ):
             raise ValueError
         match record["kind"]:
             case "create" if number == 1 and record["key"] == self._key:
-                self.epsilon, self.delta = np.array([float(e) for e in record["epsilon"]]), float(record["delta"])
+                self.epsilon, self.delta = (
+                    np.array([float(e) for e in record["epsilon"]]),
+                    float(record["delta"]),
+                )
                 # "zcdp" without an order is of a version that showed less than is proved: see
                 # at_one_order.
-                self.accountant = accountants.for_life(record["accountant"], self.epsilon, self.delta)
+                self.accountant = accountants.for_life(
+                    record["accountant"], self.epsilon, self.delta
+                )
                 self.since, self.demonstration = record["at"], record.get("demonstration", False)
                 self._tally = Tally(self.accountant)
             # A ledger is tied before its first use; later it may learn further digests of the same
             # rows.
-            case "bind" if number > 1 and record["tag"] not in self.tags and (self.tags or not self.used):
+            case "bind" if (
+                number > 1 and record["tag"] not in self.tags and (self.tags or not self.used)
+            ):
                 self.tags.append(record["tag"])
             case "reserve" if number > 1 and record["run"] not in self.runs:
                 self.runs[record["run"]] = self._reserved(record)
@@ -328,7 +351,10 @@ class History:
             # Messages and inboxes alternate: a round is sent after the inbox of the round before.
             case "send" if self.runs[record["run"]].exchanged == (record["round"], record["round"]):
                 self.runs[record["run"]].sent.append((number, record["digest"]))
-            case "receive" if self.runs[record["run"]].exchanged == (record["round"] + 1, record["round"]):
+            case "receive" if self.runs[record["run"]].exchanged == (
+                record["round"] + 1,
+                record["round"],
+            ):
                 self.runs[record["run"]].received.append((number, record["digest"]))
             case "close" if self.runs[record["run"]].open:
                 run = self.runs[record["run"]]
@@ -358,14 +384,22 @@ class History:
         """Return a run; schemas before 5 hold every event whole, under ``events``."""
         if "events" in record and "releases" in record:
             raise ValueError
-        packs = unpacked(record["releases"]) if "releases" in record else ((one, 1) for one in record["events"])
+        packs = (
+            unpacked(record["releases"])
+            if "releases" in record
+            else ((one, 1) for one in record["events"])
+        )
         texts, events = list[str](), list[Event]()
         for plain, count in packs:
             text = canonical(plain)
             texts += [text] * count
             events += [self._event(text, plain)] * count
-        priced = [self._priced(*each) for each in zip(texts, events, all_priced(events), strict=True)]
-        return RunHistory(record["plan"], events, texts, priced, record["at"], version=record.get("version"))
+        priced = [
+            self._priced(*each) for each in zip(texts, events, all_priced(events), strict=True)
+        ]
+        return RunHistory(
+            record["plan"], events, texts, priced, record["at"], version=record.get("version")
+        )
 
     def _charge(self, record: dict[str, Any]) -> None:
         """A release of a run, or so many equal ones outside runs.
@@ -402,7 +436,9 @@ class History:
         if count == 1:
             self._tally.add(self._priced(text, event, self._alone.add(event)))
             return
-        for priced, times in Counter(self._alone.add(event) for _ in range(count)).items():  # an event is its own key
+        for priced, times in Counter(
+            self._alone.add(event) for _ in range(count)
+        ).items():  # an event is its own key
             self._tally.add(self._priced(text, event, priced), times)
 
     @property
@@ -412,17 +448,23 @@ class History:
     def payloads(self) -> dict[int, str]:
         """Return records that own a payload, with its digest."""
         runs = self.runs.values()
-        return dict(pair for run in runs for pair in (*run.stored.values(), *run.sent, *run.received))
+        return dict(
+            pair for run in runs for pair in (*run.stored.values(), *run.sent, *run.received)
+        )
 
     def held(self) -> Counter[str]:
         """Return texts of what prices reserved events of open runs that have no row."""
-        return Counter(text for run in self.runs.values() if run.open for text in run.priced[run.charged :])
+        return Counter(
+            text for run in self.runs.values() if run.open for text in run.priced[run.charged :]
+        )
 
     def cautions(self) -> list[str]:
         """Return caveats on the prices of these events."""
         return sorted({event.caution for event in self._events.values() if event.caution})
 
-    def price(self, more: Mapping[str, int] | None = None, events: dict[str, Event] | None = None) -> Array:
+    def price(
+        self, more: Mapping[str, int] | None = None, events: dict[str, Event] | None = None
+    ) -> Array:
         """Return the epsilon of each node by all rows, and by some more.
 
         Parameters
@@ -436,7 +478,9 @@ class History:
         -------
         array (N,)
         """
-        return self._tally.epsilon(self.delta, ChainMap(events or {}, self._events), Counter(more or {}))
+        return self._tally.epsilon(
+            self.delta, ChainMap(events or {}, self._events), Counter(more or {})
+        )
 
     def next(self, event: Event, count: int) -> list[Event]:
         """Return the events that price `count` equal releases, charged outside runs now."""

@@ -83,16 +83,20 @@ class RowsIdentity:
             If the ledger belongs to another data set, or was used before it was bound.
         """
         if any(len(one) < 16 for one in (digest, *others)):
-            raise InvalidInput("fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)")
+            raise InvalidInput(
+                "fingerprint", None, "must be a digest of 16 bytes or more", "use rows_digest(...)"
+            )
         tags = _tags(self._file.chain.secret, digest, *others)
         with self._file.transaction() as state:
             if not state.tags and state.used:
                 raise LedgerMismatch(
-                    f"{self._file.name}: was used before it was bound to rows; bind a new ledger before its first use"
+                    f"{self._file.name}: was used before it was bound to rows; bind a new ledger "
+                    "before its first use"
                 )
             if state.tags and not _is_known(state, tags):
                 raise LedgerMismatch(
-                    f"{self._file.name}: belongs to other rows; open the ledger of these, or give those unchanged"
+                    f"{self._file.name}: belongs to other rows; open the ledger of these, or give "
+                    "those unchanged"
                 )
             if tags[0] not in state.tags and (learn or not state.tags):
                 self._file.append({"kind": "bind", "tag": tags[0]})
@@ -104,7 +108,10 @@ class RowsIdentity:
         Raises LedgerMismatch otherwise.
         """
         if state.tags and not self._shown:
-            raise LedgerMismatch(f"{self._file.name}: is bound to rows that were not shown; open with fingerprint=...")
+            raise LedgerMismatch(
+                f"{self._file.name}: is bound to rows that were not shown; open with "
+                "fingerprint=..."
+            )
 
 
 def _tags(secret: bytes, *digests: bytes) -> list[str]:

@@ -36,7 +36,9 @@ class Joint:
         If the shared ledger cannot pay for all of them; nothing is held then.
     """
 
-    def __init__(self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None) -> None:
+    def __init__(
+        self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None
+    ) -> None:
         conditions = Conditions(shared.sites_per_row)  # its own: other runs take turns with it
         planned = [(event, conditions.add(event)) for event in events]
         self.own = own
@@ -66,7 +68,9 @@ class Joint:
         with self._shared.lock, self.own.account.lock:
             own_price, own_after = self.own.account.afford_next(event, None)
             if not left or event.terms != left[0][0].terms:
-                raise LedgerMismatch("ledger: the release is not the next one planned; nothing was drawn")
+                raise LedgerMismatch(
+                    "ledger: the release is not the next one planned; nothing was drawn"
+                )
             # The shared ledger first, which held the price and cannot refuse it: an interrupt in
             # between leaves too much spent there, never too little.
             price = left[0][1]
@@ -83,4 +87,6 @@ class Joint:
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
         """Refuse to go on: whether the shared ledger holds these rows cannot be known."""
-        raise LedgerError("ledger: a ledger in memory cannot go on from a checkpoint; use a ledger on disk")
+        raise LedgerError(
+            "ledger: a ledger in memory cannot go on from a checkpoint; use a ledger on disk"
+        )

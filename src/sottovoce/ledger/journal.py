@@ -68,11 +68,17 @@ class Journal:
         with self._file.transaction() as state:
             found = self._stored(state, which, round)
             if found is None:
-                record = {"kind": kind, "run": self._run, "round": round, "digest": keyed_hash(data).hex()}
+                record = {
+                    "kind": kind,
+                    "run": self._run,
+                    "round": round,
+                    "digest": keyed_hash(data).hex(),
+                }
                 self._file.append(record, data)
             elif found != data:
                 raise LedgerMismatch(
-                    f"run={self._run!r}: something else was {which} in round {round} already; that stands, and "
+                    f"run={self._run!r}: something else was {which} in round {round} already; that "
+                    "stands, and "
                     "nothing was done under this one"
                 )
             return self._stored(state, "received", round)

@@ -25,7 +25,9 @@ from .history import Tally
 _TRIES = 50
 
 
-def share_of_life(events: Iterable[Event], delta: float | None, budget: float | None) -> dict[str, Any] | None:
+def share_of_life(
+    events: Iterable[Event], delta: float | None, budget: float | None
+) -> dict[str, Any] | None:
     """Compute a run's share of the lifetime budget of a new ledger of a site.
 
     The ledger is one that ``sottovoce site init`` makes.
@@ -68,8 +70,10 @@ def example(accountant: str, budget: float, delta: float) -> str | None:
     release = GaussianMechanism("example", "replace-one", one, one * gaussian_mu(epsilon, delta), 1)
     share = LifetimeShare([release], accountant, delta).of(budget)
     return (
-        f"a run of epsilon {epsilon:g} takes {ceil_text(share.first)} of a lifetime budget of {budget:g} if it is the "
-        f"first, and {ceil_text(share.later)} later: there is room for {share.runs(budget)} such runs"
+        f"a run of epsilon {epsilon:g} takes {ceil_text(share.first)} of a lifetime budget of "
+        f"{budget:g} if it is the "
+        f"first, and {ceil_text(share.later)} later: there is room for {share.runs(budget)} such "
+        "runs"
     )
 
 

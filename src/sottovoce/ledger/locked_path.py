@@ -3,11 +3,12 @@
 SQLite finds its journal by the file's *path*, and trusts whatever journal lies there
 (``docs/reference/ledger.md``). So
 
-- a file with several paths (a hard link, a mounted file) is refused, and every use holds a lock on the file itself;
-- a journal that lies there was left by a process that died during a commit, of which nobody had been told, or was put
-  there.  If the file is whole without it, it is deleted.  If not, SQLite may roll the file back,
-  provided that the journal belongs to the file's last change (SQLite counts changes on the first
-  page); any other is refused.
+- a file with several paths (a hard link, a mounted file) is refused, and every use holds a lock on
+  the file itself;
+- a journal that lies there was left by a process that died during a commit, of which nobody had
+  been told, or was put there.  If the file is whole without it, it is deleted.  If not, SQLite may
+  roll the file back, provided that the journal belongs to the file's last change (SQLite counts
+  changes on the first page); any other is refused.
 """
 
 from __future__ import annotations
@@ -54,19 +55,23 @@ class LockedPath:
         If there is no such file, or it is mounted as a file.
     """
 
-    def __init__(self, path: str | Path, name: str, blank: Callable[[bytes], Fold], timeout: float) -> None:
+    def __init__(
+        self, path: str | Path, name: str, blank: Callable[[bytes], Fold], timeout: float
+    ) -> None:
         self.real = Path(os.path.realpath(path))
         self.name, self.timeout = name, timeout
         self._blank = blank
         self._inode: tuple[int, int] | None = None
         if not self.real.is_file():
             raise LedgerError(
-                f"{self.name}: no such file; `sottovoce ledger init` makes one, once for a data set; if it was "
+                f"{self.name}: no such file; `sottovoce ledger init` makes one, once for a data "
+                "set; if it was "
                 "lost, count its budget as spent"
             )
         if _is_mounted(self.real):
             raise LedgerError(
-                f"{self.name}: is mounted as a file, so what SQLite writes beside it is lost to its other path; mount "
+                f"{self.name}: is mounted as a file, so what SQLite writes beside it is lost to "
+                "its other path; mount "
                 "the folder that holds it"
             )
 
@@ -77,10 +82,16 @@ class LockedPath:
         Yields whether there is a write-ahead log.
         """
         with locked(self.real, self.name, self.timeout) as inode:
-            if os.path.realpath(self.real) != str(self.real):  # a link stands there now: SQLite's journals do not move
-                raise LedgerError(f"{self.name}: was moved or replaced meanwhile; open it where it is")
+            if os.path.realpath(self.real) != str(
+                self.real
+            ):  # a link stands there now: SQLite's journals do not move
+                raise LedgerError(
+                    f"{self.name}: was moved or replaced meanwhile; open it where it is"
+                )
             if self._inode not in (None, inode):
-                raise LedgerError(f"{self.name}: is another file than the one that was opened; open it again")
+                raise LedgerError(
+                    f"{self.name}: is another file than the one that was opened; open it again"
+                )
             self._inode = inode
             with self.real.open("rb") as file:
                 header = file.read(28)
@@ -104,7 +115,9 @@ class LockedPath:
         """Refuse a write-ahead log that does not take the file forward."""
         with alone(self.real, self.name, self._blank) as chain:
             known = chain.written()
-        with closing(connect(self.real, self.timeout, "mode=ro")) as db:  # who only reads folds no log in
+        with closing(
+            connect(self.real, self.timeout, "mode=ro")
+        ) as db:  # who only reads folds no log in
             db.execute("BEGIN")
             both = Chain(db, self.name, self._blank)
             both.identify()
@@ -115,7 +128,8 @@ class LockedPath:
     def refuse(self, beside: Path) -> NoReturn:
         """LedgerCorrupt: a file beside the log is not of its last change."""
         raise LedgerCorrupt(
-            f"{self.name}: beside it lies {beside.name!r} of another time, which was not used; spend nothing until it "
+            f"{self.name}: beside it lies {beside.name!r} of another time, which was not used; "
+            "spend nothing until it "
             "is known who put it there, then move it away"
         )
 
@@ -163,7 +177,9 @@ def _is_mounted(path: Path) -> bool:
         return os.path.ismount(path)
     escaped = (line.split(" ")[4] for line in text.splitlines())
     # The kernel writes blanks in a mount point as octal escapes.
-    points = {re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in escaped}
+    points = {
+        re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in escaped
+    }
     return str(path) in points or os.path.ismount(path)
 
 
@@ -206,12 +222,15 @@ def locked(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
             raise LedgerError(f"{name}: was moved or replaced meanwhile; open it where it is")
         if found.st_nlink > 1:
             raise LedgerError(
-                f"{name}: has {found.st_nlink} paths (hard links), and what SQLite writes beside one is lost to the "
+                f"{name}: has {found.st_nlink} paths (hard links), and what SQLite writes beside "
+                "one is lost to the "
                 "others; remove all but one"
             )
         yield found.st_dev, found.st_ino
     finally:
-        if sys.platform != "win32" and os.getpid() == owner:  # a process that was forked meanwhile holds it, too
+        if (
+            sys.platform != "win32" and os.getpid() == owner
+        ):  # a process that was forked meanwhile holds it, too
             fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 

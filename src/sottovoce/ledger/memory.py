@@ -32,14 +32,23 @@ def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
     if np.any(np.isnan(values)) or np.any(values <= 0):
         shown = epsilon if values.ndim == 0 else values.tolist()
         raise InvalidInput(
-            "epsilon", shown, "must be > 0", "use e.g. epsilon=1, or epsilon=inf for a run without noise"
+            "epsilon",
+            shown,
+            "must be > 0",
+            "use e.g. epsilon=1, or epsilon=inf for a run without noise",
         )
     if delta is not None and not 0.0 < delta < 1.0:
-        raise InvalidInput("delta", delta, "must lie inside (0, 1)", "use e.g. delta=1e-5, or none for pure epsilon")
+        raise InvalidInput(
+            "delta",
+            delta,
+            "must lie inside (0, 1)",
+            "use e.g. delta=1e-5, or none for pure epsilon",
+        )
 
 
 class Ledger(NeverCopied, Readings):
-    """An in-memory ledger of one data set.  It is never copied: clones of an estimator share its ledger.
+    """An in-memory ledger of one data set.  It is never copied: clones of an estimator share its
+    ledger.
 
     Parameters
     ----------
@@ -62,10 +71,11 @@ class Ledger(NeverCopied, Readings):
 
     Notes
     -----
-    *Deals.* Charges with the same `deal` (a digest, or None if the caller vouches for it) concern the same rows at the
-    same nodes, and add up node by node.  With several deals nobody knows at which nodes a row was, and the total is the
-    sum over deals of the worst node (of the `sites_per_row` worst nodes together): spending is an array of sums, and in
-    no deal can a row have cost more (``docs/reference/ledger.md``).  Accountants without such sums refuse a second
+    *Deals.* Charges with the same `deal` (a digest, or None if the caller vouches for it) concern
+    the same rows at the same nodes, and add up node by node.  With several deals nobody knows at
+    which nodes a row was, and the total is the sum over deals of the worst node (of the
+    `sites_per_row` worst nodes together): spending is an array of sums, and in no deal can a row
+    have cost more (``docs/reference/ledger.md``).  Accountants without such sums refuse a second
     deal.
 
     Examples
@@ -74,7 +84,9 @@ class Ledger(NeverCopied, Readings):
     >>> from sottovoce import ConsensusClassifier, Ledger
     >>> X = np.random.default_rng(0).normal(size=(400, 2))
     >>> ledger = Ledger("zcdp", epsilon=3.0, delta=1e-5)
-    >>> model = ConsensusClassifier("momentum", rounds=10, data_norm=3.0, ledger=ledger, random_state=0)
+    >>> model = ConsensusClassifier(
+    ...     "momentum", rounds=10, data_norm=3.0, ledger=ledger, random_state=0
+    ... )
     >>> bool(model.fit(X, X[:, 0] > 0).privacy_spent_["ledger"]["spent"] <= ledger.epsilon)
     True
     """
@@ -90,14 +102,19 @@ class Ledger(NeverCopied, Readings):
         if isinstance(accountant, str):
             accountant = for_life(accountant, np.asarray(epsilon, dtype=float), delta)
         if not isinstance(sites_per_row, int | np.integer) or sites_per_row < 1:
-            raise InvalidInput("sites_per_row", sites_per_row, "must be a whole number, at least 1", "use 1")
+            raise InvalidInput(
+                "sites_per_row", sites_per_row, "must be a whole number, at least 1", "use 1"
+            )
         self.accountant: Accountant[Any] = accountant
         self.epsilon, self.delta, self.sites_per_row = epsilon, delta, int(sites_per_row)
         self.account = Account(accountant, epsilon, delta, self.sites_per_row)
         self._trial = False
 
     def __repr__(self) -> str:
-        values = f"{self.accountant.label!r}, epsilon={np.asarray(self.epsilon).tolist()}, delta={self.delta:g}"
+        values = (
+            f"{self.accountant.label!r}, epsilon={np.asarray(self.epsilon).tolist()}, "
+            f"delta={self.delta:g}"
+        )
         return f"Ledger({values}, sites_per_row={self.sites_per_row})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -172,7 +189,9 @@ class Ledger(NeverCopied, Readings):
             if any(event.needs == "rounds" for event in events):
                 # A later time may cost more than the first, whose rounds may have followed rounds
                 # charged before.
-                planned += [(event, conditions.add(event)) for _ in range(times - 1) for event in events]
+                planned += [
+                    (event, conditions.add(event)) for _ in range(times - 1) for event in events
+                ]
             else:  # what prices an event that needs no rounds is the same every time
                 planned *= times
             after = account.afford([price for _, price in planned], None)
@@ -195,7 +214,9 @@ class Ledger(NeverCopied, Readings):
         :func:`sottovoce.privacy.accountants.at_one_order`; what was spent is shown as no less.
         """
         with self.account.lock:
-            chosen = at_one_order(self.accountant, np.asarray(self.epsilon, dtype=float), self.delta)
+            chosen = at_one_order(
+                self.accountant, np.asarray(self.epsilon, dtype=float), self.delta
+            )
             if chosen is not self.accountant:
                 self.account.reprice(chosen)
                 self.accountant = chosen
@@ -273,7 +294,9 @@ class Ledger(NeverCopied, Readings):
 def check_may_draw(ledger: Ledger) -> None:
     """LedgerError if it is the trial of another ledger, on which nothing may be drawn."""
     if ledger._trial:
-        raise LedgerError("ledger: this is the trial() of another, which would not know; nothing was drawn")
+        raise LedgerError(
+            "ledger: this is the trial() of another, which would not know; nothing was drawn"
+        )
 
 
 class _Elsewhere(Ledger):

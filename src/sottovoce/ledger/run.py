@@ -42,7 +42,9 @@ class Run(Readings):
         such a message's commit, or an earlier one.
     """
 
-    def __init__(self, records: RunRecords, accountant: Accountant[Any], epsilon: Array, delta: float) -> None:
+    def __init__(
+        self, records: RunRecords, accountant: Accountant[Any], epsilon: Array, delta: float
+    ) -> None:
         self.records, self.name = records, records.name
         self.accountant, self.epsilon, self.delta = accountant, epsilon, delta
         self.release = 0
@@ -84,7 +86,10 @@ class Run(Readings):
 
     def _charge_next(self, event: Event, *, kept: bool) -> bytes | None:
         if self.release >= self._most:
-            what = f"all {self.release} reserved releases are made; nothing was drawn; reserve a new run"
+            what = (
+                f"all {self.release} reserved releases are made; nothing was drawn; reserve a "
+                "new run"
+            )
             raise BudgetExceeded(f"run={self.name!r}: {what}")
         found = self.records.charge(self.release + 1, event, kept=kept)
         self.release += 1
@@ -153,9 +158,13 @@ class Run(Readings):
         LedgerCorrupt if the run lacks them.
         """
         history = self.records.history
-        if len(rows) > history.charged or [canonical(row) for row in rows] != history.texts[: len(rows)]:
+        if (
+            len(rows) > history.charged
+            or [canonical(row) for row in rows] != history.texts[: len(rows)]
+        ):
             raise LedgerCorrupt(
-                f"run={self.name!r}: the ledger lacks rows of this checkpoint; find the ledger that was used with it"
+                f"run={self.name!r}: the ledger lacks rows of this checkpoint; find the ledger "
+                "that was used with it"
             )
         self.release = len(rows)
 

@@ -75,11 +75,16 @@ class RunRecords:
             self._check_planned(known, release, event)
             if release > known.charged:
                 if not known.open:
-                    raise LedgerError(f"run={self.name!r}: is closed; nothing was drawn; reserve a new run")
-                self._file.append({"kind": "charge", "run": self.name, "release": release, "kept": kept})
+                    raise LedgerError(
+                        f"run={self.name!r}: is closed; nothing was drawn; reserve a new run"
+                    )
+                self._file.append(
+                    {"kind": "charge", "run": self.name, "release": release, "kept": kept}
+                )
             elif release in known.loose:
                 raise LedgerError(
-                    f"run={self.name!r}: release {release} was charged before and its bytes were not kept, so they "
+                    f"run={self.name!r}: release {release} was charged before and its bytes were "
+                    "not kept, so they "
                     "may have been seen; nothing was drawn; close the run and plan another"
                 )
             return self._stored(known, release) if kept else None
@@ -99,7 +104,8 @@ class RunRecords:
         """
         if self.keep(release, payload) != payload:
             raise LedgerMismatch(
-                f"run={self.name!r}: release {release} has other bytes already; hand out those of payload()"
+                f"run={self.name!r}: release {release} has other bytes already; hand out those of "
+                "payload()"
             )
 
     def keep(self, release: int, payload: bytes) -> bytes:
@@ -161,7 +167,8 @@ class RunRecords:
                 return 0
             if known.left and not reclaim:
                 raise LedgerError(
-                    f"run={self.name!r}: {known.left} of {len(known.planned)} reserved releases have no row; resume "
+                    f"run={self.name!r}: {known.left} of {len(known.planned)} reserved releases "
+                    "have no row; resume "
                     "the run, or close it with reclaim=True to give them back"
                 )
             returned = known.left
@@ -178,15 +185,19 @@ class RunRecords:
         """
         if not 1 <= release <= min(known.charged + 1, len(known.planned)):
             raise LedgerMismatch(
-                f"run={self.name!r}: release {release} is not the next of {known.charged} charged and "
+                f"run={self.name!r}: release {release} is not the next of {known.charged} charged "
+                "and "
                 f"{len(known.planned)} reserved; plan every release before the first round"
             )
         plain = event.to_dict()
         if canonical(plain) != known.texts[release - 1]:
             reserved = known.planned[release - 1].to_dict()
-            names = sorted(k for k in plain.keys() | reserved.keys() if plain.get(k) != reserved.get(k))
+            names = sorted(
+                k for k in plain.keys() | reserved.keys() if plain.get(k) != reserved.get(k)
+            )
             raise LedgerMismatch(
-                f"run={self.name!r}: release {release} differs in {', '.join(names)} from what was reserved; nothing "
+                f"run={self.name!r}: release {release} differs in {', '.join(names)} from what was "
+                "reserved; nothing "
                 "was drawn; run what was planned"
             )
 
@@ -196,13 +207,22 @@ class RunRecords:
         if not 1 <= release <= known.charged:
             raise LedgerError(f"{run}: release {release} has no row; charge it before it is drawn")
         if release in known.failed:
-            raise LedgerError(f"{run}: the draw of release {release} failed in view; close the run, plan another")
+            raise LedgerError(
+                f"{run}: the draw of release {release} failed in view; close the run, plan another"
+            )
         if release in known.loose:
-            raise LedgerError(f"{run}: release {release} was charged without kept=True; its bytes are unknown")
+            raise LedgerError(
+                f"{run}: release {release} was charged without kept=True; its bytes are unknown"
+            )
         return self._file.chain.payload(*known.stored[release]) if release in known.stored else None
 
     def _record(self, release: int, payload: bytes) -> dict[str, Any]:
-        return {"kind": "store", "run": self.name, "release": release, "digest": keyed_hash(payload).hex()}
+        return {
+            "kind": "store",
+            "run": self.name,
+            "release": release,
+            "digest": keyed_hash(payload).hex(),
+        }
 
 
 def find_run(state: History, run: str) -> RunHistory:

@@ -37,7 +37,9 @@ class Runs(Mapping[str, RunHistory]):
 
         They do not go on, and hold what they reserved.
         """
-        return tuple(name for name, run in self._file.read().runs.items() if run.former and run.open)
+        return tuple(
+            name for name, run in self._file.read().runs.items() if run.former and run.open
+        )
 
     def records(self, run: str) -> RunRecords:
         """Return the rows and stored bytes of a run.

@@ -61,7 +61,11 @@ class Spending:
 
         A partition of which no node is named is left out.
         """
-        spent = {deal: self.accountant.among(self.by_deal[deal], list(some)) for deal, some in nodes.items() if some}
+        spent = {
+            deal: self.accountant.among(self.by_deal[deal], list(some))
+            for deal, some in nodes.items()
+            if some
+        }
         return self._with(spent)
 
     def per_node(self) -> Array:
@@ -116,7 +120,9 @@ class Spending:
         if not self.several:
             return next(iter(self.by_deal.values()))
         # Nobody knows at which node a row was in each partition, so each counts at its worst nodes.
-        first, *others = (self.accountant.worst(spent, self.sites_per_row) for spent in self.by_deal.values())
+        first, *others = (
+            self.accountant.worst(spent, self.sites_per_row) for spent in self.by_deal.values()
+        )
         return sum(others, first)
 
 
@@ -158,10 +164,14 @@ class Budget:
         together = after.together_within(least)
         if together is not None:
             where = f"a person with rows at {after.sites_per_row} sites"
-            raise BudgetExceeded(f"epsilon={least:g}: {what} would bring {where} to {together:.6g}; {_REMEDY}")
+            raise BudgetExceeded(
+                f"epsilon={least:g}: {what} would bring {where} to {together:.6g}; {_REMEDY}"
+            )
 
 
-def _of_node(node: int, limits: Array, before: Spending, after: Spending, what: str, held: bool) -> str:
+def _of_node(
+    node: int, limits: Array, before: Spending, after: Spending, what: str, held: bool
+) -> str:
     """Explain why the releases at hand are refused at a node."""
     total = np.atleast_1d(after.per_node())
     if after.several:
@@ -170,7 +180,10 @@ def _of_node(node: int, limits: Array, before: Spending, after: Spending, what: 
         where, spent = f"node {node}", _at(before.per_node(), node)
     now = f"{spent:.6g} spent, the rest held by runs in progress" if held else f"{spent:.6g}"
     budget = _at(limits, node)
-    return f"epsilon={budget:g}: {what} would bring {where} from {now} to {_at(total, node):.6g}; {_REMEDY}"
+    return (
+        f"epsilon={budget:g}: {what} would bring {where} from {now} to {_at(total, node):.6g}; "
+        f"{_REMEDY}"
+    )
 
 
 def _at(values: Array, node: int) -> float:

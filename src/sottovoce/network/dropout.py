@@ -45,7 +45,9 @@ def drawn(rate: float, seed: int, nodes: int) -> Array:
     return np.random.default_rng(int.from_bytes(digest, "big")).geometric(rate, nodes).astype(float)
 
 
-def left(graph: Graph, since: Array, k: int, *, least: int, summed: bool, induced: bool) -> list[int] | None:
+def left(
+    graph: Graph, since: Array, k: int, *, least: int, summed: bool, induced: bool
+) -> list[int] | None:
     """Return the nodes with which round k begins; None if the run may not go on with them.
 
     Parameters
@@ -74,12 +76,21 @@ def left(graph: Graph, since: Array, k: int, *, least: int, summed: bool, induce
         return there if len(there) >= least else None
     # More than half, so that no two sets of nodes go on apart (docs/deploy/index.md).
     whole = len(there) == len(since)
-    return there if whole or (induced and 2 * len(there) > len(since) and graph.joins(there)) else None
+    return (
+        there if whole or (induced and 2 * len(there) > len(since) and graph.joins(there)) else None
+    )
 
 
 def outlook(
-    rate: float, graph: Graph, rounds: int, *, least: int, summed: bool, induced: bool, draws: int = 1000
-) -> dict[str, float]:  # fmt: skip
+    rate: float,
+    graph: Graph,
+    rounds: int,
+    *,
+    least: int,
+    summed: bool,
+    induced: bool,
+    draws: int = 1000,
+) -> dict[str, float]:
     """Estimate, by simulation, how often a run with such losses comes to its end.
 
     Rounds in which a sum is lost count as rounds.
@@ -108,24 +119,31 @@ def outlook(
     for seed in range(draws):
         since = drawn(rate, seed, graph.n_nodes)
         changes = [int(k) + summed for k in np.unique(since) if k + summed <= rounds]
-        told = (k for k in changes if left(graph, since, k, least=least, summed=summed, induced=induced) is None)
+        told = (
+            k
+            for k in changes
+            if left(graph, since, k, least=least, summed=summed, induced=induced) is None
+        )
         fatal = next(told, None)
         if fatal is not None:
             early.append(fatal - 1)
         else:
             ends.append(int(np.sum(since > rounds)))
     return {
-        "rate": rate, "finishes": len(ends) / draws, "sites_left": float(np.mean(ends)) if ends else 0.0,
+        "rate": rate,
+        "finishes": len(ends) / draws,
+        "sites_left": float(np.mean(ends)) if ends else 0.0,
         "rounds_if_not": float(np.mean(early)) if early else float(rounds),
-    }  # fmt: skip
+    }
 
 
 class DropoutNet(DenseNet):
-    """A :class:`DenseNet` whose nodes are lost from the rounds `since` (N,) on; :meth:`begin` begins a round.
+    """A :class:`DenseNet` whose nodes are lost from the rounds `since` (N,) on; :meth:`begin`
+    begins a round.
 
-    Over a graph a lost neighbour counts as the node itself (:class:`sottovoce.network.net.Edges`).  In sums the attempt
-    in which a node is lost opens nothing, and the next is of those that are left.  `induced` says whether the method
-    may go on over a graph.
+    Over a graph a lost neighbour counts as the node itself (:class:`sottovoce.network.net.Edges`).
+    In sums the attempt in which a node is lost opens nothing, and the next is of those that are
+    left.  `induced` says whether the method may go on over a graph.
     """
 
     def __init__(self, graph: Graph, since: Array, n: Array, *, induced: bool) -> None:
@@ -143,7 +161,10 @@ class DropoutNet(DenseNet):
         """Begin round k; NetClosed if those that are left may not go on."""
         self._round = k
         least, summed = facts.participants, facts.summed
-        if left(self._graph, self.since, k, least=least, summed=summed, induced=self._induced) is None:
+        if (
+            left(self._graph, self.since, k, least=least, summed=summed, induced=self._induced)
+            is None
+        ):
             raise NetClosed(f"round {k}: the run cannot go on with the sites that are left")
 
     def neighbour_sum(self, x: Array) -> Array:
@@ -157,7 +178,9 @@ class DropoutNet(DenseNet):
         for since, dual in self._duals.items():
             if since > self._round:  # the edges to the nodes that are lost then
                 there = (self.since == since)[:, None].astype(float)
-                moved = super().neighbour_sum(there) * self._own - super().neighbour_sum(there * self._own)
+                moved = super().neighbour_sum(there) * self._own - super().neighbour_sum(
+                    there * self._own
+                )
                 self._duals[since] = dual + weight * moved
         return lost
 

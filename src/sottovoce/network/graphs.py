@@ -1,7 +1,7 @@
 """Graphs of sites: undirected, connected, nodes numbered 0 .. N-1.
 
-A :class:`Graph` is always connected: every convergence proof of the papers needs this (002, section II-A), and an
-isolated site would train alone without anybody noticing.
+A :class:`Graph` is always connected: every convergence proof of the papers needs this (002, section
+II-A), and an isolated site would train alone without anybody noticing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,19 @@ Edges: TypeAlias = Iterable[tuple[int, int]]
 Builder: TypeAlias = Callable[[int, str, int, str], Edges]
 """From N, the text after the colon, a seed, and the whole specification for messages."""
 
-TRIES = 1000  #: random graphs drawn before a specification is refused because its graphs are hardly ever connected
-MOST_NODES, MOST_EDGES = 100_000, 1_000_000  #: of a graph; a complete graph of 1,414 nodes has about a million edges
-_MOST_PAIRS, _MOST_DRAWN = 5_000_000, 50_000_000  # of nodes: in one random graph, and in all tries together
+# : random graphs drawn before a specification is refused because its graphs are hardly ever
+# connected
+TRIES = 1000
+# : of a graph; a complete graph of 1,414 nodes has about a million edges
+MOST_NODES, MOST_EDGES = (
+    100_000,
+    1_000_000,
+)
+# of nodes: in one random graph, and in all tries together
+_MOST_PAIRS, _MOST_DRAWN = (
+    5_000_000,
+    50_000_000,
+)
 _HOPELESS = 50.0
 
 
@@ -63,13 +73,17 @@ class Graph:
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_nodes", _count(self.n_nodes))
         if not isinstance(self.edges, list | tuple):
-            raise GraphError("edges", type(self.edges), "must be a list of pairs", "give pairs of integers")
+            raise GraphError(
+                "edges", type(self.edges), "must be a list of pairs", "give pairs of integers"
+            )
         _check_size(self.name, self.n_nodes, len(self.edges))
         object.__setattr__(self, "edges", self._sorted())
         label = _components(self.n_nodes, self._ends)
         if np.any(label):
             order = np.argsort(label, kind="stable")
-            parts = [part.tolist() for part in np.split(order, np.flatnonzero(np.diff(label[order])) + 1)]
+            parts = [
+                part.tolist() for part in np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+            ]
             rule = f"must be connected, but has {len(parts)} components: {_shorten(parts)}"
             raise GraphError("graph", self.name, rule, "add edges or leave out the isolated sites")
 
@@ -92,12 +106,16 @@ class Graph:
         try:
             i, j = sorted(index(node) for node in edge)
         except (TypeError, ValueError):
-            raise GraphError("edge", edge, "must be two node numbers", "give pairs of integers") from None
+            raise GraphError(
+                "edge", edge, "must be two node numbers", "give pairs of integers"
+            ) from None
         if i == j:
             raise GraphError("edge", (i, j), "joins a node to itself", "leave it out")
         if i < 0 or j >= self.n_nodes:
             rule = f"leaves the nodes 0 .. {self.n_nodes - 1}"
-            raise GraphError("edge", (i, j), rule, "count nodes from 0, or raise the number of nodes")
+            raise GraphError(
+                "edge", (i, j), rule, "count nodes from 0, or raise the number of nodes"
+            )
         return i, j
 
     @cached_property
@@ -123,7 +141,8 @@ class Graph:
 
     def sparse(self) -> csr_array:
         """The adjacency matrix, for large and thin graphs."""
-        to, starts = (each.astype(np.int32) for each in self._lists)  # older SciPy's graph routines take no other
+        # older SciPy's graph routines take no other
+        to, starts = (each.astype(np.int32) for each in self._lists)
         return sparse.csr_array((np.ones(len(to)), to, starts), shape=(self.n_nodes, self.n_nodes))
 
     @cached_property
@@ -134,7 +153,9 @@ class Graph:
     def neighbours(self, i: int) -> tuple[int, ...]:
         """Neighbours of node `i` in rising order."""
         if not 0 <= i < self.n_nodes:
-            raise InvalidInput("node", i, f"must be one of 0 .. {self.n_nodes - 1}", "count nodes from 0")
+            raise InvalidInput(
+                "node", i, f"must be one of 0 .. {self.n_nodes - 1}", "count nodes from 0"
+            )
         to, starts = self._lists
         return tuple(to[starts[i] : starts[i + 1]].tolist())
 
@@ -213,12 +234,16 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0, *, listed: bool = True) -
     """
     n = _count(n_nodes)
     if not isinstance(spec, str):
-        raise InvalidInput("graph", spec, f"must be one of {', '.join(names())}", "use graph='ring'")
+        raise InvalidInput(
+            "graph", spec, f"must be one of {', '.join(names())}", "use graph='ring'"
+        )
     _check_size(spec, n, 0)
     kind, _, text = spec.strip().partition(":")
     kind, text = kind.strip().lower().replace("_", "-"), text.strip()
     if kind not in _KINDS:
-        raise InvalidInput("graph", spec, f"must be one of {', '.join(names())}", "use graph='ring'")
+        raise InvalidInput(
+            "graph", spec, f"must be one of {', '.join(names())}", "use graph='ring'"
+        )
     form, _, build = _KINDS[kind]
     if text and form == kind:
         raise InvalidInput("graph", spec, "takes no parameters", f"use graph={kind!r}")
@@ -235,8 +260,8 @@ def names() -> dict[str, str]:
 def _components(n: int, ends: IntArray) -> IntArray:
     """The smallest node of each node's component, by the edges `ends` (E, 2).
 
-    Labels start as the nodes.  Both ends' labels take the smaller of the two, then labels are followed to their roots,
-    until both ends of every edge agree.
+    Labels start as the nodes.  Both ends' labels take the smaller of the two, then labels are
+    followed to their roots, until both ends of every edge agree.
     """
     label = np.arange(n)
     i, j = ends.T
@@ -255,29 +280,42 @@ def _grid(n: int, text: str, seed: int, spec: str) -> Edges:
     if text:
         left, _, right = text.lower().partition("x")
         if not all(side.strip().isdecimal() and len(side) < 10 for side in (left, right)):
-            raise InvalidInput("graph", spec, "must be grid or grid:RxC", "use for example graph='grid:2x5'")
+            raise InvalidInput(
+                "graph", spec, "must be grid or grid:RxC", "use for example graph='grid:2x5'"
+            )
         rows, columns = int(left), int(right)
         if rows * columns != n:
             rule = f"has {rows * columns} nodes, but there are {n}"
             raise GraphError("graph", spec, rule, "use graph='grid' or a product that fits")
-    return [(k, k + 1) for k in range(n) if (k + 1) % columns] + [(k, k + columns) for k in range(n - columns)]
+    return [(k, k + 1) for k in range(n) if (k + 1) % columns] + [
+        (k, k + columns) for k in range(n - columns)
+    ]
 
 
 def _erdos_renyi(n: int, text: str, seed: int, spec: str) -> Edges:
     p = _parameters(text, spec, {"p": 0.4})["p"]
     if not 0 < p <= 1:
-        raise InvalidInput("graph", spec, "the probability p of an edge must be in (0, 1]", "use p=0.4")
+        raise InvalidInput(
+            "graph", spec, "the probability p of an edge must be in (0, 1]", "use p=0.4"
+        )
     pairs = n * (n - 1) // 2
     if pairs > _MOST_PAIRS:
-        raise GraphError("graph", spec, f"has {pairs:,} pairs of nodes to draw", f"use at most {_MOST_PAIRS:,}")
+        raise GraphError(
+            "graph", spec, f"has {pairs:,} pairs of nodes to draw", f"use at most {_MOST_PAIRS:,}"
+        )
     _check_size(spec, n, round(p * pairs))
     tries = min(TRIES, _MOST_DRAWN // max(pairs, 1))
-    alone = n * (1.0 - p) ** (n - 1)  # nodes without a neighbour, on average: none has probability exp(-alone), about
+    # nodes without a neighbour, on average: none has probability exp(-alone), about
+    alone = n * (1.0 - p) ** (n - 1)
     for attempt in range(tries if alone < _HOPELESS else 0):
         graph = nx.gnp_random_graph(n, p, seed=seed + attempt)
         if nx.is_connected(graph):
             return list(graph.edges)
-    rule = f"none of {tries} draws with {n} nodes was connected" if alone < _HOPELESS else "would never be connected"
+    rule = (
+        f"none of {tries} draws with {n} nodes was connected"
+        if alone < _HOPELESS
+        else "would never be connected"
+    )
     raise GraphError("graph", spec, rule, f"use p >= log(N)/N = {math.log(n) / n:.2g}")
 
 
@@ -285,11 +323,17 @@ def _small_world(n: int, text: str, seed: int, spec: str) -> Edges:
     given = _parameters(text, spec, {"k": 4.0, "p": 0.1})
     k, p = given["k"], given["p"]
     if k % 2 or k < 2:
-        raise InvalidInput("graph", spec, "k neighbours on the ring must be even and >= 2", "use k=2 or k=4")
+        raise InvalidInput(
+            "graph", spec, "k neighbours on the ring must be even and >= 2", "use k=2 or k=4"
+        )
     if not 0 <= p <= 1:
-        raise InvalidInput("graph", spec, "the probability p to rewire must be in [0, 1]", "use p=0.1")
+        raise InvalidInput(
+            "graph", spec, "the probability p to rewire must be in [0, 1]", "use p=0.1"
+        )
     if k >= n:
-        raise GraphError("graph", spec, f"needs k={k:g} < N={n}", "use a smaller k, or graph='complete'")
+        raise GraphError(
+            "graph", spec, f"needs k={k:g} < N={n}", "use a smaller k, or graph='complete'"
+        )
     _check_size(spec, n, round(n * k / 2))
     tries = min(TRIES, _MOST_DRAWN // round(n * k))
     try:
@@ -301,7 +345,9 @@ def _small_world(n: int, text: str, seed: int, spec: str) -> Edges:
 
 def _file(n: int, text: str, seed: int, spec: str) -> Edges:
     if not text:
-        raise InvalidInput("graph", spec, "needs the path of an edge list", "use graph='edges:FILE'")
+        raise InvalidInput(
+            "graph", spec, "needs the path of an edge list", "use graph='edges:FILE'"
+        )
     lines = read_text("graph", os.path.expanduser(text)).splitlines()
     edges = []
     for number, line in enumerate(lines, start=1):
@@ -310,7 +356,9 @@ def _file(n: int, text: str, seed: int, spec: str) -> Edges:
             continue
         if len(words) != 2 or not all(word.isdecimal() and len(word) < 10 for word in words):
             rule = f"line {number} must hold two node numbers from 0 .. {n - 1}"
-            raise InvalidInput("graph", spec, rule, "separate them by a space; comments start with #")
+            raise InvalidInput(
+                "graph", spec, rule, "separate them by a space; comments start with #"
+            )
         edges.append((int(words[0]), int(words[1])))
     return edges
 
@@ -328,13 +376,25 @@ def _ring(n: int, text: str, seed: int, spec: str) -> Edges:
 _KINDS: dict[str, tuple[str, str, Builder]] = {
     "ring": ("ring", "a circle: two neighbours each", _ring),
     "path": ("path", "a line: two ends with one neighbour", lambda n, *_: pairwise(range(n))),
-    "star": ("star", "node 0 talks to all, the others to node 0 only", lambda n, *_: [(0, k) for k in range(1, n)]),
+    "star": (
+        "star",
+        "node 0 talks to all, the others to node 0 only",
+        lambda n, *_: [(0, k) for k in range(1, n)],
+    ),
     "complete": ("complete", "everyone talks to everyone", _complete),
     "grid": ("grid[:RxC]", "R rows and C columns, as square as possible if not given", _grid),
-    "erdos-renyi": ("erdos-renyi[:p=0.4]", "each edge with probability p, until connected", _erdos_renyi),
-    "watts-strogatz": ("watts-strogatz[:k=4,p=0.1]", "k nearest on a ring, some edges rewired", _small_world),
+    "erdos-renyi": (
+        "erdos-renyi[:p=0.4]",
+        "each edge with probability p, until connected",
+        _erdos_renyi,
+    ),
+    "watts-strogatz": (
+        "watts-strogatz[:k=4,p=0.1]",
+        "k nearest on a ring, some edges rewired",
+        _small_world,
+    ),
     "edges": ("edges:FILE", "two node numbers a line, from 0; comments after #", _file),
-}  # fmt: skip
+}
 
 
 def _parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[str, float]:
@@ -367,13 +427,17 @@ def _count(n_nodes: object) -> int:
     except TypeError:
         n = 0
     if n < 1:
-        raise InvalidInput("n_nodes", n_nodes, "must be an integer >= 1", "give the number of sites")
+        raise InvalidInput(
+            "n_nodes", n_nodes, "must be an integer >= 1", "give the number of sites"
+        )
     return n
 
 
 def _shorten(parts: list[list[int]], most_parts: int = 4, most_nodes: int = 6) -> str:
     shown = [
-        "{" + ", ".join([*map(str, part[:most_nodes]), *(["..."] if len(part) > most_nodes else [])]) + "}"
+        "{"
+        + ", ".join([*map(str, part[:most_nodes]), *(["..."] if len(part) > most_nodes else [])])
+        + "}"
         for part in parts[:most_parts]
     ]
     return ", ".join([*shown, *(["..."] if len(parts) > most_parts else [])])

@@ -1,10 +1,11 @@
 """The network: ``neighbour_sum`` for algorithms, and sums over all sites for their row guards.
 
-A vector that goes through ``neighbour_sum`` is public.  A share of a sum over all sites is not: only row guards hand
-one over, sealed (:meth:`Net.seal`), so that others see the total alone.
+A vector that goes through ``neighbour_sum`` is public.  A share of a sum over all sites is not:
+only row guards hand one over, sealed (:meth:`Net.seal`), so that others see the total alone.
 
-:class:`DenseNet` multiplies by the adjacency matrix in a simulation.  :class:`QueueNet` sends messages between threads
-of one process: the in-process twin of a deployment, and the conformance test of every transport.
+:class:`DenseNet` multiplies by the adjacency matrix in a simulation.  :class:`QueueNet` sends
+messages between threads of one process: the in-process twin of a deployment, and the conformance
+test of every transport.
 """
 
 from __future__ import annotations
@@ -103,7 +104,9 @@ class DenseNet(Net):
         if not self._sparse:
             return np.matmul(self._adjacency, x)
         nodes = np.moveaxis(x, -2, 0)
-        return np.moveaxis((self._adjacency @ nodes.reshape(len(nodes), -1)).reshape(nodes.shape), 0, -2)
+        return np.moveaxis(
+            (self._adjacency @ nodes.reshape(len(nodes), -1)).reshape(nodes.shape), 0, -2
+        )
 
     def whole_sum(self, x: Array) -> Array:
         total = np.zeros_like(x[..., 0, :])
@@ -123,10 +126,12 @@ class DenseNet(Net):
 
 
 class Edges:
-    """One node's edges, of which some are lost in a run: a lost neighbour counts as the node itself.
+    """One node's edges, of which some are lost in a run: a lost neighbour counts as the node
+    itself.
 
-    With itself in a neighbour's place a node keeps the degree of the plan, so that no price changes, and a difference
-    of zero, so that the duals of the edges that are left go on; the lost edge's dual is to be dropped at both ends.
+    With itself in a neighbour's place a node keeps the degree of the plan, so that no price
+    changes, and a difference of zero, so that the duals of the edges that are left go on; the lost
+    edge's dual is to be dropped at both ends.
     """
 
     def __init__(self) -> None:
@@ -185,7 +190,9 @@ class Adder:
             done, so_far = self._totals.get(attempt, (0, np.zeros_like(share)))
             self._totals[attempt] = done + 1, so_far + share
             self._news.notify_all()
-            self._news.wait_for(lambda: self._totals[attempt][0] == most or (self._closed and sites is None))
+            self._news.wait_for(
+                lambda: self._totals[attempt][0] == most or (self._closed and sites is None)
+            )
             done, total = self._totals[attempt]
         if done < most:
             raise NetClosed("a site left the run")
@@ -199,10 +206,15 @@ class Adder:
 
 
 class QueueNet(Net):
-    """One node of a graph, exchanging vectors through in-process queues; :meth:`connect` makes all nodes."""
+    """One node of a graph, exchanging vectors through in-process queues; :meth:`connect` makes
+    all nodes.
+    """
 
     def __init__(
-        self, inbox: dict[int, queue.Queue[Array | None]], outbox: dict[int, queue.Queue[Array | None]], adder: Adder
+        self,
+        inbox: dict[int, queue.Queue[Array | None]],
+        outbox: dict[int, queue.Queue[Array | None]],
+        adder: Adder,
     ) -> None:
         self._inbox, self._outbox, self._adder, self._attempts = inbox, outbox, adder, 0
         self._edges, self._exchanges = Edges(), 0
@@ -218,7 +230,11 @@ class QueueNet(Net):
             wires[i, j], wires[j, i] = queue.Queue(), queue.Queue()
         adder = Adder(graph.n_nodes)
         return [
-            cls({j: wires[j, i] for j in graph.neighbours(i)}, {j: wires[i, j] for j in graph.neighbours(i)}, adder)
+            cls(
+                {j: wires[j, i] for j in graph.neighbours(i)},
+                {j: wires[i, j] for j in graph.neighbours(i)},
+                adder,
+            )
             for i in range(graph.n_nodes)
         ]
 

@@ -124,7 +124,9 @@ class Accountant(ABC, Generic[Spent]):
             If the accountant keeps no sums.
         """
         rule = "this accountant cannot combine runs that assigned rows to sites differently"
-        raise InvalidInput("accountant", self.name, rule, "use 'pure', 'zcdp' or 'rdp', or a ledger for each deal")
+        raise InvalidInput(
+            "accountant", self.name, rule, "use 'pure', 'zcdp' or 'rdp', or a ledger for each deal"
+        )
 
     def within(self, spent: Spent, delta: float, budget: Array) -> BoolArray:
         """Return which nodes keep their budget.
@@ -204,7 +206,9 @@ class Accountant(ABC, Generic[Spent]):
         UnknownEvent
             If the accountant prices no Gaussian noise.
         """
-        raise UnknownEvent(f"event=GaussianMechanism: the {self.name} accountant has no proof for it")
+        raise UnknownEvent(
+            f"event=GaussianMechanism: the {self.name} accountant has no proof for it"
+        )
 
     def spent(self, events: Iterable[Event]) -> Spent:
         """Return what a whole run spends."""
@@ -222,7 +226,9 @@ def _orders(name: str, order: float | None) -> Orders:
     if order is None:
         return tuple(ORDERS.tolist())
     if not (np.isfinite(order) and order >= 1.01):  # closer to 1, digits cancel
-        raise InvalidInput("accountant", f"{name}:{order}", "an order must be finite and >= 1.01", f"use {name!r}")
+        raise InvalidInput(
+            "accountant", f"{name}:{order}", "an order must be finite and >= 1.01", f"use {name!r}"
+        )
     return (order,)
 
 
@@ -423,7 +429,11 @@ class RDPAccountant(_Renyi):
 
 def _rhos(releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int) -> Array:
     """Return ``rho`` of every Gaussian release, in order, (releases, nodes)."""
-    once = [0.5 * np.array([bill.mu for bill in bills]) ** 2 for bills, count in releases for _ in range(count)]
+    once = [
+        0.5 * np.array([bill.mu for bill in bills]) ** 2
+        for bills, count in releases
+        for _ in range(count)
+    ]
     return np.tile(np.stack(once), (copies, 1))
 
 
@@ -538,12 +548,17 @@ class PLDAccountant(Accountant[Prices]):
         nodes = _nodes(known)
         if comb(nodes, sites_per_row) > _SUBSETS:
             return float(np.inf)  # too many sets of nodes to convolve each
-        return max(self._of(known, some, delta) for some in combinations(range(nodes), min(sites_per_row, nodes)))
+        return max(
+            self._of(known, some, delta)
+            for some in combinations(range(nodes), min(sites_per_row, nodes))
+        )
 
     def among(self, spent: Prices, nodes: Sequence[int]) -> Prices:
         after = self.nothing()
         for bills, count in spent.all():
-            after = Prices(tuple(tuple(_at(side, i) for i in nodes) for side in bills), count, after)
+            after = Prices(
+                tuple(tuple(_at(side, i) for i in nodes) for side in bills), count, after
+            )
         return after
 
     def _of(self, known: list[tuple[_Bills, int]], nodes: tuple[int, ...], delta: float) -> float:
@@ -645,7 +660,9 @@ def _of_objectives(bills: Counter[Bill], delta: float) -> tuple[float, float, fl
 
     It is a share of delta, the exchange of U4, and epsilon for the fixed and the random terms.
     """
-    slack = [(Within(0.0, bill.fixed, bill.slack, bill.degrees), count) for bill, count in bills.items()]
+    slack = [
+        (Within(0.0, bill.fixed, bill.slack, bill.degrees), count) for bill, count in bills.items()
+    ]
     rest = 0.0
     if any(bill.slack > 0 for bill in bills):
         rest = _REST * delta
@@ -696,7 +713,12 @@ def _grid_step(mu: float, balls: Counter[tuple[int, float]], pure: Counter[float
     return min(max(step, widths / 2.0**22), widths / 2.0**13)
 
 
-_LEAST: tuple[Accountant[Any], ...] = (PureAccountant(), ZCDPAccountant(), RDPAccountant(), PLDAccountant())
+_LEAST: tuple[Accountant[Any], ...] = (
+    PureAccountant(),
+    ZCDPAccountant(),
+    RDPAccountant(),
+    PLDAccountant(),
+)
 
 
 class BestAccountant(Accountant[tuple[Any, ...]]):
@@ -736,10 +758,15 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
                     sum_after = part.add(before, event, count)
             after.append(sum_after)
         if all(value is None for value in after):
-            raise UnknownEvent(f"event={type(event).__name__}: no accountant has a proof for it and what came before")
+            raise UnknownEvent(
+                f"event={type(event).__name__}: no accountant has a proof for it and what came "
+                "before"
+            )
         return tuple(after)
 
-    def gaussian(self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1) -> tuple[Any, ...]:
+    def gaussian(
+        self, releases: Sequence[tuple[tuple[Bill, ...], int]], copies: int = 1
+    ) -> tuple[Any, ...]:
         after: list[Any] = []
         for part in self._parts:
             if part.name == "pure":  # Gaussian noise has no pure price
@@ -749,10 +776,16 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         return tuple(after)
 
     def _each(self, spent: tuple[Any, ...]) -> list[tuple[Accountant[Any], Any]]:
-        return [(part, value) for part, value in zip(self._parts, spent, strict=True) if value is not None]
+        return [
+            (part, value)
+            for part, value in zip(self._parts, spent, strict=True)
+            if value is not None
+        ]
 
     def epsilon(self, spent: tuple[Any, ...], delta: float) -> Array:
-        return np.asarray(np.min([part.epsilon(value, delta) for part, value in self._each(spent)], axis=0))
+        return np.asarray(
+            np.min([part.epsilon(value, delta) for part, value in self._each(spent)], axis=0)
+        )
 
     def within(self, spent: tuple[Any, ...], delta: float, budget: Array) -> BoolArray:
         """Return which nodes keep their budget by some notion.
@@ -800,7 +833,9 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
                 after.append(part.among(value, nodes))
         return tuple(after)
 
-    def report(self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1) -> dict[str, float]:
+    def report(
+        self, spent: tuple[Any, ...], delta: float, sites_per_row: int = 1
+    ) -> dict[str, float]:
         """Return the network's epsilon by every notion; infinite for those without a proof.
 
         Parameters
@@ -812,12 +847,16 @@ class BestAccountant(Accountant[tuple[Any, ...]]):
         -------
         dict
         """
-        known = {part.name: part.network(value, delta, sites_per_row) for part, value in self._each(spent)}
+        known = {
+            part.name: part.network(value, delta, sites_per_row)
+            for part, value in self._each(spent)
+        }
         return {part.name: known.get(part.name, float(np.inf)) for part in self._parts}
 
 
 ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
-    cls.name: cls for cls in (PureAccountant, ZCDPAccountant, RDPAccountant, PLDAccountant, BestAccountant)
+    cls.name: cls
+    for cls in (PureAccountant, ZCDPAccountant, RDPAccountant, PLDAccountant, BestAccountant)
 }
 
 
@@ -846,9 +885,13 @@ def make_accountant(name: str) -> Accountant[Any]:
         try:
             return _ORDERED[kind](float(order))
         except ValueError:
-            raise InvalidInput("accountant", name, "an order must be a number > 1", f"use e.g. '{kind}:20'") from None
+            raise InvalidInput(
+                "accountant", name, "an order must be a number > 1", f"use e.g. '{kind}:20'"
+            ) from None
     if name not in ACCOUNTANTS:
-        raise InvalidInput("accountant", name, f"must be one of {sorted(ACCOUNTANTS)}", "use accountant='best'")
+        raise InvalidInput(
+            "accountant", name, f"must be one of {sorted(ACCOUNTANTS)}", "use accountant='best'"
+        )
     return ACCOUNTANTS[name]()
 
 
@@ -922,9 +965,19 @@ def for_life(name: str, epsilon: Array, delta: float) -> Accountant[Any]:
     """
     chosen = make_accountant(name)
     if chosen.name != PureAccountant.name and not delta > 0.0:
-        raise InvalidInput("delta", delta, f"the {chosen.name} accountant needs one inside (0, 1)", "use delta=1e-5")
+        raise InvalidInput(
+            "delta",
+            delta,
+            f"the {chosen.name} accountant needs one inside (0, 1)",
+            "use delta=1e-5",
+        )
     chosen = at_one_order(chosen, epsilon, delta)
     if not chosen.is_filter:
         rule = "its totals are not proved for runs that are chosen as one goes"
-        raise InvalidInput("accountant", name, rule, "use 'pure', 'zcdp' or 'rdp' for a budget that several runs share")
+        raise InvalidInput(
+            "accountant",
+            name,
+            rule,
+            "use 'pure', 'zcdp' or 'rdp' for a budget that several runs share",
+        )
     return chosen

@@ -61,7 +61,12 @@ def objective_perturbation_epsilon(
 
 
 def objective_perturbation_rate(
-    epsilon: ArrayLike, K: ArrayLike, *, delta_gradient: float, curvature_bound: float, logistic: bool
+    epsilon: ArrayLike,
+    K: ArrayLike,
+    *,
+    delta_gradient: float,
+    curvature_bound: float,
+    logistic: bool,
 ) -> Array:
     """Return the largest noise rate at which objective perturbation costs at most `epsilon`.
 
@@ -93,7 +98,11 @@ def objective_perturbation_rate(
 
     def price(beta: Array) -> Array:
         return objective_perturbation_epsilon(
-            beta, K, delta_gradient=delta_gradient, curvature_bound=curvature_bound, logistic=logistic
+            beta,
+            K,
+            delta_gradient=delta_gradient,
+            curvature_bound=curvature_bound,
+            logistic=logistic,
         )
 
     low = epsilon * 1e-12

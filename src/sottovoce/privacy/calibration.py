@@ -189,7 +189,11 @@ class _Bracket:
         bracket is replaced by the middle.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
-            log_low, log_high, log_aim = np.log(self.cost_at_low), np.log(self.cost_at_high), np.log(aim)
+            log_low, log_high, log_aim = (
+                np.log(self.cost_at_low),
+                np.log(self.cost_at_high),
+                np.log(aim),
+            )
             both = self.low + (log_aim - log_low) * (self.high - self.low) / (log_high - log_low)
             from_low = self.low + log_aim - log_low
             from_high = self.high + log_aim - log_high

@@ -12,7 +12,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..util.typing import Array
-from .events import CarriedGaussianMechanism, Event, GatedRelease, MinimiserGateRelease, RedrawnGateRelease
+from .events import (
+    CarriedGaussianMechanism,
+    Event,
+    GatedRelease,
+    MinimiserGateRelease,
+    RedrawnGateRelease,
+)
 
 _LAST_BITS = 1.0 + 2.0**-48
 """Terms that are computed anew in every round may differ in their last bits, as prices do."""
@@ -85,19 +91,37 @@ def _index(event: Event) -> int:
     return index
 
 
-@np.errstate(all="ignore")  # a file may hold events of no noise, whose price says that nothing is proved
+@np.errstate(
+    all="ignore"
+)  # a file may hold events of no noise, whose price says that nothing is proved
 def _follows(event: Event, before: Event) -> bool:
     """Return whether `before` is the round before `event`, on terms that prove its price."""
     match event, before:
-        case CarriedGaussianMechanism(), CarriedGaussianMechanism():  # of one run: sigma falls as the theorem has it
+        case (
+            CarriedGaussianMechanism(),
+            CarriedGaussianMechanism(),
+        ):  # of one run: sigma falls as the theorem has it
             T, t = float(event.rounds), float(event.index)
             falls = np.sqrt((T + t) * max(T + t - 2.0, 0.0)) / (T + t - 1.0)
-            same = _alike(event, before, "rounds", "dimension", "sensitivity") and event.index <= event.rounds
+            same = (
+                _alike(event, before, "rounds", "dimension", "sensitivity")
+                and event.index <= event.rounds
+            )
             return same and _about(event.sigma, falls * before.sigma)
-        case GatedRelease(), GatedRelease():  # rounds that cost a release pay for later ones, so all cost the same
-            same = _alike(event, before, "positives", "dimension", "epsilon_threshold", "epsilon_queries")
-            return same and _about(event.sensitivity / event.sigma, before.sensitivity / before.sigma)
-        case (RedrawnGateRelease(), RedrawnGateRelease()) | (MinimiserGateRelease(), MinimiserGateRelease()):
+        case (
+            GatedRelease(),
+            GatedRelease(),
+        ):  # rounds that cost a release pay for later ones, so all cost the same
+            same = _alike(
+                event, before, "positives", "dimension", "epsilon_threshold", "epsilon_queries"
+            )
+            return same and _about(
+                event.sensitivity / event.sigma, before.sensitivity / before.sigma
+            )
+        case (RedrawnGateRelease(), RedrawnGateRelease()) | (
+            MinimiserGateRelease(),
+            MinimiserGateRelease(),
+        ):
             same = _alike(event, before, "positives", "dimension", "curvature_bound", "error")
             return same and _alike(event, before, "sigma", "K", "sigma_release")
         case _:
@@ -116,4 +140,6 @@ def _alike(one: Event, other: Event, *names: str) -> bool:
 
 
 def _about(one: Array, other: Array) -> bool:
-    return one.shape == other.shape and bool(np.all((one <= other * _LAST_BITS) & (other <= one * _LAST_BITS)))
+    return one.shape == other.shape and bool(
+        np.all((one <= other * _LAST_BITS) & (other <= one * _LAST_BITS))
+    )

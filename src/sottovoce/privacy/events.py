@@ -35,7 +35,8 @@ from ..util.typing import Any, Array
 
 NEEDS = {
     "nothing": "its price adds up with those of whatever else is released from the same rows",
-    "rounds": "the rounds before it of the same run, each once and on equal terms; else it is priced alone",
+    "rounds": "the rounds before it of the same run, each once and on equal terms; else it is "
+    "priced alone",
     "people": "as many sites a person as the ledger counts; else it is priced for as many",
 }
 """Conditions of a price besides the event's own parameters, by the value of :attr:`Event.needs`."""
@@ -51,10 +52,10 @@ _LARGEST = 1e150
 class Event(ABC):
     """One release of every node concerned.
 
-    Subclasses are frozen, and those of this module are registered by name.  They are all that ledgers
-    hold.  A class of another module has no price and comes into no ledger; one that takes the name of
-    an event of this module, or derives from it and so would have its price, is refused when it is
-    defined.
+    Subclasses are frozen, and those of this module are registered by name.  They are all that
+    ledgers hold.  A class of another module has no price and comes into no ledger; one that takes
+    the name of an event of this module, or derives from it and so would have its price, is refused
+    when it is defined.
     """
 
     source: str
@@ -68,12 +69,17 @@ class Event(ABC):
 
     def __init_subclass__(cls) -> None:
         if vars(cls).get("needs") not in NEEDS:
-            raise TypeError(f"{cls.__name__}: needs must say what its price presumes, one of {sorted(NEEDS)}")
+            raise TypeError(
+                f"{cls.__name__}: needs must say what its price presumes, one of {sorted(NEEDS)}"
+            )
         if cls.__module__ == __name__:
             _KINDS[cls.__name__] = cls
             return
         if cls.__name__ in _KINDS:
-            raise TypeError(f"{cls.__module__}.{cls.__name__}: ledgers hold events of this name; use another name")
+            raise TypeError(
+                f"{cls.__module__}.{cls.__name__}: ledgers hold events of this name; use another "
+                "name"
+            )
         priced = [base.__name__ for base in cls.__mro__[1:] if base in _KINDS.values()]
         if priced:
             what = f"derives from {priced[0]} and would have its price; derive from Event"
@@ -88,10 +94,14 @@ class Event(ABC):
                 object.__setattr__(self, field.name, flat)
                 if not field.name.startswith("claimed") and not np.all(flat >= 0):
                     rule = "an event's parameters are >= 0 and never NaN"
-                    raise InvalidInput(field.name, flat.tolist(), rule, "correct the query that states it")
+                    raise InvalidInput(
+                        field.name, flat.tolist(), rule, "correct the query that states it"
+                    )
         relation = getattr(self, "relation", "replace-one")
         if relation not in RELATIONS:
-            raise InvalidInput("relation", relation, f"must be one of {sorted(RELATIONS)}", "use 'replace-one'")
+            raise InvalidInput(
+                "relation", relation, f"must be one of {sorted(RELATIONS)}", "use 'replace-one'"
+            )
 
     @cached_property
     def terms(self) -> tuple[Any, ...]:
@@ -107,7 +117,9 @@ class Event(ABC):
     @cached_property
     def nodes(self) -> int:
         """Number of nodes that it concerns; 1 may stand for all."""
-        return max((v.size for v in list(vars(self).values()) if isinstance(v, np.ndarray)), default=1)
+        return max(
+            (v.size for v in list(vars(self).values()) if isinstance(v, np.ndarray)), default=1
+        )
 
     def spread(self) -> Array:
         """Return a bound, per node, on the standard deviation of a coordinate's noise.
@@ -171,7 +183,10 @@ def same_relation(known: str | None, event: Event) -> str | None:
     relation = getattr(event, "relation", None)
     if known is None or relation is None or relation == known:
         return known or relation
-    rule = f"the ledger's releases so far are under {known!r}, and prices under two relations do not add up"
+    rule = (
+        f"the ledger's releases so far are under {known!r}, and prices under two relations do "
+        "not add up"
+    )
     raise InvalidInput("relation", relation, rule, f"use relation={known!r}, or another ledger")
 
 
@@ -188,7 +203,9 @@ def from_dict(plain: dict[str, Any]) -> Event:
     values = {_WRITTEN.get(key, key): value for key, value in dict(plain).items()}
     name = values.pop("event", None)
     if name not in _KINDS:
-        raise UnknownEvent(f"event={name!r}: this version knows {sorted(_KINDS)}; use the version that wrote it")
+        raise UnknownEvent(
+            f"event={name!r}: this version knows {sorted(_KINDS)}; use the version that wrote it"
+        )
     try:
         arrays: dict[str, Any] = {}
         for key, value in values.items():
@@ -220,14 +237,23 @@ def check_size(event: Event) -> None:
     for field in fields(event):
         value = getattr(event, field.name)
         if isinstance(value, np.ndarray) and not field.name.startswith("claimed"):
-            strange = value[(value > 0) & np.isfinite(value) & ((value < 1.0 / _LARGEST) | (value > _LARGEST))]
+            strange = value[
+                (value > 0) & np.isfinite(value) & ((value < 1.0 / _LARGEST) | (value > _LARGEST))
+            ]
             if strange.size:
-                rule = f"an event's parameters are 0, or of a size from {1.0 / _LARGEST:g} to {_LARGEST:g}"
-                raise InvalidInput(field.name, float(strange[0]), rule, "change the noise, C, rho or eta")
+                rule = (
+                    f"an event's parameters are 0, or of a size from {1.0 / _LARGEST:g} to "
+                    f"{_LARGEST:g}"
+                )
+                raise InvalidInput(
+                    field.name, float(strange[0]), rule, "change the noise, C, rho or eta"
+                )
 
 
 def _array(values: list[Any]) -> Array:
-    if not all(type(value) in (int, float) and not _LARGEST < abs(value) < np.inf for value in values):
+    if not all(
+        type(value) in (int, float) and not _LARGEST < abs(value) < np.inf for value in values
+    ):
         raise TypeError("no numbers that an event can have: products of two must not overflow")
     return np.array(values, dtype=float)
 
@@ -414,13 +440,17 @@ class CarriedGaussianMechanism(Event):
 
     def shift(self) -> Array:
         """Return sensitivity over sigma of a row that moves every gradient by the whole."""
-        return np.asarray(self.sensitivity / self.sigma * (self.rounds / (self.rounds + self.index - 1.0)))
+        return np.asarray(
+            self.sensitivity / self.sigma * (self.rounds / (self.rounds + self.index - 1.0))
+        )
 
     def alone(self) -> Event:
         """Return the Gaussian mechanism, as a row may move this release by the whole."""
         if not 1 <= self.index <= self.rounds:  # no such round: refused
             return self
-        return GaussianMechanism(self.source, self.relation, self.sigma, self.sensitivity, self.dimension)
+        return GaussianMechanism(
+            self.source, self.relation, self.sigma, self.sensitivity, self.dimension
+        )
 
     def spread(self) -> Array:
         return self.sigma
@@ -452,7 +482,8 @@ class SummedGaussianMechanism(Event):
 
     needs: ClassVar[str] = "people"
     caution: ClassVar[str] = (
-        "sums over sites are priced against whoever sees all messages and all that as many of their sites know as "
+        "sums over sites are priced against whoever sees all messages and all that as many of "
+        "their sites know as "
         "their plans allow; against more of them together they cost more"
     )
     relation: str
@@ -487,12 +518,16 @@ class SummedGaussianMechanism(Event):
             return replace(self, alpha=np.full_like(self.alpha, np.inf))
         fewest = max(self.participants, colluders + 1)
         factor = np.sqrt((fewest - self.colluders) / (fewest - colluders))
-        return replace(self, alpha=self.alpha * float(factor), participants=fewest, colluders=colluders)
+        return replace(
+            self, alpha=self.alpha * float(factor), participants=fewest, colluders=colluders
+        )
 
     def spread(self) -> Array:
         return np.asarray(
-            self.sensitivity / self.alpha * np.sqrt(self.sites / (self.sites - float(self.colluders)))
-        )  # fmt: skip
+            self.sensitivity
+            / self.alpha
+            * np.sqrt(self.sites / (self.sites - float(self.colluders)))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -532,7 +567,8 @@ class SphericalMechanism(Event):
 
     needs: ClassVar[str] = "nothing"
     caution: ClassVar[str] = (
-        "rows that 0.1 wrote for pure noise on answers are priced at the worse of the two laws that it drew"
+        "rows that 0.1 wrote for pure noise on answers are priced at the worse of the two laws "
+        "that it drew"
     )
     relation: str
     beta: Array
@@ -654,9 +690,15 @@ class RedrawnGateRelease(_TestedObjective, Event):
         if self.index > self.positives:
             return None
         return GaussianObjectivePerturbation(
-            self.source, self.relation, self.sigma, self.K, self.curvature_bound, self.dimension, self.error,
+            self.source,
+            self.relation,
+            self.sigma,
+            self.K,
+            self.curvature_bound,
+            self.dimension,
+            self.error,
             self.sigma_release,
-        )  # fmt: skip
+        )
 
     def alone(self) -> Event:
         return replace(self, index=1)
@@ -679,7 +721,14 @@ class MinimiserGateRelease(_TestedObjective, Event):
         """Return the release of the exact minimiser, which this round charges."""
         none = np.zeros_like(self.error)
         return GaussianObjectivePerturbation(
-            self.source, self.relation, self.sigma, self.K, self.curvature_bound, self.dimension, none, none
+            self.source,
+            self.relation,
+            self.sigma,
+            self.K,
+            self.curvature_bound,
+            self.dimension,
+            none,
+            none,
         )
 
     def shift(self) -> Array:

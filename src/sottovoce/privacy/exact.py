@@ -152,7 +152,8 @@ class _Normals:
 
     first: IntArray  # floor(2^54 (k + x))
     negative: BoolArray
-    deep: dict[int, tuple[int, _Real]] = field(default_factory=dict)  # k and x, where the first bits are not all
+    # k and x, where the first bits are not all
+    deep: dict[int, tuple[int, _Real]] = field(default_factory=dict)
 
     def number(self, at: int, draw: Draw) -> tuple[int, _Real]:
         """Return k and x of a number, for decisions by more bits; they are remembered."""
@@ -163,7 +164,9 @@ class _Normals:
     def part(self, start: int, size: int) -> _Normals:
         """Return `size` of the numbers, from `start` on."""
         every = slice(start, start + size)
-        deep = {at - start: number for at, number in self.deep.items() if start <= at < start + size}
+        deep = {
+            at - start: number for at, number in self.deep.items() if start <= at < start + size
+        }
         return _Normals(self.first[every], self.negative[every], deep)
 
 
@@ -176,7 +179,9 @@ def _normals(count: int, draw: Draw) -> _Normals:
         deep |= {found + at: number for at, number in part.deep.items()}
         parts.append(part)
         found += part.first.size
-    first, negative = (np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "negative"))
+    first, negative = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "negative")
+    )
     return _Normals(first, negative, deep).part(0, count)
 
 
@@ -225,15 +230,21 @@ def _attempts(count: int, draw: Draw) -> _Normals:
         if number is not None:
             deep[lane] = number
     places = {lane: int(np.count_nonzero(accepted[:lane])) for lane in deep}
-    return _Normals(first[accepted], negative[accepted], {places[lane]: number for lane, number in deep.items()})
+    return _Normals(
+        first[accepted], negative[accepted], {places[lane]: number for lane, number in deep.items()}
+    )
 
 
 def _split(words: Words) -> tuple[IntArray, IntArray]:
     """Return the first bits of a uniform, and the ten bits below them."""
-    return (words >> np.uint64(64 - _FIRST)).view(np.int64), (words & np.uint64(2 * _M - 1)).view(np.int64)
+    return (words >> np.uint64(64 - _FIRST)).view(np.int64), (words & np.uint64(2 * _M - 1)).view(
+        np.int64
+    )
 
 
-def _decided(u: _Real, head: int, pairs: Sequence[tuple[int, int]], draw: Draw) -> tuple[int, _Real] | None:
+def _decided(
+    u: _Real, head: int, pairs: Sequence[tuple[int, int]], draw: Draw
+) -> tuple[int, _Real] | None:
     """Decide one attempt with as many bits as it takes.
 
     Parameters
@@ -290,7 +301,9 @@ Factor = Callable[[int], tuple[Fraction, Fraction]]
 """Bounds of a positive number, whose difference is the smaller the more bits are asked for."""
 
 
-def rounded_gaussian(d: int, sigma: Sequence[float], step: Sequence[float], draw: Draw = os.urandom) -> IntArray:
+def rounded_gaussian(
+    d: int, sigma: Sequence[float], step: Sequence[float], draw: Draw = os.urandom
+) -> IntArray:
     """Draw ``round(x / step)`` for ``x`` of law ``N(0, sigma^2 I)`` in R^d, exactly distributed.
 
     Parameters
@@ -317,11 +330,15 @@ def rounded_gaussian(d: int, sigma: Sequence[float], step: Sequence[float], draw
     def known(ratio: Fraction) -> Factor:
         return lambda bits: (ratio, ratio)
 
-    factors = [known(a / b) for a, b in zip(_values("sigma", sigma), _values("step", step), strict=True)]
+    factors = [
+        known(a / b) for a, b in zip(_values("sigma", sigma), _values("step", step), strict=True)
+    ]
     return _rounded(_normals(_whole(d) * len(factors), draw), factors, draw)
 
 
-def rounded_spherical(d: int, rate: Sequence[float], step: Sequence[float], draw: Draw = os.urandom) -> IntArray:
+def rounded_spherical(
+    d: int, rate: Sequence[float], step: Sequence[float], draw: Draw = os.urandom
+) -> IntArray:
     """Draw ``round(x / step)`` for ``x`` in R^d of density ``exp(-rate ||x||)``, exactly.
 
     Parameters
@@ -356,7 +373,9 @@ def rounded_spherical(d: int, rate: Sequence[float], step: Sequence[float], draw
 
 def _whole(d: int) -> int:
     if d < 1:
-        raise InvalidInput("d", d, "noise has at least one coordinate", "leave out noise on nothing")
+        raise InvalidInput(
+            "d", d, "noise has at least one coordinate", "leave out noise on nothing"
+        )
     return d
 
 
@@ -364,7 +383,9 @@ def _values(field: str, values: Sequence[float]) -> list[Fraction]:
     """Return the exact binary values of numbers that are finite and > 0."""
     for value in values:
         if not 0.0 < value < math.inf:
-            raise InvalidInput(field, value, "scales and steps of noise are finite and > 0", "change the noise")
+            raise InvalidInput(
+                field, value, "scales and steps of noise are finite and > 0", "change the noise"
+            )
     return [Fraction(value) for value in values]
 
 
@@ -459,7 +480,10 @@ def _rounded(normals: _Normals, factors: Sequence[Factor], draw: Draw) -> IntArr
     """Return the nearest whole numbers of normals times factors, a row for each factor."""
     rows = zip(*(_scaled(*factor(_FIRST)) for factor in factors), strict=True)
     m, w, t = (np.array(column, dtype=np.int64)[:, None] for column in rows)
-    first, negative = normals.first.reshape(len(factors), -1), normals.negative.reshape(len(factors), -1)
+    first, negative = (
+        normals.first.reshape(len(factors), -1),
+        normals.negative.reshape(len(factors), -1),
+    )
     d, width = first.shape[1], max(1, _BLOCK // len(factors))
     out, doubtful = np.empty(first.shape, dtype=np.int64), np.empty(first.shape, dtype=bool)
     for start in range(0, d, width):
@@ -518,7 +542,10 @@ def _cell(k: int, x: _Real, factor: Factor) -> int:
         number = k << x.bits | x.digits
         low, high = factor(x.bits)
         unit = Fraction(1, _BINS << x.bits)
-        least, most = (math.floor(a * b * unit + Fraction(1, 2)) for a, b in ((number, low), (number + 1, high)))
+        least, most = (
+            math.floor(a * b * unit + Fraction(1, 2))
+            for a, b in ((number, low), (number + 1, high))
+        )
         if least == most:
             return least
         x.more()

@@ -244,7 +244,9 @@ def objective_dominating(sigma: float, kappa: float, *, relation: str) -> Within
     ``|t|``: ``slack <= 1/2``.
     """
     if relation == "add":
-        return Within(1.0 / sigma, float(np.log1p(kappa)) + kappa / (1.0 + kappa) / (4.0 * sigma**2), 0.0, 1)
+        return Within(
+            1.0 / sigma, float(np.log1p(kappa)) + kappa / (1.0 + kappa) / (4.0 * sigma**2), 0.0, 1
+        )
     share = min(1.0, 2.0 / sigma)  # of the square, to pay for the linear term
     if relation == "remove":
         slack = kappa * (1.0 + share)
@@ -306,7 +308,9 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
         if np.isfinite(within.slack):
             theta = (a - 1.0) * within.slack
         left = np.maximum(1.0 - 2.0 * np.minimum(theta, 0.5), 1e-300)
-        direct = within.fixed + 2 / sigma**2 + 2 * (a - 1) / (sigma**2 * left) - np.log(left) / (a - 1)
+        direct = (
+            within.fixed + 2 / sigma**2 + 2 * (a - 1) / (sigma**2 * left) - np.log(left) / (a - 1)
+        )
         direct = np.where(theta < 0.4999, direct, np.inf)
         return np.minimum((a - 0.5) / (a - 1.0) * add + remove, direct)
     if relation not in ("add", "remove"):
@@ -337,7 +341,11 @@ def objective_rdp(orders: ArrayLike, sigma: float, kappa: float, *, relation: st
     at = (least - tilt) / sigma
     tail = np.logaddexp(
         -0.5 * at**2 - 0.5 * np.log(2.0 * np.pi) - np.log(sigma),
-        np.where(tilt > 0, np.log(np.maximum(tilt, 1e-300)) - 2.0 * np.log(sigma) + special.log_ndtr(-at), -np.inf),
+        np.where(
+            tilt > 0,
+            np.log(np.maximum(tilt, 1e-300)) - 2.0 * np.log(sigma) + special.log_ndtr(-at),
+            -np.inf,
+        ),
     ) + tilt**2 / (2.0 * sigma**2)
     bound = np.logaddexp((a - 1.0) * gauss, size + tail) / (a - 1.0)
     if relation == "add":

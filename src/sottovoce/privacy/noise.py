@@ -84,7 +84,9 @@ class Noise(ABC):
         """
 
     @abstractmethod
-    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+    def add_gaussian(
+        self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1
+    ) -> Array:
         """Add noise ``N(0, sigma^2 I)`` to an answer.
 
         Parameters
@@ -165,7 +167,11 @@ class KeyedNoise(Noise):
     simulated = True
 
     def __init__(
-        self, seed: int, replicates: Sequence[int], nodes: Sequence[int], lead: tuple[int, ...] | None = None
+        self,
+        seed: int,
+        replicates: Sequence[int],
+        nodes: Sequence[int],
+        lead: tuple[int, ...] | None = None,
     ) -> None:
         digest = hashlib.blake2b(f"sottovoce noise {seed}".encode(), digest_size=16).digest()
         self._bits = np.random.Philox(key=np.frombuffer(digest, dtype=np.uint64))
@@ -225,7 +231,9 @@ class KeyedNoise(Noise):
             rng.standard_normal(out=row)
         return out.reshape(*self._lead, d)
 
-    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+    def add_gaussian(
+        self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1
+    ) -> Array:
         """Add Gaussian noise in double precision, without a grid.
 
         Parameters
@@ -288,7 +296,9 @@ class SystemNoise(Noise):
 
     @staticmethod
     def _words(shape: tuple[int, ...]) -> NDArray[np.uint64]:
-        return np.frombuffer(os.urandom(8 * int(np.prod(shape, dtype=int))), dtype=np.uint64).reshape(shape)
+        return np.frombuffer(
+            os.urandom(8 * int(np.prod(shape, dtype=int))), dtype=np.uint64
+        ).reshape(shape)
 
     @classmethod
     def _uniform(cls, shape: tuple[int, ...]) -> Array:
@@ -299,8 +309,12 @@ class SystemNoise(Noise):
         exponent, open_ = np.zeros(shape, dtype=int), np.ones(shape, dtype=bool)
         for _ in range(15):
             word = cls._words(shape)
-            high, low = ((part).astype(float) for part in (word >> np.uint64(11), word & np.uint64(0x7FF)))
-            leading = np.where(high > 0, 53 - np.frexp(high)[1], np.where(low > 0, 64 - np.frexp(low)[1], 64))
+            high, low = (
+                (part).astype(float) for part in (word >> np.uint64(11), word & np.uint64(0x7FF))
+            )
+            leading = np.where(
+                high > 0, 53 - np.frexp(high)[1], np.where(low > 0, 64 - np.frexp(low)[1], 64)
+            )
             exponent += np.where(open_, leading, 0)
             open_ &= word == 0
             if not open_.any():
@@ -315,7 +329,9 @@ class SystemNoise(Noise):
         precise.
         """
         word, share = self._words(shape), 0.5 * self._uniform(shape)
-        size = np.where(word & np.uint64(2), np.sqrt(2.0) * special.erfinv(share), -special.ndtri(0.5 * share))
+        size = np.where(
+            word & np.uint64(2), np.sqrt(2.0) * special.erfinv(share), -special.ndtri(0.5 * share)
+        )
         return np.asarray(np.where(word & np.uint64(1), -size, size))
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
@@ -348,7 +364,9 @@ class SystemNoise(Noise):
         """
         return self._normal((*self._lead, d))
 
-    def add_gaussian(self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1) -> Array:
+    def add_gaussian(
+        self, w: Array, sigma: Array, coarsest: Array, release: int, use: int = 1
+    ) -> Array:
         """Round an answer to its grid, and add exact Gaussian noise there.
 
         Parameters
@@ -360,7 +378,9 @@ class SystemNoise(Noise):
         -------
         array of shape (..., d)
         """
-        return self._on_grid(w, np.minimum(coarsest, sigma * 2.0**-40), sigma, exact.rounded_gaussian)
+        return self._on_grid(
+            w, np.minimum(coarsest, sigma * 2.0**-40), sigma, exact.rounded_gaussian
+        )
 
     def steps(self, d: int, tau: Array, release: int, use: int = 1) -> IntArray:
         """Draw exactly rounded normals, modulo ``2^64``.
@@ -396,7 +416,10 @@ class SystemNoise(Noise):
 
     @staticmethod
     def _on_grid(
-        w: Array, coarsest: Array, scale: Array, draw: Callable[[int, list[float], list[float]], IntArray]
+        w: Array,
+        coarsest: Array,
+        scale: Array,
+        draw: Callable[[int, list[float], list[float]], IntArray],
     ) -> Array:
         """Round `w` to its grid, and add noise on that grid.
 
@@ -413,4 +436,6 @@ class SystemNoise(Noise):
             cells *= steps
             return cells
         both = zip(cells.ravel().tolist(), noise.ravel().tolist(), strict=True)
-        return np.asarray(np.array([float(int(cell) + more) for cell, more in both]).reshape(w.shape) * steps)
+        return np.asarray(
+            np.array([float(int(cell) + more) for cell, more in both]).reshape(w.shape) * steps
+        )

@@ -143,7 +143,9 @@ def _sum_of_masses(kept: Sequence[tuple[LossDistribution, int]]) -> tuple[Array,
         product *= fft.rfft(part.mass, n) ** count
     mass = np.clip(fft.irfft(product, n)[:size], 0.0, None)
     norm = max(float(np.linalg.norm(part.mass)) for part, _ in kept)
-    error = np.sqrt(n) * (2 + sum(count for _, count in kept)) * 8 * 2.3e-16 * np.log2(max(n, 2)) * norm
+    error = (
+        np.sqrt(n) * (2 + sum(count for _, count in kept)) * 8 * 2.3e-16 * np.log2(max(n, 2)) * norm
+    )
     return mass, error
 
 
@@ -174,13 +176,17 @@ def gaussian(mu: float, step: float) -> LossDistribution:
         x = (edges - mean) / mu
         return np.asarray(
             np.where(
-                x[:-1] > 0, special.ndtr(-x[:-1]) - special.ndtr(-x[1:]), special.ndtr(x[1:]) - special.ndtr(x[:-1])
+                x[:-1] > 0,
+                special.ndtr(-x[:-1]) - special.ndtr(-x[1:]),
+                special.ndtr(x[1:]) - special.ndtr(x[:-1]),
             )
         )
 
     P, Q = cells(centre), cells(-centre)
     up = (P - np.exp(edges[:-1]) * Q) / -np.expm1(-step) + _MARGIN * P
-    return _on_grid(step, first, P, up, float(2.0 * np.exp(special.log_ndtr(-_CUT))) + abs(1.0 - float(P.sum())))
+    return _on_grid(
+        step, first, P, up, float(2.0 * np.exp(special.log_ndtr(-_CUT))) + abs(1.0 - float(P.sum()))
+    )
 
 
 def pure(epsilon: float, step: float) -> LossDistribution:

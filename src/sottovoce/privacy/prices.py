@@ -49,7 +49,9 @@ def _unknown(event: Event, accountant: str) -> UnknownEvent:
 def _positive(event: Event, *names: str) -> None:
     """Check that these parameters of an event are > 0, as its proof needs."""
     if not all(np.all(getattr(event, name) > 0) for name in names):
-        raise UnknownEvent(f"{', '.join(names)}: must be > 0 for the proof to hold; nothing was drawn")
+        raise UnknownEvent(
+            f"{', '.join(names)}: must be > 0 for the proof to hold; nothing was drawn"
+        )
 
 
 def _summed(event: events.SummedGaussianMechanism) -> Array:
@@ -84,12 +86,17 @@ def _shift(event: events.GaussianMechanism | events.CarriedGaussianMechanism) ->
 def _exact_objective(event: events.SphericalObjectivePerturbation) -> Array:
     _positive(event, "K", "beta")
     return objective_perturbation_epsilon(
-        event.beta, event.K, delta_gradient=RELATIONS[event.relation],
-        curvature_bound=event.curvature_bound, logistic=event.logistic,
-    )  # fmt: skip
+        event.beta,
+        event.K,
+        delta_gradient=RELATIONS[event.relation],
+        curvature_bound=event.curvature_bound,
+        logistic=event.logistic,
+    )
 
 
-def _alone(event: events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation) -> Array:
+def _alone(
+    event: events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation,
+) -> Array:
     """Return the sensitivity of the answer itself, given the noise in the objective."""
     return RELATIONS[event.relation] / event.K + 2.0 * event.error
 
@@ -111,11 +118,16 @@ def pure(event: Event) -> Array:
                 raise _unknown(event, "pure")
             # U4 (docs/privacy/objective_perturbation.md).
             return exact + 2.0 * event.beta_release * event.error
-        case events.SecretStartPerturbation():  # the noise moves by both changes, the Hessian by the row's alone
+        # the noise moves by both changes, the Hessian by the row's alone
+        case events.SecretStartPerturbation():
             _positive(event, "K", "beta")
             change = RELATIONS[event.relation]
             exact = objective_perturbation_epsilon(
-                event.beta, event.K, delta_gradient=change, curvature_bound=event.curvature_bound, logistic=False
+                event.beta,
+                event.K,
+                delta_gradient=change,
+                curvature_bound=event.curvature_bound,
+                logistic=False,
             )
             return exact + event.beta * event.shift
         case events.ExactSphericalMechanism() | events.SphericalMechanism():
@@ -151,8 +163,8 @@ def zcdp(event: Event) -> Array:
             # the s_j^2 sum to s^2 / d.
             s = event.beta * event.sensitivity
             return s**2 / (2.0 * event.dimension)
-        case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation() if np.all(
-            event.sigma_release > 0
+        case events.SphericalObjectivePerturbation() | events.GaussianObjectivePerturbation() if (
+            np.all(event.sigma_release > 0)
         ):
             _positive(event, "K")
             alone = gaussian.gaussian_zcdp(_alone(event) / event.sigma_release)
@@ -191,7 +203,9 @@ def _each(event: Event, price: Callable[[int, str], T]) -> tuple[tuple[T, ...], 
     sides = DIRECTIONS[getattr(event, "relation", "replace-one")]
     arrays = [value for value in vars(event).values() if isinstance(value, np.ndarray)]
     if any(value.size != arrays[0].size for value in arrays):
-        return tuple(tuple(price(i, direction) for i in range(arrays[0].size)) for direction in sides)
+        return tuple(
+            tuple(price(i, direction) for i in range(arrays[0].size)) for direction in sides
+        )
     first = dict[tuple[float, ...], int]()  # nodes that are alike are priced once
     nodes = zip(*(value.tolist() for value in arrays), strict=True)
     firsts = [first.setdefault(terms, i) for i, terms in enumerate(nodes)]
@@ -213,14 +227,18 @@ def renyi(event: Event, orders: Orders) -> Array:
         return np.minimum(epsilon, 0.5 * a * epsilon**2)
 
     def objective(i: int, direction: str) -> Array:
-        assert isinstance(event, events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation)
+        assert isinstance(
+            event, events.SphericalObjectivePerturbation | events.GaussianObjectivePerturbation
+        )
         kappa = event.curvature_bound / float(event.K[i])
         error = float(event.error[i])
         sigma = event.sigma_release[i]
         if isinstance(event, events.GaussianObjectivePerturbation):
             exact = gaussian.objective_rdp(a, float(event.sigma[i]), kappa, relation=direction)
         else:
-            curve = _spherical_curve(orders, float(event.beta[i]), kappa, event.dimension, direction)
+            curve = _spherical_curve(
+                orders, float(event.beta[i]), kappa, event.dimension, direction
+            )
             exact = np.minimum(curve, pure_curve(float(_exact_objective(event)[i])))
             if (rate := float(event.beta_release[i])) > 0:
                 exact = exact + spherical.inexact_rdp(a, rate, error)
@@ -239,7 +257,9 @@ def renyi(event: Event, orders: Orders) -> Array:
             return np.array(_each(event, objective))
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
-            return np.array(_each(event, lambda i, _: _ball_curve(orders, event.dimension, float(s[i]))))
+            return np.array(
+                _each(event, lambda i, _: _ball_curve(orders, event.dimension, float(s[i])))
+            )
         case events.SphericalMechanism():
             epsilon, rho = pure(event), zcdp(event)
             return np.array(_each(event, lambda i, _: np.minimum(epsilon[i], a * rho[i])))
@@ -250,7 +270,11 @@ def renyi(event: Event, orders: Orders) -> Array:
         case events.RedrawnGateRelease():
             # The bits' densities lie within e^{+-test} of a law that knows no rows, whatever else
             # was drawn (as in U4).
-            tests = np.array(_each(event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))))
+            tests = np.array(
+                _each(
+                    event, lambda i, _: spherical.inexact_rdp(a, 1.0, float(event.test_epsilon[i]))
+                )
+            )
             inner = event.release()
             if inner is None:
                 return tests
@@ -260,12 +284,21 @@ def renyi(event: Event, orders: Orders) -> Array:
             # Given the minimiser, which counts as released, the test is pure and the answer a
             # Gaussian mechanism.
             shift = event.shift()
-            after = _each(event, lambda i, _: a * 0.5 * float(shift[i]) ** 2 + pure_curve(float(event.test_epsilon[i])))
+            after = _each(
+                event,
+                lambda i, _: (
+                    a * 0.5 * float(shift[i]) ** 2 + pure_curve(float(event.test_epsilon[i]))
+                ),
+            )
             return np.array(after) + renyi(event.minimiser(), orders)
         case events.GatedRelease():
             shift, tests = zcdp(event) - 0.5 * event.tests() ** 2, event.tests()
             return np.array(_each(event, lambda i, _: a * shift[i] + pure_curve(float(tests[i]))))
-        case events.GaussianMechanism() | events.SummedGaussianMechanism() | events.CarriedGaussianMechanism():
+        case (
+            events.GaussianMechanism()
+            | events.SummedGaussianMechanism()
+            | events.CarriedGaussianMechanism()
+        ):
             rho = zcdp(event)
             return np.array(_each(event, lambda i, _: a * rho[i]))
         case _:
@@ -339,7 +372,10 @@ def dominating(event: Event) -> _Pairs:
             _positive(event, "sigma")
             shifts, tests = event.shift(), event.tests()
             drawn = _drawn(event)
-            return _each(event, lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=drawn))
+            return _each(
+                event,
+                lambda i, _: Bill(mu=float(shifts[i]), epsilon=float(tests[i]), lattice=drawn),
+            )
         case events.ExactSphericalMechanism():
             s = event.beta * event.sensitivity
             return _each(event, lambda i, _: Bill(ball=(event.dimension, float(s[i]))))
@@ -391,7 +427,9 @@ def _dominating_objective(event: _Objective, i: int, direction: str) -> Bill:
     if not np.isfinite(within.slack):
         exact = float(_exact_objective(event)[i])
         return Bill(mu=mu, epsilon=exact + 2.0 * rate * error, lattice=lattice)
-    return _with_determinant(within, mu=mu, ball=(d, within.s), exchange=rate * error, lattice=lattice)
+    return _with_determinant(
+        within, mu=mu, ball=(d, within.s), exchange=rate * error, lattice=lattice
+    )
 
 
 def _with_determinant(within: Within, **others: Any) -> Bill:
@@ -416,7 +454,9 @@ def _dominating_redrawn(event: events.RedrawnGateRelease) -> _Pairs:
         whole = dominating(inner)
     epsilon = event.test_epsilon
     return tuple(
-        tuple(bill._replace(exchange=bill.exchange + float(epsilon[i])) for i, bill in enumerate(side))
+        tuple(
+            bill._replace(exchange=bill.exchange + float(epsilon[i])) for i, bill in enumerate(side)
+        )
         for side in whole
     )
 
@@ -428,7 +468,9 @@ def _dominating_gated_minimiser(event: events.MinimiserGateRelease) -> _Pairs:
 
     def tested(i: int, bill: Bill) -> Bill:
         together = float(np.hypot(bill.mu, shifts[i]))
-        return bill._replace(mu=together, epsilon=bill.epsilon + float(event.test_epsilon[i]), lattice=lattice)
+        return bill._replace(
+            mu=together, epsilon=bill.epsilon + float(event.test_epsilon[i]), lattice=lattice
+        )
 
     minimiser = dominating(event.minimiser())
     return tuple(tuple(tested(i, bill) for i, bill in enumerate(side)) for side in minimiser)

@@ -132,7 +132,9 @@ def _log_growth(m: float, start: float, ends: Array) -> Ratios:
     place = np.searchsorted(grid, ends, side="right") - 1
 
     def integral(ratio: Array) -> Array:
-        return np.concatenate([[0.0], np.cumsum(half * (ratio.reshape(x.shape) @ _FEW_WEIGHTS))])[place]
+        return np.concatenate([[0.0], np.cumsum(half * (ratio.reshape(x.shape) @ _FEW_WEIGHTS))])[
+            place
+        ]
 
     return Ratios(*map(integral, _ratios(m, x.ravel())))
 
@@ -199,7 +201,9 @@ def log_density(eta: ArrayLike, d: int, s: float) -> Array:
     rest = share * ratio * float(_ratios(nu, np.array([z])).high[0])
     if d == 1:
         return np.asarray(np.log(rest) + upper)
-    return np.logaddexp(np.log(share) + _log_vmf(nu, z) + z * eta + (nu - 0.5) * shape, np.log(rest) + upper)
+    return np.logaddexp(
+        np.log(share) + _log_vmf(nu, z) + z * eta + (nu - 0.5) * shape, np.log(rest) + upper
+    )
 
 
 def _log_vmf(m: float, z: float) -> float:
@@ -261,7 +265,9 @@ def rdp(orders: ArrayLike, d: int, s: float) -> Array:
     # ln(w e^first + (1 - w) e^second) by the gap; beyond 30 the larger one alone is the bound.
     gap = np.maximum(first - second, 0.0)
     with np.errstate(over="ignore"):
-        mixed = np.where(gap < 30.0, second + np.log1p(share * np.expm1(np.minimum(gap, 30.0))), first)
+        mixed = np.where(
+            gap < 30.0, second + np.log1p(share * np.expm1(np.minimum(gap, 30.0))), first
+        )
     exact = mixed / (flat - 1.0) * (1.0 + _MARGIN)
     value = np.minimum(exact, np.minimum(s, zcdp(d, s) * flat))
     return np.asarray(value[place].reshape(a.shape))
@@ -280,7 +286,7 @@ def window(d: int, s: float) -> tuple[float, float]:
     return max(-1.0, s / (2.0 * d) - reach), min(1.0, s / (2.0 * d) + reach)
 
 
-# --- U2 inside an objective -----------------------------------------------------------------------------------------
+# --- U2 inside an objective -----------------------------------------------------------------------
 
 
 class Within(NamedTuple):
@@ -349,7 +355,9 @@ def objective_dominating(beta: float, kappa: float, d: int, *, relation: str) ->
     if relation == "replace-one":
         if kappa <= 0.25:
             slack = 2.0 * kappa
-        return Within(2.0 * beta, float(np.log1p(kappa)) + 4.0 * beta * kappa * curvature, slack, min(2, d))
+        return Within(
+            2.0 * beta, float(np.log1p(kappa)) + 4.0 * beta * kappa * curvature, slack, min(2, d)
+        )
     raise ValueError("relation must be 'replace-one', 'add' or 'remove'")
 
 
@@ -468,7 +476,9 @@ def _one_row(a: Array, shift: Array, beta: float, kappa: float, d: int, relation
         pure = beta + np.log1p(kappa)
     bound = np.minimum(bound, pure)
     if relation == "add":
-        bound = np.minimum(bound, shift.ravel() + objective_dominating(beta, kappa, d, relation="add").fixed)
+        bound = np.minimum(
+            bound, shift.ravel() + objective_dominating(beta, kappa, d, relation="add").fixed
+        )
     return bound.reshape(a.shape)
 
 
@@ -535,7 +545,11 @@ def _tail(omega: Array, derivative: Array, tilt: Array, beta: float, d: int) -> 
         value = np.log(found)
     value += top[which]
     with np.errstate(divide="ignore"):
-        steps = value[:, 1:] + np.log(-np.expm1(np.minimum(value[:, :-1] - value[:, 1:], 0.0))) + log_survival
+        steps = (
+            value[:, 1:]
+            + np.log(-np.expm1(np.minimum(value[:, :-1] - value[:, 1:], 0.0)))
+            + log_survival
+        )
     whole = np.concatenate([steps, value[:, :1]], axis=1)
     most = whole.max(axis=1)
     return np.asarray(most + np.log(np.exp(whole - most[:, None]).sum(axis=1)) - np.log(2.0) + 1e-9)

@@ -20,7 +20,12 @@ from .statement_reading import TOLD_BY_ADVERSARY, read_fields
 
 DEMONSTRATION = "demonstration, not a release"
 
-_NAMES = {"pure": "sum of pure epsilons", "zcdp": "zCDP", "rdp": "Renyi", "pld": "loss distributions"}
+_NAMES = {
+    "pure": "sum of pure epsilons",
+    "zcdp": "zCDP",
+    "rdp": "Renyi",
+    "pld": "loss distributions",
+}
 
 Words = list[tuple[str, str]]
 """Paragraphs as pairs (headline, rest)."""
@@ -140,7 +145,8 @@ class Statement:
         if self.made is None or self.made >= self.planned:
             return None
         return (
-            f"after {self.made} of {self.planned} releases; this is the price of all of them: whoever ended it "
+            f"after {self.made} of {self.planned} releases; this is the price of all of them: "
+            "whoever ended it "
             "had seen some, and for a part that is chosen in such a way nothing less is proved"
         )
 
@@ -161,7 +167,10 @@ class Statement:
         """The whole statement in words, for people."""
         if not self.simulated or math.isinf(self.epsilon):
             return self.guarantee
-        return [*self.guarantee, ("Simulation, not a release", ": whoever knows the seed can remove the noise.")]
+        return [
+            *self.guarantee,
+            ("Simulation, not a release", ": whoever knows the seed can remove the noise."),
+        ]
 
     @property
     def text(self) -> str:
@@ -199,9 +208,14 @@ class Statement:
     def promise(self) -> dict[str, Any]:
         """Return plain data in short, for comparisons."""
         plain = {
-            "epsilon": self.epsilon, "delta": self.delta, "accountant": self.accountant, "relation": self.relation,
-            "protects": self.protects, "not_protected": self.not_protected, "claimed": self.printed_claim,
-        }  # fmt: skip
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "accountant": self.accountant,
+            "relation": self.relation,
+            "protects": self.protects,
+            "not_protected": self.not_protected,
+            "claimed": self.printed_claim,
+        }
         if self.caveat is not None:
             plain["caveat"] = self.caveat
         return plain
@@ -211,11 +225,19 @@ class Statement:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with the words; what does not apply is left out."""
         plain: dict[str, Any] = {
-            "epsilon": self.epsilon, "delta": self.delta, "relation": self.relation, "unit": self.unit,
-            "accountant": self.accountant, "accountants": dict(self.accountants), "adversary": self.trust.adversary,
-            "public": self.public, "per_node": list(self.per_node), "releases": self.releases, "form": self.form,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "relation": self.relation,
+            "unit": self.unit,
+            "accountant": self.accountant,
+            "accountants": dict(self.accountants),
+            "adversary": self.trust.adversary,
+            "public": self.public,
+            "per_node": list(self.per_node),
+            "releases": self.releases,
+            "form": self.form,
             "release": not self.simulated,
-        }  # fmt: skip
+        }
         if self.trust not in TOLD_BY_ADVERSARY:
             plain["trust"] = self.trust.to_dict()
         caveats: list[str] | None = None
@@ -227,13 +249,22 @@ class Statement:
         if self.demonstration:
             demonstration = DEMONSTRATION
         more = {
-            "printed_claim": self.printed_claim, "assumes": self.assumes, "caveat": self.caveat,
-            "unprotected": self.unprotected, "says": self.text, "site": self.site, "made": self.made,
-            "early": self.early, "demonstration": demonstration,
-            "ledger": self.ledger and asdict(self.ledger) | {"budget": list(self.ledger.budget)}, "alone": self.alone,
-            "others": self.others or None, "discloses": self.discloses, "other_epsilon": self.other_epsilon,
+            "printed_claim": self.printed_claim,
+            "assumes": self.assumes,
+            "caveat": self.caveat,
+            "unprotected": self.unprotected,
+            "says": self.text,
+            "site": self.site,
+            "made": self.made,
+            "early": self.early,
+            "demonstration": demonstration,
+            "ledger": self.ledger and asdict(self.ledger) | {"budget": list(self.ledger.budget)},
+            "alone": self.alone,
+            "others": self.others or None,
+            "discloses": self.discloses,
+            "other_epsilon": self.other_epsilon,
             "caveats": caveats,
-        }  # fmt: skip
+        }
         return plain | {key: value for key, value in more.items() if value is not None}
 
     @classmethod
@@ -329,14 +360,28 @@ def _proved(said: Statement) -> Words:
     more = ""
     if said.others:
         more = f", and {said.others} of other rows"
-    proved = f", {delta}, proved; by {notion}, {said.releases} releases a site{more}{_by_other_notions(said)}."
-    return [(f"epsilon = {ceil_text(said.epsilon)}", proved), ("", f"{_protection(said)}: {_sentence(said)}.")]
+    proved = (
+        f", {delta}, proved; by {notion}, {said.releases} releases a "
+        f"site{more}{_by_other_notions(said)}."
+    )
+    return [
+        (f"epsilon = {ceil_text(said.epsilon)}", proved),
+        ("", f"{_protection(said)}: {_sentence(said)}."),
+    ]
 
 
 def _by_other_notions(said: Statement) -> str:
     """Return epsilon by the other notions that prove one, in brackets."""
-    others = [(name, epsilon) for name, epsilon in dict(said.accountants).items() if name != said.accountant]
-    finite = [f"{_NAMES.get(name, name)} {ceil_text(epsilon)}" for name, epsilon in others if math.isfinite(epsilon)]
+    others = [
+        (name, epsilon)
+        for name, epsilon in dict(said.accountants).items()
+        if name != said.accountant
+    ]
+    finite = [
+        f"{_NAMES.get(name, name)} {ceil_text(epsilon)}"
+        for name, epsilon in others
+        if math.isfinite(epsilon)
+    ]
     if not finite:
         return ""
     return f" (by {', '.join(finite)})"
@@ -397,8 +442,14 @@ def _other_relation(said: Statement) -> str:
     person = said.unit.startswith(PERSON)
     if said.relation == "replace-one":
         if person:
-            return "Against nobody in their place (zero-out, the person added or removed), as most others state it:"
-        return "Against an empty row in its place (zero-out, the row added or removed), as most others state it:"
+            return (
+                "Against nobody in their place (zero-out, the person added or removed), as most "
+                "others state it:"
+            )
+        return (
+            "Against an empty row in its place (zero-out, the row added or removed), as most "
+            "others state it:"
+        )
     if person:
         return "Against any other person in their place (replace-one):"
     return "Against any other row in its place (replace-one):"
@@ -414,4 +465,9 @@ def _printed(said: Statement) -> Words:
     assumed = ""
     if said.assumes is not None:
         assumed = f" Assumes {said.assumes}."
-    return [("As printed", f": the paper claims {ceil_text(said.printed_claim)}, which {verdict}.{assumed}")]
+    return [
+        (
+            "As printed",
+            f": the paper claims {ceil_text(said.printed_claim)}, which {verdict}.{assumed}",
+        )
+    ]

@@ -48,7 +48,9 @@ def _trust(plain: dict[str, Any]) -> Trust:
 
 
 def _foreign(key: str) -> InvalidInput:
-    return InvalidInput(key, None, "is not what a statement holds", "use a file that this library wrote")
+    return InvalidInput(
+        key, None, "is not what a statement holds", "use a file that this library wrote"
+    )
 
 
 def _taken(plain: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T:
@@ -104,7 +106,12 @@ def _pairs(value: Any) -> tuple[tuple[str, float], ...]:
 
 
 def _shared(value: Any) -> Shared:
-    return Shared(_text(value["run"]), _number(value["spent"]), _numbers(value["budget"]), _number(value["delta"]))
+    return Shared(
+        _text(value["run"]),
+        _number(value["spent"]),
+        _numbers(value["budget"]),
+        _number(value["delta"]),
+    )
 
 
 _REQUIRED: dict[str, Callable[[Any], Any]] = {

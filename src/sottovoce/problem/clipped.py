@@ -1,21 +1,24 @@
 """Clipped losses: each row's gradient is capped, so that noise is sized for rows as they are.
 
-For a row a and a cap c let ``k = c / ||a||``.  The capped loss has the derivative ``clip(derivative, -k, k)``: it is
-the loss itself where the row's gradient has norm at most c, and linear beyond.  It is convex, as the derivative still
-grows and is continuous; the row's gradient has norm at most c at every w; its curvature is the loss's, or 0 where
-clipped, so ``curvature_bound`` holds.
+For a row a and a cap c let ``k = c / ||a||``.  The capped loss has the derivative
+``clip(derivative, -k, k)``: it is the loss itself where the row's gradient has norm at most c, and
+linear beyond.  It is convex, as the derivative still grows and is continuous; the row's gradient
+has norm at most c at every w; its curvature is the loss's, or 0 where clipped, so
+``curvature_bound`` holds.
 
-Softmax's loss is ``psi(t) = log(1 + e^t)`` with ``t = log((1 - p) / p)``, p the probability of a row's own class: t is
-convex in w.  With ``psi'`` clipped at ``k / sqrt 2`` the loss is a growing convex function of a convex one.  Its
-gradient is softmax's times ``min(1, k / (sqrt 2 (1 - p)))``, of norm at most c, since ``||p - e|| <= sqrt 2 (1 - p)``
-as at :class:`sottovoce.problem.losses.Softmax`.  Its Hessian has norm at most 1/2.  (Clipping the norm of softmax's
-gradient itself gives a field that is no gradient.)
+Softmax's loss is ``psi(t) = log(1 + e^t)`` with ``t = log((1 - p) / p)``, p the probability of a
+row's own class: t is convex in w.  With ``psi'`` clipped at ``k / sqrt 2`` the loss is a growing
+convex function of a convex one.  Its gradient is softmax's times ``min(1, k / (sqrt 2 (1 - p)))``,
+of norm at most c, since ``||p - e|| <= sqrt 2 (1 - p)`` as at
+:class:`sottovoce.problem.losses.Softmax`.  Its Hessian has norm at most 1/2.  (Clipping the norm of
+softmax's gradient itself gives a field that is no gradient.)
 
-Norms are rounded up, so rounding does not lift the derivative of a margin loss above k; softmax's rounding is within
-:func:`sottovoce.solvers.local.rounding_bound`.  ``docs/privacy/capped.md`` has the proofs in full.
+Norms are rounded up, so rounding does not lift the derivative of a margin loss above k; softmax's
+rounding is within :func:`sottovoce.solvers.local.rounding_bound`.  ``docs/privacy/capped.md`` has
+the proofs in full.
 
-Source: Song, Thakkar and Thakurta (2020): clipped gradients of a generalised linear model are gradients of a convex
-loss.  Softmax's form is ours.
+Source: Song, Thakkar and Thakurta (2020): clipped gradients of a generalised linear model are
+gradients of a convex loss.  Softmax's form is ours.
 """
 
 from __future__ import annotations
@@ -34,8 +37,10 @@ from .weighted_loss import ByNorm, Weighted, per_row
 LEAST = 1e-6
 """Smallest cap: below it gradients would be lost in the rounding of a solve."""
 NOT_CALIBRATED = (
-    "a model trained with max_grad_norm may state probabilities that are too sure, or not sure enough: for calibrated "
-    "ones train with the method prox_average and no cap, or with inference; or see how far they hold by an evaluation"
+    "a model trained with max_grad_norm may state probabilities that are too sure, or not sure "
+    "enough: for calibrated "
+    "ones train with the method prox_average and no cap, or with inference; or see how far they "
+    "hold by an evaluation"
 )
 """The warning with probabilities of a capped model."""
 _MARK = "@"
@@ -44,7 +49,11 @@ _NEARLY = 0.999999  # of the largest derivative: up to here the margin of a deri
 
 def _cast(x: Any, like: Any) -> Any:
     """`x` in the precision of `like`; NumPy before 2.1 has no function for it."""
-    return x.astype(like.dtype) if isinstance(x, np.ndarray | np.generic) else namespace(x).astype(x, like.dtype)
+    return (
+        x.astype(like.dtype)
+        if isinstance(x, np.ndarray | np.generic)
+        else namespace(x).astype(x, like.dtype)
+    )
 
 
 def cap(loss: Loss, most: float) -> Loss:
@@ -67,8 +76,8 @@ def read_loss(spec: str) -> Loss:
 class Capped(ByNorm):
     """A loss with its rows' gradients capped at the norm `most`: see the module.
 
-    Without `norms` all are 1, so that the cap holds for every row in the ball.  `width` is 0 for the loss itself, else
-    of its softened form.
+    Without `norms` all are 1, so that the cap holds for every row in the ball.  `width` is 0 for
+    the loss itself, else of its softened form.
     """
 
     most: float
@@ -82,7 +91,9 @@ class Capped(ByNorm):
             raise InvalidInput("max_grad_norm", self.most, rule, "use 0.5, or leave it out")
         if self.base.outputs == 1 and self.base.steep(0.5) is None:
             rule = f"the loss {self.base.spec} has no capped form"
-            raise InvalidInput("max_grad_norm", self.most, rule, "leave it out, or use loss='logistic'")
+            raise InvalidInput(
+                "max_grad_norm", self.most, rule, "leave it out, or use loss='logistic'"
+            )
         object.__setattr__(self, "outputs", self.base.outputs)
         object.__setattr__(self, "offset_bound", self.base.offset_bound)
         object.__setattr__(self, "monotone", self.base.monotone)
@@ -94,11 +105,13 @@ class Capped(ByNorm):
 
     @property
     def hessian_bound(self) -> float:
-        """``c (1 - c)`` for a cap c < 1/2 on the logistic loss: its curvature is ``s (1 - s)`` at a derivative of -s.
+        """``c (1 - c)`` for a cap c < 1/2 on the logistic loss: its curvature is ``s (1 - s)`` at a
+        derivative of -s.
 
-        *Proof.*  Where the derivative is not clipped, a row of norm ``r <= 1`` has ``s <= c / r`` and a Hessian of norm
-        ``s (1 - s) r^2``.  If ``r <= 2 c`` this is at most ``r^2 / 4 <= c^2 <= c (1 - c)``; otherwise ``s (1 - s)``
-        grows up to ``s = c / r < 1/2``, and ``c (r - c) <= c (1 - c)``.
+        *Proof.*  Where the derivative is not clipped, a row of norm ``r <= 1`` has ``s <= c / r``
+        and a Hessian of norm ``s (1 - s) r^2``.  If ``r <= 2 c`` this is at most ``r^2 / 4 <= c^2
+        <= c (1 - c)``; otherwise ``s (1 - s)`` grows up to ``s = c / r < 1/2``, and ``c (r - c) <=
+        c (1 - c)``.
         """
         if self.base.logistic_identity and self.most < 0.5 and not self.width:
             return self.most * (1.0 - self.most)
@@ -113,7 +126,8 @@ class Capped(ByNorm):
         return f"{self.base.spec}{_MARK}{self.most!r}"
 
     def _k(self, z: Any) -> Any:
-        """``k`` of the rows, (..., 1, n), in the precision of margins `z`, at most twice all derivatives.
+        """``k`` of the rows, (..., 1, n), in the precision of margins `z`, at most twice all
+        derivatives.
 
         For softmax it is divided by ``sqrt 2``, and bounds ``1 - p``.
         """
@@ -126,11 +140,16 @@ class Capped(ByNorm):
         return k if self.outputs == 1 else k[..., None, :]
 
     def _clip(self, s: Any, k: Any) -> tuple[Any, Any]:
-        """``clip(s, -k, k)`` and its derivative in s, or both softened: the clipped value moves by `width` at most."""
+        """``clip(s, -k, k)`` and its derivative in s, or both softened: the clipped value moves
+        by `width` at most.
+        """
         xp = namespace(s)
         if self.width == 0.0:
             return xp.maximum(xp.minimum(s, k), -k), _cast(xp.abs(s) < k, s)
-        above, below = xp.sqrt((s + k) ** 2 + 4.0 * self.width**2), xp.sqrt((s - k) ** 2 + 4.0 * self.width**2)
+        above, below = (
+            xp.sqrt((s + k) ** 2 + 4.0 * self.width**2),
+            xp.sqrt((s - k) ** 2 + 4.0 * self.width**2),
+        )
         whole = above + below  # half their difference is 2 s k / whole, where nothing cancels
         turn = s * ((s + k) / above + (s - k) / below) / whole
         return 2.0 * s * k / whole, 2.0 * k * xp.clip(1.0 - turn, 0.0, None) / whole
@@ -148,7 +167,9 @@ class Capped(ByNorm):
         return namespace(z).reshape(factor * p * (1.0 - p), z.shape)
 
     def typical_curvature(self, z: Array) -> Array:
-        """The base's, but at most ``k / 2``: a clipped row has no curvature, but may have some near the minimiser."""
+        """The base's, but at most ``k / 2``: a clipped row has no curvature, but may have some
+        near the minimiser.
+        """
         if self.outputs > 1:
             return self.curvature(z)
         return namespace(z).minimum(self.base.typical_curvature(z), 0.5 * self._k(z))
@@ -164,7 +185,8 @@ class Capped(ByNorm):
         return xp.reshape(moved, z.shape)
 
     def _shares(self, z: Array) -> tuple[Any, Any, Any, Any]:
-        """Softmax: p (..., K, n); of rows (..., 1, n) ``1 - p_own``, ``psi' / (1 - p_own)`` and the clip's derivative.
+        """Softmax: p (..., K, n); of rows (..., 1, n) ``1 - p_own``, ``psi' / (1 - p_own)`` and the
+        clip's derivative.
 
         Margins are against the row's own class, whose margin is 0.
         """
@@ -178,18 +200,29 @@ class Capped(ByNorm):
         return e / total, far, clipped / far, inside
 
     def value(self, z: Array) -> Array:
-        """The base's value up to the margin at which the derivative is clipped, and linear beyond."""
+        """The base's value up to the margin at which the derivative is clipped, and linear
+        beyond.
+        """
         xp, k = namespace(z), self._k(z)
         inside = xp.minimum(k, xp.full_like(k, _NEARLY * min(1.0, self.base.derivative_bound)))
         if self.outputs == 1:
             edge, s = self.base.steep(inside), self.base.derivative(z)
             near = xp.where(s < -k, edge, xp.where(s > k, -edge, z))
             return self.base.value(near) + k * xp.abs(z - near)
-        k, inside, whole = k[..., 0, :], inside[..., 0, :], self.base.value(z)  # log(1 + e^t): 1 - p = 1 - e^-value
+        # log(1 + e^t): 1 - p = 1 - e^-value
+        k, inside, whole = (
+            k[..., 0, :],
+            inside[..., 0, :],
+            self.base.value(z),
+        )
         far = xp.clip(-xp.expm1(-whole), 1e-12, None)
         beyond = whole + xp.log(far) - xp.log(inside / (1.0 - inside))  # t past the edge
         return xp.where(far > k, k * beyond - xp.log1p(-inside), whole)
 
     def softened(self, width: float) -> Loss:
         """A softened base with a smooth clip; each moves the derivative by half of the width."""
-        return replace(self, base=self.base.softened(0.5 * width), width=0.5 * width * self.base.curvature_bound)
+        return replace(
+            self,
+            base=self.base.softened(0.5 * width),
+            width=0.5 * width * self.base.curvature_bound,
+        )

@@ -6,8 +6,8 @@ Node i minimises (002, section V; 000, eq. 3 with its rho equal to our ``rho/N``
 
 or, with a number t in [-1, 1] to predict instead of a class, ``loss(w.x_k - t_k)``.
 
-*Sum scale* means this objective times ``n_i / C``: each row has weight one, so that noise and sensitivities do not
-depend on ``C`` or ``n_i``.
+*Sum scale* means this objective times ``n_i / C``: each row has weight one, so that noise and
+sensitivities do not depend on ``C`` or ``n_i``.
 """
 
 from __future__ import annotations
@@ -45,29 +45,32 @@ class Facts:
         N, also at a site that holds only its own ``n``.
     relation : {"replace-one", "zero-out"}
     tol : float, optional
-        Local solves stop at a gradient norm of ``tol * C`` (the data term's gradient is at most ``C``).  None leaves it
-        to each query: as small as its noise can make use of (:mod:`sottovoce.queries.reach`), else `exact_tol`.
+        Local solves stop at a gradient norm of ``tol * C`` (the data term's gradient is at most
+        ``C``).  None leaves it to each query: as small as its noise can make use of
+        (:mod:`sottovoce.queries.reach`), else `exact_tol`.
     pure : bool
-        Whether every release must have a price in pure epsilon; then noise on answers is spherical, not Gaussian.
+        Whether every release must have a price in pure epsilon; then noise on answers is spherical,
+        not Gaussian.
     max_degree : int, optional
         Largest number of neighbours of any node; None for N - 1.
     rows : float, optional
         Rows of all nodes; None for the sum of `n`, which is wrong only in the view of one node.
     participants, colluders : int
-        The least number of sites of a sum, and how many of them may tell others what they know; 0 where nothing is
-        summed.
+        The least number of sites of a sum, and how many of them may tell others what they know; 0
+        where nothing is summed.
     sites_per_row : int
         Sites at which one person may have a row; only sums need it to know their price.
     sizes : array of shape (N, 1), optional
         Rows of every node, in the view of one of them; None in the view of all, where `n` has them.
     stretch : float
-        How much more products round because rows are moved (:func:`sottovoce.data.move.stretch_of`); 1 for rows as
-        they are.
+        How much more products round because rows are moved
+        (:func:`sottovoce.data.move.stretch_of`); 1 for rows as they are.
     solved_for : str, optional
-        The relation for which solves were certified, if releases are priced under another than that of their run.
+        The relation for which solves were certified, if releases are priced under another than that
+        of their run.
     rows_per_person : int, optional
-        The most rows of a person at a site, which weigh no more than 1 together; `n` then counts people.  None where
-        the unit is a row.
+        The most rows of a person at a site, which weigh no more than 1 together; `n` then counts
+        people.  None where the unit is a row.
     """
 
     loss: Loss
@@ -93,16 +96,29 @@ class Facts:
         n = np.asarray(self.n, dtype=float)
         object.__setattr__(self, "n", n)
         if n.size == 0 or np.any(n < 1):
-            raise InvalidInput("n", None, "every site needs at least one row", "drop the sites without rows")
+            raise InvalidInput(
+                "n", None, "every site needs at least one row", "drop the sites without rows"
+            )
         for name in ("C", "rho", "tol"):
             value = getattr(self, name)
             if name == "tol" and value is None:
                 continue
             if not (np.isfinite(value) and value > 0):
-                why = {"C": "weighs the data", "rho": "makes every solve unique", "tol": "ends every solve"}[name]
-                raise InvalidInput(name, value, f"must be finite and > 0, because it {why}", f"use {name}=1e-3")
+                why = {
+                    "C": "weighs the data",
+                    "rho": "makes every solve unique",
+                    "tol": "ends every solve",
+                }[name]
+                raise InvalidInput(
+                    name, value, f"must be finite and > 0, because it {why}", f"use {name}=1e-3"
+                )
         if self.relation not in RELATIONS:
-            raise InvalidInput("relation", self.relation, f"must be one of {sorted(RELATIONS)}", "use 'replace-one'")
+            raise InvalidInput(
+                "relation",
+                self.relation,
+                f"must be one of {sorted(RELATIONS)}",
+                "use 'replace-one'",
+            )
         if self.rows is None:
             object.__setattr__(self, "rows", float(n.sum()))
 
@@ -113,7 +129,9 @@ class Facts:
 
     @property
     def alike(self) -> Facts:
-        """Facts of the pooled rows, equal at all sites: refusals and certificates with the largest rounding."""
+        """Facts of the pooled rows, equal at all sites: refusals and certificates with the
+        largest rounding.
+        """
         assert self.rows is not None
         return replace(self, n=np.full_like(self.n, self.rows))
 
@@ -133,17 +151,23 @@ class Facts:
 
     @property
     def gradients_changed(self) -> float:
-        """Delta, the change of a node's sum of gradients by one row: 2 or (zero-out) 1 derivative bounds."""
+        """Delta, the change of a node's sum of gradients by one row: 2 or (zero-out) 1
+        derivative bounds.
+        """
         return RELATIONS[self.relation] * self.loss.derivative_bound
 
     @property
     def change_certified(self) -> float:
-        """Delta under the relation for which solves are certified: what their errors are measured by."""
+        """Delta under the relation for which solves are certified: what their errors are
+        measured by.
+        """
         return RELATIONS[self.solved_for or self.relation] * self.loss.derivative_bound
 
     @property
     def exact_tol(self) -> float:
-        """``tol``, or `EXACT` times the loss's derivative bound (at most 1): for answers without noise."""
+        """``tol``, or `EXACT` times the loss's derivative bound (at most 1): for answers without
+        noise.
+        """
         return EXACT * min(1.0, self.loss.derivative_bound) if self.tol is None else self.tol
 
     @property
@@ -153,7 +177,9 @@ class Facts:
 
     @property
     def mixing(self) -> float:
-        """Weight of every neighbour in an averaging step that keeps the network's mean: ``1 / (1 + max_degree)``."""
+        """Weight of every neighbour in an averaging step that keeps the network's mean: ``1 / (1
+        + max_degree)``.
+        """
         return 1.0 / (1.0 + (self.n_nodes - 1 if self.max_degree is None else self.max_degree))
 
     def K(self, curvature: ArrayLike) -> Array:
@@ -164,24 +190,42 @@ class Facts:
         return self.n / self.C * (self.mu + np.asarray(curvature, dtype=float))
 
     def sklearn_weights(self) -> Array:
-        """Per-node ``sample_weight`` that gives ``LogisticRegression(C=1, fit_intercept=False)`` the same minimiser.
+        """Per-node ``sample_weight`` that gives ``LogisticRegression(C=1, fit_intercept=False)``
+        the same minimiser.
 
-        scikit-learn minimises ``C sum_k s_k loss_k + ||w||^2 / 2``; dividing ``sum_i f_i`` by rho gives
-        ``s_k = C / (n_i rho)`` for the rows of node i.  Equal sites: ``LogisticRegression(C=C / (n_i rho))``.
+        scikit-learn minimises ``C sum_k s_k loss_k + ||w||^2 / 2``; dividing ``sum_i f_i`` by rho
+        gives ``s_k = C / (n_i rho)`` for the rows of node i.  Equal sites: ``LogisticRegression(C=C
+        / (n_i rho))``.
         """
         return self.C / (self.n * self.rho)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         n = self.n.ravel()
-        summed = {"participants": self.participants, "colluders": self.colluders, "sites_per_row": self.sites_per_row}
+        summed = {
+            "participants": self.participants,
+            "colluders": self.colluders,
+            "sites_per_row": self.sites_per_row,
+        }
         moved = {"stretch": self.stretch} if self.stretch != 1.0 else {}
         people = {} if self.rows_per_person is None else {"rows_per_person": self.rows_per_person}
-        return (summed if self.participants else {}) | people | moved | {
-            "loss": self.loss.spec, "n": n.astype(int).tolist(), "d": self.d, "C": self.C, "rho": self.rho,
-            "n_nodes": self.n_nodes, "relation": self.relation, "tol": self.tol, "pure": self.pure,
-            "max_degree": self.max_degree,
-        }  # fmt: skip
+        return (
+            (summed if self.participants else {})
+            | people
+            | moved
+            | {
+                "loss": self.loss.spec,
+                "n": n.astype(int).tolist(),
+                "d": self.d,
+                "C": self.C,
+                "rho": self.rho,
+                "n_nodes": self.n_nodes,
+                "relation": self.relation,
+                "tol": self.tol,
+                "pure": self.pure,
+                "max_degree": self.max_degree,
+            }
+        )
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Facts:
@@ -196,7 +240,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Among:
-    """The sites of one attempt at a sum, and their rows together; public and agreed on before noise is drawn."""
+    """The sites of one attempt at a sum, and their rows together; public and agreed on before
+    noise is drawn.
+    """
 
     rows: float
     sites: int
@@ -213,9 +259,14 @@ class Among:
         own, all_of_them = float(np.max(facts.n)), self.sites == facts.n_nodes
         if not (
             max(facts.participants, facts.colluders + 1) <= self.sites <= facts.n_nodes
-            and (self.rows == facts.rows if all_of_them else own + self.sites - 1 <= self.rows < facts.rows)
+            and (
+                self.rows == facts.rows
+                if all_of_them
+                else own + self.sites - 1 <= self.rows < facts.rows
+            )
         ):
             raise Refused(
-                f"sites={self.sites}: of this run are {facts.n_nodes}, and a sum needs {facts.participants} of them "
+                f"sites={self.sites}: of this run are {facts.n_nodes}, and a sum needs "
+                f"{facts.participants} of them "
                 "with their rows as agreed; nothing was charged; find out who signed another roster"
             )

@@ -1,19 +1,24 @@
 """Losses: value, derivative, curvature, and the bounds that every privacy proof rests on.
 
-A margin loss is a convex function of the margin ``z = y w.x``.  With its first derivative called *derivative* and its
-second *curvature*, a row with ``||x|| <= 1`` contributes to the local objective
+A margin loss is a convex function of the margin ``z = y w.x``.  With its first derivative called
+*derivative* and its second *curvature*, a row with ``||x|| <= 1`` contributes to the local
+objective
 
-* the gradient ``derivative(z) y x``, of norm at most ``derivative_bound`` (papers 000-004 assume 1), and
-* the Hessian ``curvature(z) x x'``, of rank one and norm at most ``curvature_bound`` (``c1`` in the papers).
+* the gradient ``derivative(z) y x``, of norm at most ``derivative_bound`` (papers 000-004 assume
+  1), and
+* the Hessian ``curvature(z) x x'``, of rank one and norm at most ``curvature_bound`` (``c1`` in the
+  papers).
 
-A :class:`Residual` loss has ``z = w.x - t``, where t is a number to predict, within public bounds.  Its derivative has
-both signs, so mechanisms whose proofs need one sign refuse it (``docs/privacy/objective_perturbation.md``).
+A :class:`Residual` loss has ``z = w.x - t``, where t is a number to predict, within public bounds.
+Its derivative has both signs, so mechanisms whose proofs need one sign refuse it
+(``docs/privacy/objective_perturbation.md``).
 
-:class:`Softmax` has K margins per row and a Hessian of rank K - 1: proofs by the gradient's norm (noise on answers and
-on gradients) hold for it, proofs by the rank (noise inside the objective) do not.
+:class:`Softmax` has K margins per row and a Hessian of rank K - 1: proofs by the gradient's norm
+(noise on answers and on gradients) hold for it, proofs by the rank (noise inside the objective) do
+not.
 
-Each class states its bounds with their proof; tests check them by finite differences and on grids.  Commands, errors,
-documentation and tests know of a loss from its line in :data:`REGISTRY`.
+Each class states its bounds with their proof; tests check them by finite differences and on grids.
+Commands, errors, documentation and tests know of a loss from its line in :data:`REGISTRY`.
 """
 
 from __future__ import annotations
@@ -33,27 +38,35 @@ compat = Later("array_api_compat")
 
 
 def namespace(z: Any) -> Any:
-    """The array library of `z`, see :mod:`sottovoce.data.device`; NumPy, the common case, is recognised first."""
+    """The array library of `z`, see :mod:`sottovoce.data.device`; NumPy, the common case, is
+    recognised first.
+    """
     return np if isinstance(z, np.ndarray | np.generic | float) else compat.array_namespace(z)
 
 
 class Loss(ABC):
-    """A convex loss: a row's gradient has norm at most ``derivative_bound``, its Hessian at most ``curvature_bound``.
+    """A convex loss: a row's gradient has norm at most ``derivative_bound``, its Hessian at most
+    ``curvature_bound``.
 
-    ``|derivative| <= derivative_bound`` and ``0 <= curvature <= curvature_bound``.  :attr:`monotone` and
-    :attr:`logistic_identity` have to be proved for each class, so a subclass does not inherit them.
+    ``|derivative| <= derivative_bound`` and ``0 <= curvature <= curvature_bound``.
+    :attr:`monotone` and :attr:`logistic_identity` have to be proved for each class, so a subclass
+    does not inherit them.
     """
 
     name: ClassVar[str]
     """The text that users type before the colon."""
     argument: ClassVar[str] = ""
-    """A letter for the number after the colon in a text such as ``"huber:0.5"``; empty for losses without one."""
+    """A letter for the number after the colon in a text such as ``"huber:0.5"``; empty for
+    losses without one.
+    """
     about: ClassVar[str]
     """Description, a few words."""
     monotone: ClassVar[bool] = False
     """True if the derivative is never positive, as proofs for noise inside the objective need."""
     logistic_identity: ClassVar[bool] = False
-    """Whether ``curvature == |derivative| (1 - |derivative|)`` everywhere: objective perturbation costs less (U1)."""
+    """Whether ``curvature == |derivative| (1 - |derivative|)`` everywhere: objective
+    perturbation costs less (U1).
+    """
     offset_bound: ClassVar[float] = 0.0
     """Largest ``|t|`` of margins ``x.w - t``; 0 for losses of classes."""
     outputs: int = 1
@@ -134,8 +147,9 @@ class Loss(ABC):
     def softened(self, width: float) -> Loss:
         """Return a smooth loss whose derivative is within ``width * curvature_bound`` of this one.
 
-        As the width falls, minimisers converge to the minimiser of this loss.  A loss with :attr:`jumps` must have
-        softened forms for every positive width; only their derivative and curvature are used.
+        As the width falls, minimisers converge to the minimiser of this loss.  A loss with
+        :attr:`jumps` must have softened forms for every positive width; only their derivative and
+        curvature are used.
         """
         return self
 
@@ -163,9 +177,10 @@ class Loss(ABC):
 class Logistic(Loss):
     """``log(1 + exp(-z))``.
 
-    With ``p = 1/(1 + exp(z))``: derivative ``-p`` in (-1, 0), curvature ``p (1 - p) <= 1/4``, attained at z = 0.  The
-    identity ``curvature = |derivative| (1 - |derivative|)`` makes its log-determinant cheap (U1 of
-    :mod:`sottovoce.privacy.bounds`): where the gradient is extreme, the curvature vanishes.
+    With ``p = 1/(1 + exp(z))``: derivative ``-p`` in (-1, 0), curvature ``p (1 - p) <= 1/4``,
+    attained at z = 0.  The identity ``curvature = |derivative| (1 - |derivative|)`` makes its
+    log-determinant cheap (U1 of :mod:`sottovoce.privacy.bounds`): where the gradient is extreme,
+    the curvature vanishes.
     """
 
     name: ClassVar[str] = "logistic"
@@ -199,10 +214,11 @@ class Logistic(Loss):
 
 @dataclass(frozen=True)
 class HuberSVM(Loss):
-    """The Huberised hinge of 003, eq. (3.5): linear below ``1 - h``, quadratic within ``h`` of 1, zero above.
+    """The Huberised hinge of 003, eq. (3.5): linear below ``1 - h``, quadratic within ``h`` of 1,
+    zero above.
 
-    On the quadratic piece ``(1 + h - z)^2 / (4h)`` the derivative ``-(1 + h - z)/(2h)`` runs from -1 to 0, and the
-    curvature is ``1/(2h)``; elsewhere the curvature is 0.
+    On the quadratic piece ``(1 + h - z)^2 / (4h)`` the derivative ``-(1 + h - z)/(2h)`` runs from
+    -1 to 0, and the curvature is ``1/(2h)``; elsewhere the curvature is 0.
     """
 
     h: float = 0.5
@@ -213,7 +229,9 @@ class HuberSVM(Loss):
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.h) and self.h > 0):
-            raise InvalidInput("h", self.h, "the half-width of Huber's quadratic piece must be > 0", "use h=0.5")
+            raise InvalidInput(
+                "h", self.h, "the half-width of Huber's quadratic piece must be > 0", "use h=0.5"
+            )
 
     @property
     def curvature_bound(self) -> float:
@@ -233,10 +251,14 @@ class HuberSVM(Loss):
 
     def curvature(self, z: Array) -> Array:
         xp = namespace(z)
-        return xp.where(xp.abs(1.0 - z) < self.h, xp.full_like(z, self.curvature_bound), xp.zeros_like(z))
+        return xp.where(
+            xp.abs(1.0 - z) < self.h, xp.full_like(z, self.curvature_bound), xp.zeros_like(z)
+        )
 
     def typical_curvature(self, z: Array) -> Array:
-        """The mean curvature within 1 of `z`: at w = 0 every row's is 0, but not near the minimiser."""
+        """The mean curvature within 1 of `z`: at w = 0 every row's is 0, but not near the
+        minimiser.
+        """
         return 0.5 * (self.derivative(z + 1.0) - self.derivative(z - 1.0))
 
     def steep(self, s: Any) -> Any:
@@ -254,8 +276,9 @@ class HuberSVM(Loss):
 class _SoftHuber(HuberSVM):
     """Huber's hinge with a smooth ``t_+``.
 
-    In ``derivative = ((1-h-z)_+ - (1+h-z)_+) / 2h``, ``t_+`` becomes ``(t + sqrt(t^2 + 4 width^2)) / 2``, which is
-    between 0 and ``width`` larger.  So the derivative is within ``width / 2h`` of Huber's.
+    In ``derivative = ((1-h-z)_+ - (1+h-z)_+) / 2h``, ``t_+`` becomes ``(t + sqrt(t^2 + 4 width^2))
+    / 2``, which is between 0 and ``width`` larger.  So the derivative is within ``width / 2h`` of
+    Huber's.
     """
 
     width: float = 1.0
@@ -271,7 +294,8 @@ class _SoftHuber(HuberSVM):
 
     def derivative(self, z: Array) -> Array:
         _, _, above, below = self._roots(z)
-        return -namespace(z).clip(0.5 + (1.0 - z) / (above + below), 0.0, 1.0)  # the same, and nothing cancels
+        # the same, and nothing cancels
+        return -namespace(z).clip(0.5 + (1.0 - z) / (above + below), 0.0, 1.0)
 
     def curvature(self, z: Array) -> Array:
         up, down, above, below = self._roots(z)
@@ -282,19 +306,23 @@ class _SoftHuber(HuberSVM):
         up, down, above, below = self._roots(z)
         asinh, s = namespace(z).asinh, self.width
         higher = up * (up + above) / 4.0 + s**2 * asinh(up / (2.0 * s))
-        return (higher - down * (down + below) / 4.0 - s**2 * asinh(down / (2.0 * s))) / (2.0 * self.h)
+        return (higher - down * (down + below) / 4.0 - s**2 * asinh(down / (2.0 * s))) / (
+            2.0 * self.h
+        )
 
 
 @dataclass(frozen=True)
 class Softmax(Loss):
-    """``log sum_j exp(u_j)`` with ``u_j = w_j.x - w_label.x``, for K classes: multinomial logistic regression.
+    """``log sum_j exp(u_j)`` with ``u_j = w_j.x - w_label.x``, for K classes: multinomial logistic
+    regression.
 
-    Margins ``u`` are (..., K n), classes before rows.  Values are (..., n), first derivatives ``p = softmax(u)`` and
-    curvatures ``p (1 - p)`` (the diagonal, for preconditioning) (..., K n).
+    Margins ``u`` are (..., K n), classes before rows.  Values are (..., n), first derivatives ``p =
+    softmax(u)`` and curvatures ``p (1 - p)`` (the diagonal, for preconditioning) (..., K n).
 
-    The gradient is ``x (p - e_label)'``, of norm at most ``||p - e_label|| <= sqrt 2``, since ``||p - e||^2 = (1 -
-    p_label)^2 + sum_{j != label} p_j^2 <= 2 (1 - p_label)^2``.  The Hessian is ``(diag p - p p')`` times ``x x'``, of
-    norm at most 1/2: a variance of a unit vector's entry under p is at most ``(max - min)^2 / 4 <= 1/2`` (Popoviciu).
+    The gradient is ``x (p - e_label)'``, of norm at most ``||p - e_label|| <= sqrt 2``, since ``||p
+    - e||^2 = (1 - p_label)^2 + sum_{j != label} p_j^2 <= 2 (1 - p_label)^2``.  The Hessian is
+    ``(diag p - p p')`` times ``x x'``, of norm at most 1/2: a variance of a unit vector's entry
+    under p is at most ``(max - min)^2 / 4 <= 1/2`` (Popoviciu).
     """
 
     classes: int = 3
@@ -304,7 +332,9 @@ class Softmax(Loss):
 
     def __post_init__(self) -> None:
         if not self.classes >= 2:
-            raise InvalidInput("loss", self.spec, "needs at least 2 classes", "use loss='logistic' or more classes")
+            raise InvalidInput(
+                "loss", self.spec, "needs at least 2 classes", "use loss='logistic' or more classes"
+            )
         object.__setattr__(self, "outputs", self.classes)
 
     @classmethod
@@ -322,7 +352,9 @@ class Softmax(Loss):
         return 0.5
 
     def _exponentials(self, z: Array) -> tuple[Array, Array, Array]:
-        """Largest margin (..., 1, n), exponentials of margins minus the largest (..., K, n), and their sum."""
+        """Largest margin (..., 1, n), exponentials of margins minus the largest (..., K, n), and
+        their sum.
+        """
         xp = namespace(z)
         split = xp.reshape(z, (*z.shape[:-1], self.classes, -1))
         top = xp.max(split, axis=-2, keepdims=True)
@@ -343,7 +375,9 @@ class Softmax(Loss):
 
     def turn(self, z: Array, along: Array) -> Array:
         xp = namespace(z)
-        p, m = (xp.reshape(x, (*z.shape[:-1], self.classes, -1)) for x in (self.derivative(z), along))
+        p, m = (
+            xp.reshape(x, (*z.shape[:-1], self.classes, -1)) for x in (self.derivative(z), along)
+        )
         return xp.reshape(p * (m - xp.sum(p * m, axis=-2, keepdims=True)), z.shape)
 
     @property
@@ -352,14 +386,18 @@ class Softmax(Loss):
 
 
 MOST_OFFSET = 1.0
-"""Largest absolute value of a number to predict: targets are scaled to [-1, 1], as rows are to the unit ball."""
+"""Largest absolute value of a number to predict: targets are scaled to [-1, 1], as rows are to
+the unit ball.
+"""
 
 
 @dataclass(frozen=True)
 class Residual(Loss):
-    """A loss of the residual ``r = w.x - t``: even, quadratic near 0, with tails of derivative -1 and 1.
+    """A loss of the residual ``r = w.x - t``: even, quadratic near 0, with tails of derivative -1
+    and 1.
 
-    Beyond residuals of about `h` it grows linearly; `h` is from 1e-6 to 1e6, in units of targets in [-1, 1].
+    Beyond residuals of about `h` it grows linearly; `h` is from 1e-6 to 1e6, in units of targets in
+    [-1, 1].
     """
 
     h: float = 0.25
@@ -382,10 +420,11 @@ class Residual(Loss):
 
 @dataclass(frozen=True)
 class HuberResidual(Residual):
-    """Huber's loss of the residual, divided by h: ``r^2 / (2h)`` within h of 0, ``|r| - h/2`` beyond.
+    """Huber's loss of the residual, divided by h: ``r^2 / (2h)`` within h of 0, ``|r| - h/2``
+    beyond.
 
-    The derivative is ``r/h`` clipped to [-1, 1]; the curvature is ``1/h`` within h of 0, and 0 beyond.  A squared loss
-    has no bound on its derivative, and so no sensitivity.
+    The derivative is ``r/h`` clipped to [-1, 1]; the curvature is ``1/h`` within h of 0, and 0
+    beyond.  A squared loss has no bound on its derivative, and so no sensitivity.
     """
 
     name: ClassVar[str] = "huber-residual"
@@ -408,8 +447,12 @@ class HuberResidual(Residual):
         return xp.where(xp.abs(z) < self.h, xp.full_like(z, self.curvature_bound), xp.zeros_like(z))
 
     def typical_curvature(self, z: Array) -> Array:
-        """The mean curvature within 2h of `z`: a row far from its target has 0, but not nearer to it."""
-        return (self.derivative(z + 2.0 * self.h) - self.derivative(z - 2.0 * self.h)) / (4.0 * self.h)
+        """The mean curvature within 2h of `z`: a row far from its target has 0, but not nearer
+        to it.
+        """
+        return (self.derivative(z + 2.0 * self.h) - self.derivative(z - 2.0 * self.h)) / (
+            4.0 * self.h
+        )
 
     def steep(self, s: Any) -> Any:
         return -self.h * s
@@ -420,10 +463,11 @@ class HuberResidual(Residual):
 
 @dataclass(frozen=True)
 class _SoftHuberResidual(HuberResidual):
-    """Twice the softened hinge at ``1 - r``, minus ``r + h/2``: without softening this is Huber's loss.
+    """Twice the softened hinge at ``1 - r``, minus ``r + h/2``: without softening this is Huber's
+    loss.
 
-    The softened hinge's derivative is within ``width / 2h`` of the hinge's, so this one is within ``width / h`` of
-    Huber's.
+    The softened hinge's derivative is within ``width / 2h`` of the hinge's, so this one is within
+    ``width / h`` of Huber's.
     """
 
     width: float = 1.0
@@ -450,7 +494,8 @@ class _SoftHuberResidual(HuberResidual):
 class LogCosh(Residual):
     """``h ln cosh(r/h)``: Huber's loss of the residual, made smooth.
 
-    The derivative is ``s = tanh(r/h)``, inside (-1, 1), and the curvature ``(1 - s^2) / h <= 1/h``, attained at 0.
+    The derivative is ``s = tanh(r/h)``, inside (-1, 1), and the curvature ``(1 - s^2) / h <= 1/h``,
+    attained at 0.
     """
 
     name: ClassVar[str] = "log-cosh"
@@ -475,11 +520,12 @@ class LogCosh(Residual):
 
 @dataclass(frozen=True)
 class Quantile(Loss):
-    """The pinball loss of the residual, smoothed within :attr:`h` of 0: half of Huber's loss plus ``(1/2 - q) r``.
+    """The pinball loss of the residual, smoothed within :attr:`h` of 0: half of Huber's loss plus
+    ``(1/2 - q) r``.
 
-    The derivative runs from ``-q`` at residuals below -h to ``1 - q`` above h, so its bound is the larger of both; the
-    curvature is ``1/(2h)`` within h of 0, and 0 beyond.  The minimiser predicts the q-quantile, q from 0.01 to 0.99, up
-    to the smoothing.
+    The derivative runs from ``-q`` at residuals below -h to ``1 - q`` above h, so its bound is the
+    larger of both; the curvature is ``1/(2h)`` within h of 0, and 0 beyond.  The minimiser predicts
+    the q-quantile, q from 0.01 to 0.99, up to the smoothing.
     """
 
     q: float = 0.5
@@ -492,7 +538,9 @@ class Quantile(Loss):
 
     def __post_init__(self) -> None:
         if not 0.01 <= self.q <= 0.99:  # False for NaN
-            raise InvalidInput("q", self.q, "the quantile must be from 0.01 to 0.99", "use q=0.5 for the median")
+            raise InvalidInput(
+                "q", self.q, "the quantile must be from 0.01 to 0.99", "use q=0.5 for the median"
+            )
 
     @property
     def derivative_bound(self) -> float:
@@ -514,7 +562,9 @@ class Quantile(Loss):
         return 0.5 * self._huber().value(z) + (0.5 - self.q) * z + 0.25 * self.h
 
     def derivative(self, z: Array) -> Array:
-        return namespace(z).clip(0.5 * self._huber().derivative(z) + (0.5 - self.q), -self.q, 1.0 - self.q)
+        return namespace(z).clip(
+            0.5 * self._huber().derivative(z) + (0.5 - self.q), -self.q, 1.0 - self.q
+        )
 
     def curvature(self, z: Array) -> Array:
         return 0.5 * self._huber().curvature(z)
@@ -537,9 +587,17 @@ REGISTRY: dict[str, type[Loss]] = {
 
 
 def loss_texts(*, classes: bool = False, numbers: bool = False) -> dict[str, str]:
-    """The text of each loss, and its description: losses of two classes, of many, or of numbers to predict."""
-    found = (kind for kind in REGISTRY.values() if (bool(kind.offset_bound), kind().outputs > 1) == (numbers, classes))
-    return {f"{kind.name}:{kind.argument}" if kind.argument else kind.name: kind.about for kind in found}
+    """The text of each loss, and its description: losses of two classes, of many, or of numbers
+    to predict.
+    """
+    found = (
+        kind
+        for kind in REGISTRY.values()
+        if (bool(kind.offset_bound), kind().outputs > 1) == (numbers, classes)
+    )
+    return {
+        f"{kind.name}:{kind.argument}" if kind.argument else kind.name: kind.about for kind in found
+    }
 
 
 def make_loss(spec: str) -> Loss:
@@ -565,7 +623,11 @@ def make_loss(spec: str) -> Loss:
             if isinstance(error, InvalidInput):
                 raise
     two, many, numbers = (
-        " or ".join(map(repr, texts)) for texts in (loss_texts(), loss_texts(classes=True), loss_texts(numbers=True))
+        " or ".join(map(repr, texts))
+        for texts in (loss_texts(), loss_texts(classes=True), loss_texts(numbers=True))
     )
-    rule = f"must be {two}, for labels of more than two classes {many}, or for numbers to predict {numbers}"
+    rule = (
+        f"must be {two}, for labels of more than two classes {many}, or for numbers to predict "
+        f"{numbers}"
+    )
     raise InvalidInput("loss", spec, rule, "use loss='logistic'")

@@ -1,7 +1,7 @@
 """Schedules ``k -> eta_i(k)`` or ``alpha_i(k)``: public positive parameters per round and node.
 
-Called with ``k = 1, 2, ...``, a schedule returns an array of shape ``()`` (all nodes alike) or ``(N, 1)``, which
-broadcasts against vectors ``(..., N, d)``.
+Called with ``k = 1, 2, ...``, a schedule returns an array of shape ``()`` (all nodes alike) or
+``(N, 1)``, which broadcasts against vectors ``(..., N, d)``.
 """
 
 from __future__ import annotations
@@ -22,23 +22,28 @@ def _check_positive(field: str, given: Any) -> None:
     entries = given.ravel().tolist() if isinstance(given, np.ndarray) else given
     entries = entries if isinstance(entries, tuple | list) else [entries]
     if any(as_number(as_python_numbers(entry)) is None for entry in entries):
-        raise InvalidInput(field, type(given), "must be a number, or a tuple of them, one a node", "change it")
+        raise InvalidInput(
+            field, type(given), "must be a number, or a tuple of them, one a node", "change it"
+        )
     values = np.asarray(given, dtype=float)
     if values.size == 0 or not (np.all(np.isfinite(values)) and np.all(values > 0)):
-        raise InvalidInput(field, values.tolist(), "every value of a schedule must be finite and > 0", "change it")
+        raise InvalidInput(
+            field, values.tolist(), "every value of a schedule must be finite and > 0", "change it"
+        )
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """``start * growth ** (k - 1)``, or the rows of a table (whose last row holds for all later rounds).
+    """``start * growth ** (k - 1)``, or the rows of a table (whose last row holds for all later
+    rounds).
 
     Parameters
     ----------
     start : float or tuple of N floats
         Value in the first round, for all nodes or for each.
     growth : float or tuple of N floats
-        Factor from one round to the next.  The first round has `start` itself: ``eta_i(2k-1) = q^k`` of 002, Figure 4,
-        whose exponent is 1 there, has q for both.
+        Factor from one round to the next.  The first round has `start` itself: ``eta_i(2k-1) =
+        q^k`` of 002, Figure 4, whose exponent is 1 there, has q for both.
     table : tuple of float, or of tuples of N floats, optional
         Explicit values per round; excludes `growth`.
     factor : float or tuple of N floats
@@ -56,7 +61,9 @@ class Schedule:
         for row in self.table or ():
             _check_positive("table", row)
         if self.table is not None and len(self.table) == 0:
-            raise InvalidInput("table", [], "a table needs at least one row", "give one value a round")
+            raise InvalidInput(
+                "table", [], "a table needs at least one row", "give one value a round"
+            )
 
     @classmethod
     def of(cls, value: Schedule | ArrayLike) -> Schedule:
@@ -70,14 +77,21 @@ class Schedule:
         if self.table is not None:
             value = np.asarray(self.table[min(k, len(self.table)) - 1], dtype=float)
         else:
-            value = np.asarray(self.start, dtype=float) * np.asarray(self.growth, dtype=float) ** (k - 1)
+            value = np.asarray(self.start, dtype=float) * np.asarray(self.growth, dtype=float) ** (
+                k - 1
+            )
         value = value * np.asarray(self.factor, dtype=float)
         return value if value.ndim == 0 else value[:, None]
 
     def scaled(self, factor: ArrayLike) -> Schedule:
         """Return the schedule times `factor`, one number or one per node."""
         product = np.asarray(self.factor, dtype=float) * np.asarray(factor, dtype=float)
-        return Schedule(self.start, self.growth, self.table, product.item() if product.ndim == 0 else tuple(product))
+        return Schedule(
+            self.start,
+            self.growth,
+            self.table,
+            product.item() if product.ndim == 0 else tuple(product),
+        )
 
     def node(self, i: int) -> Schedule:
         """Return the schedule of node `i` alone."""
@@ -104,7 +118,9 @@ class Schedule:
     def steady(self) -> bool:
         """Return whether every node has one value in all rounds."""
         if self.table is not None:
-            return all(bool(np.all(np.asarray(row) == np.asarray(self.table[0]))) for row in self.table)
+            return all(
+                bool(np.all(np.asarray(row) == np.asarray(self.table[0]))) for row in self.table
+            )
         return bool(np.all(np.asarray(self.growth) == 1.0))
 
     @property

@@ -1,10 +1,10 @@
 """Tasks: what the label is, two classes, K classes, or a bounded number.
 
-All that depends on it is a method here: how labels are encoded, how margins become answers, errors, baselines, and the
-words for reports.
+All that depends on it is a method here: how labels are encoded, how margins become answers, errors,
+baselines, and the words for reports.
 
-Margins are ``w.x`` without a label, of any number of models at once: (..., n) for one margin a row, and (..., K, n) for
-K, classes before rows as in :class:`sottovoce.problem.losses.Softmax`.
+Margins are ``w.x`` without a label, of any number of models at once: (..., n) for one margin a row,
+and (..., K, n) for K, classes before rows as in :class:`sottovoce.problem.losses.Softmax`.
 
 Errors read labels without noise: they are for public rows, and for the holder of private ones.
 """
@@ -31,8 +31,8 @@ Error = TypeVar("Error", float, Array)
 class Wording:
     """Words for errors and labels in reports.
 
-    `quality` and `qualities` name :meth:`Task.quality`, `labels` names :meth:`Task.summary`; `unit` is of both as
-    printed, `scale` the factor for it, and the forms are format specifications.
+    `quality` and `qualities` name :meth:`Task.quality`, `labels` names :meth:`Task.summary`; `unit`
+    is of both as printed, `scale` the factor for it, and the forms are format specifications.
     """
 
     quality: str
@@ -101,7 +101,8 @@ class Task(ABC):
     def error(self, margins: Array, y: Array) -> Array:
         """Compute the error of models, shape (...), from 0 to :attr:`worst`.
 
-        `margins` are (..., n) or (..., K, n), or of one row, which stands for all rows; `y` is (n,).
+        `margins` are (..., n) or (..., K, n), or of one row, which stands for all rows; `y` is
+        (n,).
         """
 
     @abstractmethod
@@ -172,7 +173,9 @@ class Classification(Task):
     @property
     @abstractmethod
     def contrasts(self) -> tuple[int, ...]:
-        """The classes to tell from the rest, one model each, where every model has one margin a row."""
+        """The classes to tell from the rest, one model each, where every model has one margin a
+        row.
+        """
 
     @abstractmethod
     def decode(self, margins: Array) -> IntArray: ...
@@ -183,7 +186,9 @@ class Classification(Task):
 
     @abstractmethod
     def from_softmax(self, vectors: Array) -> Array:
-        """Models with a vector for every class, shape (..., K, d), as models of this task, (..., outputs d)."""
+        """Models with a vector for every class, shape (..., K, d), as models of this task, (...,
+        outputs d).
+        """
 
     def answers(self, margins: Array) -> list[str]:
         shown = [printable(name) for name in self.names]
@@ -193,14 +198,17 @@ class Classification(Task):
         return {"misclassified": self.error(margins, y)}
 
     def expected_error(self, margins: Array, chances: Array) -> Array:
-        """The misclassified share, shape (...), where the class of row k is drawn with `chances` (n, K)."""
+        """The misclassified share, shape (...), where the class of row k is drawn with `chances`
+        (n, K).
+        """
         answer = self.decode(margins)
         right = np.take_along_axis(chances.T, answer.reshape(-1, len(chances)), axis=0)
         return np.asarray(1.0 - right.mean(axis=-1)).reshape(answer.shape[:-1])
 
     @abstractmethod
     def expected_log_loss(self, margins: Array, chances: Array) -> Array:
-        """The log loss in nats a row, shape (...), where the class of row k is drawn with `chances` (n, K).
+        """The log loss in nats a row, shape (...), where the class of row k is drawn with `chances`
+        (n, K).
 
         `margins`, (..., n) or (..., K, n), are taken as log-odds, or as logits of softmax.
         """
@@ -213,16 +221,19 @@ class Classification(Task):
         texts = isinstance(names, tuple) and all(isinstance(name, str) for name in names)
         if not (texts and 2 <= len(set(names)) == len(names) <= most):
             many = "two" if most == 2 else "two or more"
-            raise InvalidInput("names", None, f"must be {many} different texts", "name every class once")
+            raise InvalidInput(
+                "names", None, f"must be {many} different texts", "name every class once"
+            )
 
 
 @dataclass(frozen=True)
 class TwoClasses(Classification):
-    """One margin a row: its sign is the answer, `y` is -1 or 1, and 0 for a row without a known label.
+    """One margin a row: its sign is the answer, `y` is -1 or 1, and 0 for a row without a known
+    label.
 
-    `names` are two different texts, of the negative class 0 and the positive class 1.  A margin of zero counts as an
-    error, whatever the label; :meth:`decode` gives class 0 for it.  The baseline "majority" always answers the commoner
-    class, and class 1 in a tie.
+    `names` are two different texts, of the negative class 0 and the positive class 1.  A margin of
+    zero counts as an error, whatever the label; :meth:`decode` gives class 0 for it.  The baseline
+    "majority" always answers the commoner class, and class 1 in a tie.
     """
 
     names: tuple[str, ...] = ("-1", "1")
@@ -277,9 +288,9 @@ class TwoClasses(Classification):
 class ManyClasses(Classification):
     """A margin for every class: the answer is the largest, the first in a tie.
 
-    `names` are of two classes or more, all different.  `y` is the number of the class, and -1 for a row without a known
-    label, which every answer gets wrong.  The baseline "majority" always answers the commonest class, the first in a
-    tie.
+    `names` are of two classes or more, all different.  `y` is the number of the class, and -1 for a
+    row without a known label, which every answer gets wrong.  The baseline "majority" always
+    answers the commonest class, the first in a tie.
     """
 
     names: tuple[str, ...]
@@ -376,9 +387,10 @@ class Bounds(NamedTuple):
 class BoundedNumber(Task):
     """A number between declared bounds: one margin a row predicts it.
 
-    `y` is the label scaled from [low, high] to [-1, 1], and NaN for a row without a label.  Labels and predictions
-    beyond the bounds are clipped.  The error is the root mean square, in the label's unit; NaN if any label is not
-    known. Baselines are "mean", of the labels, and "middle", of the bounds, which needs no label.
+    `y` is the label scaled from [low, high] to [-1, 1], and NaN for a row without a label.  Labels
+    and predictions beyond the bounds are clipped.  The error is the root mean square, in the
+    label's unit; NaN if any label is not known. Baselines are "mean", of the labels, and "middle",
+    of the bounds, which needs no label.
 
     Parameters
     ----------
@@ -390,8 +402,8 @@ class BoundedNumber(Task):
     Raises
     ------
     InvalidInput
-        If the bounds are not finite numbers within 1e100 of 0 with ``low < high`` and a number between them, or the
-        unit is not one short line.
+        If the bounds are not finite numbers within 1e100 of 0 with ``low < high`` and a number
+        between them, or the unit is not one short line.
     """
 
     low: float
@@ -403,7 +415,10 @@ class BoundedNumber(Task):
         object.__setattr__(self, "low", _bound(self.low))
         object.__setattr__(self, "high", _bound(self.high))
         if not self.low < self.bounds.middle < self.high:  # NaN too
-            rule = f"must be finite numbers, low below high with numbers between them, within {_LIMIT:g}"
+            rule = (
+                "must be finite numbers, low below high with numbers between them, within "
+                f"{_LIMIT:g}"
+            )
             raise InvalidInput("low, high", given, rule, "declare bounds such as low=0, high=60")
         if not isinstance(self.unit, str) or self.unit != printable(self.unit, 40):
             rule = "must be one line of at most 40 characters"
@@ -417,8 +432,11 @@ class BoundedNumber(Task):
     @property
     def wording(self) -> Wording:
         what, size = "root mean squared error", math.floor(math.log10(self.worst))
-        form = f".{max(0, 3 - size)}f" if abs(size) < 10 else ".4g"  # to a thousandth of the bounds' distance, about
-        return Wording(what, f"{what}s", self.unit, f"mean label {self.unit}".rstrip(), 1.0, form, form)
+        # to a thousandth of the bounds' distance, about
+        form = f".{max(0, 3 - size)}f" if abs(size) < 10 else ".4g"
+        return Wording(
+            what, f"{what}s", self.unit, f"mean label {self.unit}".rstrip(), 1.0, form, form
+        )
 
     @property
     def worst(self) -> float:
@@ -437,7 +455,9 @@ class BoundedNumber(Task):
         return list(self.decode(margins).tolist())
 
     def error(self, margins: Array, y: Array) -> Array:
-        return np.asarray(self.bounds.half * np.sqrt(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2, axis=-1)))
+        return np.asarray(
+            self.bounds.half * np.sqrt(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2, axis=-1))
+        )
 
     def errors(self, margins: Array, y: Array) -> dict[str, Array]:
         absolute = self.bounds.half * np.mean(np.abs(np.clip(margins, -1.0, 1.0) - y), axis=-1)
@@ -446,7 +466,11 @@ class BoundedNumber(Task):
     def details(self, margins: Array, y: Array) -> dict[str, Detail]:
         """The mean absolute error, and R2 unless all labels are equal."""
         absolute = float(self.errors(margins, y)["mean_absolute"])
-        found = {"mean absolute error": Detail(absolute, f"{self.wording.quality_text(absolute)} {self.unit}".rstrip())}
+        found = {
+            "mean absolute error": Detail(
+                absolute, f"{self.wording.quality_text(absolute)} {self.unit}".rstrip()
+            )
+        }
         spread = float(np.var(y))
         if spread > 0.0:
             share = 1.0 - float(np.mean((np.clip(margins, -1.0, 1.0) - y) ** 2)) / spread
@@ -492,5 +516,7 @@ def of_classes(classes: int) -> Classification:
 
 
 def of_margins(outputs: int) -> Classification:
-    """The task of a loss with `outputs` margins a row: two classes for one margin, else one class a margin."""
+    """The task of a loss with `outputs` margins a row: two classes for one margin, else one
+    class a margin.
+    """
     return TwoClasses(("0", "1")) if outputs == 1 else ManyClasses(tuple(map(str, range(outputs))))

@@ -1,13 +1,13 @@
 """Trust: who may see what, and against whom a guarantee holds.
 
-================  ==================================================================================================
+================  ================================================================================
 kind              what leaves a site
-================  ==================================================================================================
+================  ================================================================================
 ``"nobody"``      what differential privacy protects: everybody may see it
-``"sum"``         a share that nobody can read alone; what differential privacy protects is the sum over sites
+``"sum"``         a share that nobody can read alone; the sum over sites is protected
 ``"curator"``     the rows themselves, to one party that is trusted; what it releases is protected
 ``"aggregator"``  an exact model, to one party that is trusted; what it releases is protected
-================  ==================================================================================================
+================  ================================================================================
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from ..util.typing import Any
 
 Kind = Literal["nobody", "sum", "curator", "aggregator"]
 RELATIONS = {"replace-one": 2.0, "zero-out": 1.0}
-"""Neighbouring relation -> how many gradients of one row change; their norms add up to the sensitivity."""
+"""Neighbouring relation -> how many gradients of one row change; their norms add up to the
+sensitivity.
+"""
 
 _SEES = {
     "nobody": "every message of every round and all of this configuration",
@@ -44,10 +46,11 @@ class Trust:
     kind : {"nobody", "sum", "curator", "aggregator"}
         See the module.
     honest : int
-        Of a sum: least number of honest sites in it, at least 2, because one alone would be seen.  Else 0.
+        Of a sum: least number of honest sites in it, at least 2, because one alone would be seen.
+        Else 0.
     colluding : int
-        Of a sum: how many other sites may tell each other and the adversary all they know, at least 1, because every
-        site knows its own share.  Else 0.
+        Of a sum: how many other sites may tell each other and the adversary all they know, at least
+        1, because every site knows its own share.  Else 0.
     sees : str
         What the adversary sees, if not what such a run sends by default: "the model", say.
     """
@@ -59,14 +62,23 @@ class Trust:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise InvalidInput("trust", self.kind, f"must be one of {', '.join(get_args(Kind))}", "use 'nobody'")
+            raise InvalidInput(
+                "trust", self.kind, f"must be one of {', '.join(get_args(Kind))}", "use 'nobody'"
+            )
         summed = self.opens_sums
         for name, value, least in (("honest", self.honest, 2), ("colluding", self.colluding, 1)):
             whole = isinstance(value, int) and not isinstance(value, bool)
             if summed and not (whole and value >= least):
-                raise InvalidInput(name, value, f"must be a whole number of sites, at least {least}", f"use {least}")
+                raise InvalidInput(
+                    name,
+                    value,
+                    f"must be a whole number of sites, at least {least}",
+                    f"use {least}",
+                )
             if not summed and (not whole or value != 0):
-                raise InvalidInput(name, value, "belongs to sums", "leave it out, or use kind 'sum'")
+                raise InvalidInput(
+                    name, value, "belongs to sums", "leave it out, or use kind 'sum'"
+                )
         if not isinstance(self.sees, str):
             raise InvalidInput("sees", None, "must be a text", "leave it out")
         if not self.sees:
@@ -82,9 +94,14 @@ class Trust:
         """Against whom a guarantee holds, after "against whoever ..."."""
         if not self.opens_sums:
             return f"sees {self.sees}"
-        these = "one of the sites knows" if self.colluding == 1 else f"any {self.colluding} of the sites know"
+        these = (
+            "one of the sites knows"
+            if self.colluding == 1
+            else f"any {self.colluding} of the sites know"
+        )
         return (
-            f"sees {self.sees}, and all that {these}, but cannot break the encryption of single shares, while at least "
+            f"sees {self.sees}, and all that {these}, but cannot break the encryption of single "
+            "shares, while at least "
             f"{self.honest} other sites of every sum are honest"
         )
 

@@ -1,15 +1,18 @@
-"""Weighted losses: long rows count for less, so that a bound on norms changes the direction of no row.
+"""Weighted losses: long rows count for less, so that a bound on norms changes the direction of no
+row.
 
-To enter the unit ball, a row a of norm s > 1 would have to be shortened; then its outcome no longer belongs to its
-columns, and coefficients are biased.  Here the row stays as it is and its loss is multiplied by ``min(1, 1 / s^2)``:
+To enter the unit ball, a row a of norm s > 1 would have to be shortened; then its outcome no longer
+belongs to its columns, and coefficients are biased.  Here the row stays as it is and its loss is
+multiplied by ``min(1, 1 / s^2)``:
 
-* its gradient ``weight derivative a`` has norm at most ``derivative_bound / s``, or ``derivative_bound`` if s <= 1,
+* its gradient ``weight derivative a`` has norm at most ``derivative_bound / s``, or
+  ``derivative_bound`` if s <= 1,
 * its Hessian ``weight curvature a a'`` has norm at most ``curvature_bound``,
 * the second moment of its gradient has norm at most ``derivative_bound^2 / s^2``.
 
-Weights depend on columns alone, so a correctly specified model keeps its coefficients; another gets those of the
-weighted rows, which may be far off.  Norms are rounded up (:func:`sottovoce.data.design.rounded_up`), so rounding lifts
-no weight.
+Weights depend on columns alone, so a correctly specified model keeps its coefficients; another gets
+those of the weighted rows, which may be far off.  Norms are rounded up
+(:func:`sottovoce.data.design.rounded_up`), so rounding lifts no weight.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ LONGEST = 1e6  # rows longer than this are shortened to it: their weight is belo
 
 @dataclass(frozen=True)
 class ByNorm(Loss):
-    """A loss that changes another one, `base`, by the rows' norms; `norms`, (..., n), are upper bounds on them."""
+    """A loss that changes another one, `base`, by the rows' norms; `norms`, (..., n), are upper
+    bounds on them.
+    """
 
     base: Loss
     norms: Any = field(default=None, compare=False, repr=False, kw_only=True)
@@ -52,7 +57,9 @@ def per_row(x: Any, z: Any) -> Any:
 
 @dataclass(frozen=True)
 class Weighted(ByNorm):
-    """A loss of one margin for rows of any norm: see the module.  Without `norms` all weights are 1."""
+    """A loss of one margin for rows of any norm: see the module.  Without `norms` all weights
+    are 1.
+    """
 
     name: ClassVar[str] = "weighted"
     about: ClassVar[str] = "a loss that counts long rows for less"

@@ -21,7 +21,14 @@ from .bounded import (
 from .corrections import Corrections
 from .correlated import CarriedGradient, carries, within_reach
 from .exits import Exits
-from .framed import FramedCurvature, FramedMoments, FramedResiduals, FramedSlopes, FramedSteps, Lengths
+from .framed import (
+    FramedCurvature,
+    FramedMoments,
+    FramedResiduals,
+    FramedSlopes,
+    FramedSteps,
+    Lengths,
+)
 from .numeric_moments import Misses
 from .objective import PerturbedObjective, SecretStartObjective
 from .objective_noise import GaussianLaw, SphericalLaw, check_law, law_of

@@ -34,8 +34,13 @@ def check_unit(proved: bool, facts: Facts) -> None:
         If a unit may have several rows and the release is proved for one row a unit only.
     """
     if facts.several and not proved:
-        rule = "bounds several rows of a person together, and this release is proved for one row a person"
-        remedy = "use prox_admm, prox_average, momentum or dgd, which are proved, or one row a person"
+        rule = (
+            "bounds several rows of a person together, and this release is proved for one row "
+            "a person"
+        )
+        remedy = (
+            "use prox_admm, prox_average, momentum or dgd, which are proved, or one row a person"
+        )
         raise InvalidInput("person", None, rule, remedy)
 
 

@@ -219,7 +219,9 @@ class HuberGradient(_Vector):
         array of shape (M, R, d)
         """
         z = np.asarray(block.host(block.margins(at)))
-        return np.asarray(block.combine(block.asarray(weights(loss, z) * np.clip(z / self.h, -1.0, 1.0))))
+        return np.asarray(
+            block.combine(block.asarray(weights(loss, z) * np.clip(z / self.h, -1.0, 1.0)))
+        )
 
 
 class Gram(Bounded):
@@ -252,7 +254,9 @@ class Gram(Bounded):
         array of shape (M, R, d (d + 1) / 2)
         """
         c = self.factors(loss, np.asarray(block.host(block.margins(at))))
-        return flat(np.stack([block.gram(block.asarray(c[:, r])) for r in range(c.shape[1])], axis=1))
+        return flat(
+            np.stack([block.gram(block.asarray(c[:, r])) for r in range(c.shape[1])], axis=1)
+        )
 
 
 @dataclass(frozen=True)
@@ -550,7 +554,9 @@ class Residuals(Bounded):
         array of shape (M, R, cells)
         """
         assert self.edges is not None
-        cell = np.searchsorted(self.edges, np.abs(np.asarray(block.host(block.margins(at)))), side="right")
+        cell = np.searchsorted(
+            self.edges, np.abs(np.asarray(block.host(block.margins(at)))), side="right"
+        )
         return counts(cell, labels_of(block, self.constant, at) != 0.0, len(self.edges) + 1)
 
 
@@ -648,9 +654,14 @@ class Cells(Bounded):
             cells = np.asarray(block.host(block.moves(_everywhere(axis, at))))[:, 0]
             own = np.rint(np.where(cells <= width, np.maximum(cells, 0.0), 0.0)).astype(np.int64)
             # Cell 0 collects the rows that are in no cell, and is dropped.
-            counts = [np.bincount(row, weight, width + 1)[1:] for row, weight in zip(own, row_weights, strict=True)]
+            counts = [
+                np.bincount(row, weight, width + 1)[1:]
+                for row, weight in zip(own, row_weights, strict=True)
+            ]
             found.append(np.stack(counts))
-        return np.repeat((np.concatenate(found, axis=1) * self.unit)[:, None, :], at.shape[1], axis=1)
+        return np.repeat(
+            (np.concatenate(found, axis=1) * self.unit)[:, None, :], at.shape[1], axis=1
+        )
 
 
 def counts(cells: IntArray, counted: BoolArray, width: int) -> Array:
@@ -794,7 +805,9 @@ class NoisyBounded(NoisyValue):
     def check(self, facts: Facts) -> None:
         super().check(facts)
         if facts.pure and self.alpha is not None:
-            raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
+            raise InvalidInput(
+                "delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5"
+            )
 
     def entries(self, facts: Facts) -> int:
         return self.what.width(facts)

@@ -245,12 +245,16 @@ class Corrections(Bounded):
         r = min(replicate, len(self.units) - 1)
         curve = self.curves.one(r, block)
         found = statistics(curve, u, positive, cell, places(self.edges, u, cell, curve.tails))
-        missed = (found - self.values[r, block][positive.astype(np.int64), cell]) / self.units[r, block]
+        missed = (found - self.values[r, block][positive.astype(np.int64), cell]) / self.units[
+            r, block
+        ]
         # Whatever the public numbers are, what is clipped must be finite.
         missed = np.nan_to_num(missed, nan=0.0, posinf=1e150, neginf=-1e150)
         # Norms in units of the largest entry, whose squares do not overflow, rounded up.
         largest = np.maximum(np.max(np.abs(missed), axis=1, initial=_FLOOR), 1.0)[:, None]
-        length = largest * np.linalg.norm(missed / largest, axis=1, keepdims=True) * (1.0 + 2.0**-40)
+        length = (
+            largest * np.linalg.norm(missed / largest, axis=1, keepdims=True) * (1.0 + 2.0**-40)
+        )
         share = 1.0
         if self.blocks > 1:  # a row is in two blocks
             share = np.sqrt(0.5)

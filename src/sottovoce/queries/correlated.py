@@ -215,12 +215,22 @@ class CarriedGradient(NoisyGradient):
     def event(self, facts: Facts) -> Event:
         assert self.alpha is not None
         if not carries(facts, Schedule(), self.rounds):
-            raise InvalidInput("correlation", "half", "is proved for losses of one sign and Gaussian noise", "use none")
+            raise InvalidInput(
+                "correlation",
+                "half",
+                "is proved for losses of one sign and Gaussian noise",
+                "use none",
+            )
         sensitivity = self.sensitivity(facts)
         return CarriedGaussianMechanism(
-            self.source, facts.relation, np.broadcast_to(self._sigma(sensitivity), facts.n.shape), sensitivity, facts.d,
-            self.index, self.rounds,
-        )  # fmt: skip
+            self.source,
+            facts.relation,
+            np.broadcast_to(self._sigma(sensitivity), facts.n.shape),
+            sensitivity,
+            facts.d,
+            self.index,
+            self.rounds,
+        )
 
     def check(self, facts: Facts) -> None:
         """Check that the round was planned, and that derivatives can be computed twice alike.
@@ -233,7 +243,9 @@ class CarriedGradient(NoisyGradient):
         """
         check_places(facts, self.start)
         if not 1 <= self.index <= self.rounds:
-            raise InvalidInput("rounds", self.index, f"the run was planned for {self.rounds}", "plan for as many")
+            raise InvalidInput(
+                "rounds", self.index, f"the run was planned for {self.rounds}", "plan for as many"
+            )
         far = float(np.max(length(self.start, "start"), initial=0.0))
         if not computed_twice(facts, far) <= _AGAIN * facts.loss.derivative_bound:
             rule = "the model is too long for gradients to be computed twice alike"
@@ -245,7 +257,9 @@ class CarriedGradient(NoisyGradient):
             raise LedgerError(_MISSED)
 
     def stamp(self) -> bytes:
-        return hashlib.blake2b(np.ascontiguousarray(self.start, dtype="<f8").tobytes(), digest_size=16).digest()
+        return hashlib.blake2b(
+            np.ascontiguousarray(self.start, dtype="<f8").tobytes(), digest_size=16
+        ).digest()
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         return self._less(self._pulls(vault, self.index))
@@ -287,7 +301,9 @@ class CarriedGradient(NoisyGradient):
         """
         exact = self._less(self._pulls(vault, release))
         sensitivity = self.sensitivity(facts)
-        return vault.noise.add_gaussian(exact, self._sigma(sensitivity), self._coarsest(sensitivity, facts), release)
+        return vault.noise.add_gaussian(
+            exact, self._sigma(sensitivity), self._coarsest(sensitivity, facts), release
+        )
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
         """Compute this round's gradient again, which later rounds need.

@@ -18,7 +18,8 @@ from .bounded import Bounded, counts
 class Exits(Bounded):
     """A histogram of the times at which people leave follow-up: shares of rows by public cell.
 
-    Of a person's rows one holds a cell (:func:`sottovoce.estimators.hazard_rows.expand`), so a person adds at most 1.
+    Of a person's rows one holds a cell (:func:`sottovoce.estimators.hazard_rows.expand`), so a
+    person adds at most 1.
 
     Parameters
     ----------

@@ -18,7 +18,16 @@ from ..problem.facts import Facts
 from ..problem.losses import Loss
 from ..problem.weighted_loss import weights
 from ..util.typing import Array
-from .bounded import Bounded, Curvature, Gram, HuberGradient, ResidualMoments, SecondMoments, SlopeMoments, counts
+from .bounded import (
+    Bounded,
+    Curvature,
+    Gram,
+    HuberGradient,
+    ResidualMoments,
+    SecondMoments,
+    SlopeMoments,
+    counts,
+)
 from .moments import flat
 
 # A matrix has no axis of nodes.
@@ -65,7 +74,9 @@ class _Framed(Gram):
         z = np.asarray(block.host(block.margins(at)))
         c, weight = self.factors(loss, z), weights(loss, z)
         found = []
-        for r, frame in enumerate(np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))):
+        for r, frame in enumerate(
+            np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))
+        ):
             u = _in_frame(block, frame, len(at))
             own = c[:, r] * self.shortening(u, weight[:, r])
             found.append((u * own[:, None, :]) @ u.transpose(0, 2, 1))
@@ -134,7 +145,9 @@ class FramedSteps(HuberGradient):
         weight = weights(loss, z)
         clipped = weight * np.clip(z / self.h, -1.0, 1.0)
         found = []
-        for r, frame in enumerate(np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))):
+        for r, frame in enumerate(
+            np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))
+        ):
             u = _in_frame(block, frame, len(at))
             found.append(np.sum(u * (clipped[:, r] * _less(u, weight[:, r]))[:, None, :], axis=2))
         return np.stack(found, axis=1)
@@ -180,6 +193,8 @@ class Lengths(Bounded):
         assert self.frame is not None and self.edges is not None
         weight = weights(loss, np.asarray(block.host(block.margins(at))))
         frames = np.broadcast_to(self.frame, (at.shape[1], *self.frame.shape[1:]))
-        size = np.stack([np.sum(_in_frame(block, frame, len(at)) ** 2, axis=1) for frame in frames], axis=1)
+        size = np.stack(
+            [np.sum(_in_frame(block, frame, len(at)) ** 2, axis=1) for frame in frames], axis=1
+        )
         cells = np.searchsorted(self.edges, np.sqrt(weight * size), side="right")
         return counts(cells, size > 0.0, len(self.edges) + 1)

@@ -69,4 +69,7 @@ class Misses(Bounded):
         e = 0.5 * (np.clip(np.asarray(block.host(block.moves(at))), -1.0, 1.0) - t)
         q = e * e
         powers = (np.ones_like(e), np.abs(e), q, t, t * t, q * q, q * t, q * t * t, t**3, t**4)
-        return np.stack([scale * np.sum(known * x, axis=-1) for scale, x in zip(SCALES, powers, strict=True)], axis=-1)
+        return np.stack(
+            [scale * np.sum(known * x, axis=-1) for scale, x in zip(SCALES, powers, strict=True)],
+            axis=-1,
+        )

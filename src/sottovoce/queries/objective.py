@@ -89,9 +89,13 @@ class PerturbedObjective(Query):
         """Return the minimiser with the release's noise in its linear term."""
         law, linear = self.noise, self.linear
         if isinstance(law, SphericalLaw):
-            linear = linear + facts.C / facts.n * (vault.noise.spherical(facts.d, release) / law.rate)
+            linear = linear + facts.C / facts.n * (
+                vault.noise.spherical(facts.d, release) / law.rate
+            )
         elif law is not None:
-            linear = linear + facts.C / facts.n * (vault.noise.gaussian(facts.d, release) * law.sigma)
+            linear = linear + facts.C / facts.n * (
+                vault.noise.gaussian(facts.d, release) * law.sigma
+            )
         noise = self.noise_at(facts)
         tol, q = noise.tol, noise.q
         pull = np.linalg.norm(linear, axis=-1, keepdims=True)
@@ -114,16 +118,29 @@ class PerturbedObjective(Query):
         claimed = None if law.claimed is None else noise.per_node(law.claimed)
         if isinstance(law, GaussianLaw):
             return GaussianObjectivePerturbation(
-                source=self.source, relation=facts.relation, sigma=noise.per_node(law.sigma), K=noise.K,
-                curvature_bound=facts.loss.curvature_bound, dimension=facts.d, error=noise.error,
-                sigma_release=sigma_release, claimed=claimed,
+                source=self.source,
+                relation=facts.relation,
+                sigma=noise.per_node(law.sigma),
+                K=noise.K,
+                curvature_bound=facts.loss.curvature_bound,
+                dimension=facts.d,
+                error=noise.error,
+                sigma_release=sigma_release,
+                claimed=claimed,
                 claimed_rho=None if law.claimed_rho is None else noise.per_node(law.claimed_rho),
-            )  # fmt: skip
+            )
         return SphericalObjectivePerturbation(
-            source=self.source, relation=facts.relation, beta=noise.per_node(law.rate), K=noise.K,
-            dimension=facts.d, error=noise.error, beta_release=beta_release, sigma_release=sigma_release,
-            claimed=claimed, **loss_terms(facts),  # type: ignore[arg-type]
-        )  # fmt: skip
+            source=self.source,
+            relation=facts.relation,
+            beta=noise.per_node(law.rate),
+            K=noise.K,
+            dimension=facts.d,
+            error=noise.error,
+            beta_release=beta_release,
+            sigma_release=sigma_release,
+            claimed=claimed,
+            **loss_terms(facts),  # type: ignore[arg-type]
+        )
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         """Solve with noise in the objective, and add the noise that covers the solver's error.
@@ -175,8 +192,12 @@ class PerturbedObjective(Query):
         return np.zeros_like(self.start)
 
     def around(self, origin: Array, facts: Facts) -> Query:
-        """``linear.v + q ||v||^2 / 2 = (linear - q origin).w + q ||w||^2 / 2 + const``, rho's part of q included."""
-        return replace(self, linear=self.linear - self.noise_at(facts).q * origin, start=self.start + origin)
+        """``linear.v + q ||v||^2 / 2 = (linear - q origin).w + q ||w||^2 / 2 + const``, rho's
+        part of q included.
+        """
+        return replace(
+            self, linear=self.linear - self.noise_at(facts).q * origin, start=self.start + origin
+        )
 
     def has_exact_density(self, supposed: Supposed, answers: Array) -> bool:
         """Return whether the density is exact at these answers.
@@ -186,7 +207,9 @@ class PerturbedObjective(Query):
         """
         if not isinstance(self.noise, GaussianLaw) or self.noise.release is None:
             return True
-        return not np.any(supposed.facts.loss.curvature(np.einsum("kd,rd->rk", supposed.signed, answers[:, 0])))
+        return not np.any(
+            supposed.facts.loss.curvature(np.einsum("kd,rd->rk", supposed.signed, answers[:, 0]))
+        )
 
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
         """Return the log density of the answer by a change of variables (U1).
@@ -199,8 +222,11 @@ class PerturbedObjective(Query):
         if law is None:
             return certain(w, self.answer(vault, facts, 1))
         q, sums = self.noise_at(facts).q, facts.n / facts.C
-        if isinstance(law, GaussianLaw) and law.release is not None:  # the noise on the answer is not small:
-            spread = np.hypot(law.sigma / (sums * q), law.release)  # compare answers instead, both noises Gaussian
+        if (
+            isinstance(law, GaussianLaw) and law.release is not None
+        ):  # the noise on the answer is not small:
+            # compare answers instead, both noises Gaussian
+            spread = np.hypot(law.sigma / (sums * q), law.release)
             return gaussian(w - self.answer(vault, facts, 1), spread)
         # At the minimiser the gradient vanishes, which gives the noise.
         b = -sums * (vault.solver.gradient(w) + np.asarray(self.linear) + q * w)
@@ -270,9 +296,15 @@ class SecretStartObjective(PerturbedObjective):
         shift = facts.n / facts.C * np.abs(np.asarray(self.own, dtype=float)) * moved
         claimed = None if law.claimed is None else noise.per_node(law.claimed)
         return SecretStartPerturbation(
-            self.source, facts.relation, noise.per_node(law.rate), noise.K, facts.loss.curvature_bound,
-            facts.d, noise.per_node(shift), claimed,
-        )  # fmt: skip
+            self.source,
+            facts.relation,
+            noise.per_node(law.rate),
+            noise.K,
+            facts.loss.curvature_bound,
+            facts.d,
+            noise.per_node(shift),
+            claimed,
+        )
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         """Solve with the secret part in the linear term.

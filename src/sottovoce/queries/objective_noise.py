@@ -1,4 +1,5 @@
-"""Noise in an objective: its laws, what a release of a given price needs of them, and what they do at a node.
+"""Noise in an objective: its laws, what a release of a given price needs of them, and what they do
+at a node.
 
 Sizes are in sum scale (:mod:`sottovoce.problem.facts`).  The proofs are those of
 :class:`sottovoce.queries.PerturbedObjective`.
@@ -24,13 +25,16 @@ POLISH_SQUARED = 0.001
 """Share of a release's squared shift over sigma that is spent on it, with a delta."""
 
 _FAR = 700.0  # e^-700: how unlikely noise is that is longer than the bound below
-_ROUNDING = 2.0**-46  # of that bound: how far drawing in double precision puts noise from where it should be
+# of that bound: how far drawing in double precision puts noise from where it should be
+_ROUNDING = 2.0**-46
 FINE = 2.0**-11
 """The grid's share of the certificate's error."""
 
 
 def rows_change(facts: Facts) -> float:
-    """How far a row moves the noise: no event carries a derivative bound, so every loss is priced as if it were 1."""
+    """How far a row moves the noise: no event carries a derivative bound, so every loss is
+    priced as if it were 1.
+    """
     return RELATIONS[facts.relation]
 
 
@@ -42,14 +46,17 @@ def loss_terms(facts: Facts) -> dict[str, float | bool]:
 def check_loss(facts: Facts) -> None:
     """Refuse losses that do not meet the conditions of the events for objectives."""
     if rule := facts.loss.unproved_inside:
-        raise InvalidInput("loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'")
+        raise InvalidInput(
+            "loss", facts.loss.spec, rule, "use a method with noise on answers, e.g. 'prox_admm'"
+        )
 
 
 def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> Array:
     """The noise rate ``beta`` (sum scale) at which one release costs `epsilon`, per node.
 
-    Under pure accounting `epsilon` is the whole price, with the noise on the answer.  With a delta it is the price
-    ``Delta beta`` of the noise alone; the accountant adds the curvature's part, which costs almost nothing.
+    Under pure accounting `epsilon` is the whole price, with the noise on the answer.  With a delta
+    it is the price ``Delta beta`` of the noise alone; the accountant adds the curvature's part,
+    which costs almost nothing.
 
     InvalidInput, with ``nodes``, says where the curvature alone costs more than `epsilon`.
     """
@@ -58,8 +65,11 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
         return np.asarray(epsilon, dtype=float) / delta_gradient
     exact = np.asarray(epsilon, dtype=float) / (1.0 + POLISH)
     rate = objective_perturbation_rate(
-        exact, facts.K(curvature), delta_gradient=delta_gradient, **loss_terms(facts)  # type: ignore[arg-type]
-    )  # fmt: skip
+        exact,
+        facts.K(curvature),
+        delta_gradient=delta_gradient,
+        **loss_terms(facts),  # type: ignore[arg-type]
+    )
     if np.any(np.isnan(rate)):
         rule = "a release costs more than this through its curvature alone, whatever the noise"
         error = InvalidInput("alpha", np.min(epsilon).item(), rule, "raise alpha, eta, phi or rho")
@@ -72,8 +82,9 @@ def rate_for_epsilon(epsilon: ArrayLike, curvature: ArrayLike, facts: Facts) -> 
 class SphericalLaw:
     """Noise of density ``exp(-rate ||b||)`` in sum scale, shape (..., 1).
 
-    `polish` adds noise to the solver's answer, so that the proof covers the solver's error; printed forms leave it out,
-    and their price assumes exact minimisation.  `claimed` is the paper's own epsilon per release.
+    `polish` adds noise to the solver's answer, so that the proof covers the solver's error; printed
+    forms leave it out, and their price assumes exact minimisation.  `claimed` is the paper's own
+    epsilon per release.
     """
 
     rate: Array
@@ -83,10 +94,11 @@ class SphericalLaw:
 
 @dataclass(frozen=True)
 class GaussianLaw:
-    """Noise ``N(0, sigma^2 I)`` in sum scale, which has no pure price; fields as in :class:`SphericalLaw`.
+    """Noise ``N(0, sigma^2 I)`` in sum scale, which has no pure price; fields as in
+    :class:`SphericalLaw`.
 
-    `release` is the standard deviation of the noise on the answer where a paper sets it, `claimed_rho` the paper's own
-    zCDP per release.
+    `release` is the standard deviation of the noise on the answer where a paper sets it,
+    `claimed_rho` the paper's own zCDP per release.
     """
 
     sigma: Array
@@ -101,11 +113,17 @@ def check_law(law: str, facts: Facts) -> None:
     if law not in ("spherical", "gaussian"):
         raise InvalidInput("law", law, "must be 'spherical' or 'gaussian'", "use 'spherical'")
     if law == "gaussian" and facts.pure:
-        raise InvalidInput("law", law, "Gaussian noise has no pure price", "give a delta, or use law='spherical'")
+        raise InvalidInput(
+            "law", law, "Gaussian noise has no pure price", "give a delta, or use law='spherical'"
+        )
 
 
-def law_of(law: str, alpha: Array, curvature: ArrayLike, facts: Facts) -> SphericalLaw | GaussianLaw:
-    """The noise of a release at `alpha`: spherical of epsilon `alpha`, or Gaussian of shift over sigma `alpha`."""
+def law_of(
+    law: str, alpha: Array, curvature: ArrayLike, facts: Facts
+) -> SphericalLaw | GaussianLaw:
+    """The noise of a release at `alpha`: spherical of epsilon `alpha`, or Gaussian of shift over
+    sigma `alpha`.
+    """
     check_law(law, facts)
     if law == "gaussian":
         return GaussianLaw(rows_change(facts) / alpha)
@@ -166,21 +184,29 @@ class ObjectiveNoise:
         facts, tol = self.facts, self.asked_tol
         if self.law is None or not self.law.polish:
             return np.array(facts.exact_tol if tol is None else tol)
-        return certificate(facts, matched(facts, self._enough(self.law)) if tol is None else tol, self.q, self.pull)
+        return certificate(
+            facts, matched(facts, self._enough(self.law)) if tol is None else tol, self.q, self.pull
+        )
 
     @property
     def certified(self) -> Array:
         """How far the solver's answer is from the exact minimiser at most, per node."""
-        return certified_error(self.facts.C, self.tol, self.facts.mu + self.per_node(self.curvature))
+        return certified_error(
+            self.facts.C, self.tol, self.facts.mu + self.per_node(self.curvature)
+        )
 
     @property
     def error(self) -> Array:
-        """The solver's certificate, the grid, and how far the noise's rounding moves the minimiser, added up."""
+        """The solver's certificate, the grid, and how far the noise's rounding moves the
+        minimiser, added up.
+        """
         return self.certified * (1.0 + FINE) + _ROUNDING * self.longest / self.K
 
     @property
     def release(self) -> tuple[Array, Array]:
-        """``beta_release`` and ``sigma_release``: of the noise on the answer, which pays for its :attr:`error`."""
+        """``beta_release`` and ``sigma_release``: of the noise on the answer, which pays for its
+        :attr:`error`.
+        """
         law, none = self.law, np.zeros(self.facts.n.shape)
         if law is None or not law.polish:
             return none, none
@@ -191,15 +217,19 @@ class ObjectiveNoise:
         return none, 2.0 * self.error / self._share(law)
 
     def _enough(self, law: SphericalLaw | GaussianLaw) -> Array:
-        """The certificate at which noise on the answer makes the release at most `INFLATION` noisier.
+        """The certificate at which noise on the answer makes the release at most `INFLATION`
+        noisier.
 
-        Noise of deviation s in the objective, sum scale, moves the answer by at least about
-        ``(C / n) s / (q + C c1 / d)``, root mean square over directions: the eigenvalues of the data's Hessian have a
-        mean of at most ``C c1 / d``, and ``1 / (q + x)^2`` is convex.  Noise on the answer has a deviation of
-        ``2 error / share`` with ``error = 2 C tol / q``; independent noises add in squares.
+        Noise of deviation s in the objective, sum scale, moves the answer by at least about ``(C /
+        n) s / (q + C c1 / d)``, root mean square over directions: the eigenvalues of the data's
+        Hessian have a mean of at most ``C c1 / d``, and ``1 / (q + x)^2`` is convex.  Noise on the
+        answer has a deviation of ``2 error / share`` with ``error = 2 C tol / q``; independent
+        noises add in squares.
         """
         facts = self.facts
-        if isinstance(law, GaussianLaw) and law.release is not None:  # a paper's own, whatever the error
+        if (
+            isinstance(law, GaussianLaw) and law.release is not None
+        ):  # a paper's own, whatever the error
             return np.array(facts.exact_tol)
         if isinstance(law, GaussianLaw):
             spread = self.per_node(law.sigma)
@@ -211,14 +241,20 @@ class ObjectiveNoise:
         return np.asarray(room * self._share(law) * spread * q / (4.0 * facts.n * q_typical))
 
     def _share(self, law: SphericalLaw | GaussianLaw) -> Array:
-        """What the noise on an answer may cost: pure epsilon, or with a delta a shift over sigma."""
+        """What the noise on an answer may cost: pure epsilon, or with a delta a shift over
+        sigma.
+        """
         delta_gradient = rows_change(self.facts)
         if isinstance(law, GaussianLaw):
             return np.sqrt(POLISH_SQUARED) * self.per_node(delta_gradient / law.sigma)
         if not self.facts.pure:
-            return np.sqrt(POLISH_SQUARED) * self.per_node(delta_gradient * law.rate / np.sqrt(self.facts.d))
+            return np.sqrt(POLISH_SQUARED) * self.per_node(
+                delta_gradient * law.rate / np.sqrt(self.facts.d)
+            )
         exact = objective_perturbation_epsilon(
-            self.per_node(law.rate), self.K, delta_gradient=delta_gradient,
+            self.per_node(law.rate),
+            self.K,
+            delta_gradient=delta_gradient,
             **loss_terms(self.facts),  # type: ignore[arg-type]
-        )  # fmt: skip
+        )
         return POLISH * exact

@@ -55,7 +55,9 @@ def _hidden(facts: Facts, tol: ArrayLike, pull: Array, q: Array) -> Array:
     # The farthest point at which an answer can lie.
     most = radius(facts, pull, q) + certified_error(facts.C, tol, q)
     rows = facts.summands(facts.n)
-    found = rounding_bound(DataTerm(facts.C, rows, facts.loss, facts.d, facts.stretch), most, pull, q)
+    found = rounding_bound(
+        DataTerm(facts.C, rows, facts.loss, facts.d, facts.stretch), most, pull, q
+    )
     if facts.several:
         found = found + elsewhere_bound(facts.C, facts.loss, facts.d, most, facts.stretch)
     return found / facts.C
@@ -151,11 +153,15 @@ def length(vector: ArrayLike, name: str) -> Array:
     x = np.asarray(vector, dtype=float)
     if not np.all(np.abs(x) <= _LONGEST):  # NaN too
         rule = f"public vectors must be finite, with entries up to {_LONGEST:.0e}"
-        raise InvalidInput(name, None, rule, "find the site that sent such a vector, and leave it out")
+        raise InvalidInput(
+            name, None, rule, "find the site that sent such a vector, and leave it out"
+        )
     return np.asarray(np.linalg.norm(np.atleast_1d(x), axis=-1, keepdims=True))
 
 
-def check_solve(facts: Facts, tol: ArrayLike, linear: Array, start: Array, q: Array, noise: ArrayLike = 0.0) -> None:
+def check_solve(
+    facts: Facts, tol: ArrayLike, linear: Array, start: Array, q: Array, noise: ArrayLike = 0.0
+) -> None:
     """Check that public vectors leave a solve room to reach its :func:`certificate` `tol`.
 
     The rounding of a gradient at the farthest point in reach must leave room for it.  As that point
@@ -184,6 +190,11 @@ def check_solve(facts: Facts, tol: ArrayLike, linear: Array, start: Array, q: Ar
     length(start, "start")
     pull = length(linear, "linear") + np.asarray(noise, dtype=float)
     if not np.all(_ROOM * _hidden(facts, tol, pull, q) <= np.asarray(tol)):
-        rule = "double precision cannot certify a gradient norm this small where public vectors are so long"
+        rule = (
+            "double precision cannot certify a gradient norm this small where public vectors "
+            "are so long"
+        )
         shown = float(np.min(tol))
-        raise InvalidInput("tol", shown, rule, "use a larger tol, rho or eta, or leave out the site that sent them")
+        raise InvalidInput(
+            "tol", shown, rule, "use a larger tol, rho or eta, or leave out the site that sent them"
+        )

@@ -19,7 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..privacy.events import Event, GatedRelease, GaussianObjectivePerturbation, MinimiserGateRelease
+from ..privacy.events import (
+    Event,
+    GatedRelease,
+    GaussianObjectivePerturbation,
+    MinimiserGateRelease,
+)
 from ..problem.facts import Facts
 from ..util.typing import Array, ArrayLike
 from .audit_hooks import Canaries, Leaning, Supposed, refusal_of_secret
@@ -107,10 +112,16 @@ class GatedMinimiser(NoisyMinimiser):
             return super().event(facts)
         sensitivity, shape = self.sensitivity(facts), facts.n.shape
         return GatedRelease(
-            source=self.source, relation=facts.relation, sigma=sensitivity / self.alpha, sensitivity=sensitivity,
-            dimension=facts.d, epsilon_threshold=np.broadcast_to(self.epsilon_threshold, shape),
-            epsilon_queries=np.broadcast_to(self.epsilon_queries, shape), positives=self.positives, index=self.index,
-        )  # fmt: skip
+            source=self.source,
+            relation=facts.relation,
+            sigma=sensitivity / self.alpha,
+            sensitivity=sensitivity,
+            dimension=facts.d,
+            epsilon_threshold=np.broadcast_to(self.epsilon_threshold, shape),
+            epsilon_queries=np.broadcast_to(self.epsilon_queries, shape),
+            positives=self.positives,
+            index=self.index,
+        )
 
     def answer(self, vault: Vault, facts: Facts, release: int) -> Array:
         """Test the gradient, and compute the minimiser with its noise.
@@ -197,7 +208,9 @@ class GatedMinimiser(NoisyMinimiser):
         vault.keep(GateSeen(bits, seen.sent + passed[:, 0]))
         exact = self.value(vault, facts)
         release = np.where(passed[:, 0], self._noise_density(answer[..., :-1] - exact, facts), 0.0)
-        return np.asarray(np.logaddexp.reduce(bits, axis=1) - np.logaddexp.reduce(seen.bits, axis=1) + release)
+        return np.asarray(
+            np.logaddexp.reduce(bits, axis=1) - np.logaddexp.reduce(seen.bits, axis=1) + release
+        )
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
         if answer[-1] > 0:
@@ -261,7 +274,9 @@ class RedrawnGate(PerturbedObjective):
         share = inner.claimed_rho
         if self.index > self.positives:
             share = np.zeros(facts.n.size)
-        whole = np.broadcast_to(self.epsilon_threshold + self.epsilon_queries, facts.n.shape).ravel()
+        whole = np.broadcast_to(
+            self.epsilon_threshold + self.epsilon_queries, facts.n.shape
+        ).ravel()
         claimed = whole**2 / 2.0
         if self.index != 1:
             claimed = np.zeros_like(claimed)
@@ -269,11 +284,19 @@ class RedrawnGate(PerturbedObjective):
         if share is not None:
             claimed_rho = share + claimed
         return MinimiserGateRelease(
-            source=self.source, relation=facts.relation, sigma=inner.sigma, K=inner.K,
-            curvature_bound=inner.curvature_bound, dimension=facts.d, error=inner.error,
-            sigma_release=inner.sigma_release, test_epsilon=np.broadcast_to(test, facts.n.shape),
-            positives=self.positives, index=self.index, claimed_rho=claimed_rho,
-        )  # fmt: skip
+            source=self.source,
+            relation=facts.relation,
+            sigma=inner.sigma,
+            K=inner.K,
+            curvature_bound=inner.curvature_bound,
+            dimension=facts.d,
+            error=inner.error,
+            sigma_release=inner.sigma_release,
+            test_epsilon=np.broadcast_to(test, facts.n.shape),
+            positives=self.positives,
+            index=self.index,
+            claimed_rho=claimed_rho,
+        )
 
     def quality(self, minimiser: Array, vault: Vault, facts: Facts) -> Array:
         """Compute by how much the minimiser improves f_i on the start, with clipped losses of rows.
@@ -322,7 +345,9 @@ class RedrawnGate(PerturbedObjective):
         rate = np.asarray(self.divisor) / (2.0 * self.positives * self.clip)
         bar = alike + self.threshold
         bar = vault.noise.add_pure(bar, alike + self.epsilon_threshold * rate, step, release, use=2)
-        noisy = vault.noise.add_pure(quality, alike + self.epsilon_queries * rate / 2.0, step, release, use=3)
+        noisy = vault.noise.add_pure(
+            quality, alike + self.epsilon_queries * rate / 2.0, step, release, use=3
+        )
         allowance = vault.recall(Allowance)
         if allowance is None:
             left = alike + self.positives
@@ -331,7 +356,9 @@ class RedrawnGate(PerturbedObjective):
         passed = (noisy >= bar) & (left > 0)
         vault.keep(Allowance(left - passed))
         coarsest = _FINE * np.broadcast_to(law.release, quality.shape)
-        sent = vault.noise.add_gaussian(w, np.broadcast_to(law.release, quality.shape), coarsest, release)
+        sent = vault.noise.add_gaussian(
+            w, np.broadcast_to(law.release, quality.shape), coarsest, release
+        )
         return np.concatenate([np.where(passed, sent, 0.0), passed.astype(float)], axis=-1)
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:

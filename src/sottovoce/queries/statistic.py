@@ -21,7 +21,17 @@ from ..privacy.events import Event, ExactSphericalMechanism, GaussianMechanism, 
 from ..problem.facts import Facts
 from ..solvers.local import DataTerm, certified_error, elsewhere_bound, rounding_bound
 from ..util.typing import Array, ArrayLike
-from .audit_hooks import Canaries, Leaning, Supposed, centre, certain, gaussian, refusal_of_secret, spherical, vector
+from .audit_hooks import (
+    Canaries,
+    Leaning,
+    Supposed,
+    centre,
+    certain,
+    gaussian,
+    refusal_of_secret,
+    spherical,
+    vector,
+)
 from .base import Query
 from .reach import INFLATION, certificate, check_solve, inside, length, matched
 from .vault import Secret, Vault
@@ -65,7 +75,9 @@ def gradient_sensitivity(facts: Facts, rows: Array) -> Array:
     """
     none = np.zeros_like(rows)
     stretch, summed = facts.stretch, facts.summands(rows) + 1.0
-    rounding = rounding_bound(DataTerm(facts.C, summed, facts.loss, facts.d, stretch), none, none, none, margins=False)
+    rounding = rounding_bound(
+        DataTerm(facts.C, summed, facts.loss, facts.d, stretch), none, none, none, margins=False
+    )
     whole = facts.gradients_changed * facts.C / rows
     if facts.several:
         rounding = rounding + elsewhere_bound(facts.C, facts.loss, facts.d, none, facts.stretch)
@@ -101,7 +113,9 @@ def moved_apart(facts: Facts, far: float) -> float:
     if facts.stretch != 1.0:
         wide = (2.0 * facts.d + 24.0) * facts.stretch
     # The part at 0 is in gradient_sensitivity already.
-    clipping = float(np.ptp(elsewhere_bound(1.0, loss, facts.d, np.array([0.0, far]), facts.stretch)))
+    clipping = float(
+        np.ptp(elsewhere_bound(1.0, loss, facts.d, np.array([0.0, far]), facts.stretch))
+    )
     return float(np.max(facts.n)) * 2.0 * (wide * _U * far * loss.hessian_bound + clipping)
 
 
@@ -182,10 +196,17 @@ class NoisyStatistic(Query):
         sensitivity = self.sensitivity(facts)
         if facts.pure:
             rate = self.alpha / sensitivity
-            return ExactSphericalMechanism(self.source, facts.relation, rate, sensitivity, self.entries(facts), claimed)
+            return ExactSphericalMechanism(
+                self.source, facts.relation, rate, sensitivity, self.entries(facts), claimed
+            )
         return GaussianMechanism(
-            self.source, facts.relation, sensitivity / self.alpha, sensitivity, self.entries(facts), claimed
-        )  # fmt: skip
+            self.source,
+            facts.relation,
+            sensitivity / self.alpha,
+            sensitivity,
+            self.entries(facts),
+            claimed,
+        )
 
     def _coarsest(self, sensitivity: Array, facts: Facts) -> Array:
         """Return the largest step of the release's grid."""
@@ -389,17 +410,23 @@ class NoisyMinimiser(NoisyValue):
     def moved(self, facts: Facts, rows: Array) -> Array:
         q = self._q(facts)
         error = certified_error(facts.C, self._tol(facts.alike), q)
-        return np.asarray(facts.gradients_changed * facts.C / (rows * q) + 2.0 * error + np.zeros_like(facts.n))
+        return np.asarray(
+            facts.gradients_changed * facts.C / (rows * q) + 2.0 * error + np.zeros_like(facts.n)
+        )
 
     def reach(self, facts: Facts) -> Array:
         q = self._q(facts)
         error = certified_error(facts.C, self._tol(facts.alike), q)
-        return np.asarray(facts.C * facts.loss.derivative_bound / q + error + np.zeros_like(facts.n))
+        return np.asarray(
+            facts.C * facts.loss.derivative_bound / q + error + np.zeros_like(facts.n)
+        )
 
     def addend(self, vault: Vault, facts: Facts) -> Array:
         alike = facts.alike
         start, tol = self._nearest(self.start, alike), self._tol(alike)
-        found = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w - self._alone(facts)
+        found = vault.solver.minimise(self._linear(), self._q(facts), start, tol).w - self._alone(
+            facts
+        )
         # Certified answers lie in this ball; the projection makes the bound hold for whatever
         # comes.
         most = self.reach(facts)
@@ -424,11 +451,15 @@ class NoisyMinimiser(NoisyValue):
         return inside(w, facts, self._tol(facts), length(self._linear(), "linear"), self._q(facts))
 
     def around(self, origin: Array, facts: Facts) -> Query:
-        return replace(self, linear=self._linear() - self._q(facts) * origin, start=self.start + origin)
+        return replace(
+            self, linear=self._linear() - self._q(facts) * origin, start=self.start + origin
+        )
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         start, tol = self._nearest(self.start, facts), self._tol(facts)
-        return self._nearest(vault.solver.minimise(self._linear(), self._q(facts), start, tol).w, facts)
+        return self._nearest(
+            vault.solver.minimise(self._linear(), self._q(facts), start, tol).w, facts
+        )
 
     def replay(self, vault: Vault, facts: Facts, release: int) -> None:
         """Repeat the solve in a simulation, so that the next solve starts as if uninterrupted.
@@ -441,7 +472,10 @@ class NoisyMinimiser(NoisyValue):
         vault.repeat(lambda: self.value(vault, facts), self._nearest(self.start, facts))
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
-        linear, q = np.broadcast_to(vector(self.linear), answer.shape), float(np.max(self._q(canaries.facts)))
+        linear, q = (
+            np.broadcast_to(vector(self.linear), answer.shape),
+            float(np.max(self._q(canaries.facts))),
+        )
         middle, lean, K = centre(canaries, linear, q, answer)
         return Leaning(K @ (answer - middle), -lean, self._spread(canaries.facts) ** 2 * (K @ K))
 
@@ -489,7 +523,11 @@ class NoisyGradient(NoisyValue):
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
         middle, lean = canaries.gradients(vector(self.start))
-        return Leaning(canaries.sums * answer - middle, lean, (canaries.sums * self._spread(canaries.facts)) ** 2)
+        return Leaning(
+            canaries.sums * answer - middle,
+            lean,
+            (canaries.sums * self._spread(canaries.facts)) ** 2,
+        )
 
 
 @dataclass(frozen=True)
@@ -523,7 +561,9 @@ class NoisyEpoch(NoisyStatistic):
     origin: ArrayLike = 0.0
 
     def around(self, origin: Array, facts: Facts) -> Query:
-        return replace(self, start=self.start + origin, origin=np.asarray(self.origin, dtype=float) + origin)
+        return replace(
+            self, start=self.start + origin, origin=np.asarray(self.origin, dtype=float) + origin
+        )
 
     def exact_sensitivity(self, facts: Facts) -> Array:
         return gradient_sensitivity(facts, np.maximum(np.floor(facts.n / self.batches), 1.0))
@@ -544,7 +584,13 @@ class NoisyEpoch(NoisyStatistic):
         w, step = self.start, np.asarray(self.step, dtype=float)
         # Each part's draw has its own number within the release.
         for b in range(self.batches):
-            g = self.noisy(vault.solver.gradient(w, part=b, parts=self.batches), vault, facts, release, use=b + 1)
+            g = self.noisy(
+                vault.solver.gradient(w, part=b, parts=self.batches),
+                vault,
+                facts,
+                release,
+                use=b + 1,
+            )
             w = w - step * (g + facts.mu * (w - np.asarray(self.origin, dtype=float)))
         return np.asarray(w)
 
@@ -634,7 +680,9 @@ class SecretMinimiser(NoisyMinimiser):
     def event(self, facts: Facts) -> Event:
         assert self.alpha is not None
         rate, claimed = (np.broadcast_to(x, facts.n.shape) for x in (self._rate(facts), self.alpha))
-        return ExactSphericalMechanism(self.source, facts.relation, rate, self.sensitivity(facts), facts.d, claimed)
+        return ExactSphericalMechanism(
+            self.source, facts.relation, rate, self.sensitivity(facts), facts.d, claimed
+        )
 
     def value(self, vault: Vault, facts: Facts) -> Array:
         if len(self.path) == 1:  # the first round has none before it
@@ -664,7 +712,9 @@ class SecretMinimiser(NoisyMinimiser):
     def log_density(self, supposed: Supposed, answer: Array) -> Array | None:
         if self.alpha is None:
             return super().log_density(supposed, answer)
-        return spherical(answer - self.value(supposed.vault, supposed.facts), self._rate(supposed.facts))
+        return spherical(
+            answer - self.value(supposed.vault, supposed.facts), self._rate(supposed.facts)
+        )
 
     def leaning(self, canaries: Canaries, answer: Array) -> Leaning | None:
         raise refusal_of_secret(self)

@@ -1,6 +1,8 @@
-"""The arithmetic of a sum in shares: the public grid, how much noise each share has, and how a sum is opened.
+"""The arithmetic of a sum in shares: the public grid, how much noise each share has, and how a sum
+is opened.
 
-The noise of a sum is planned from all sites (:class:`SharedNoise`); an :class:`Attempt` asks some of them for it.
+The noise of a sum is planned from all sites (:class:`SharedNoise`); an :class:`Attempt` asks some
+of them for it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from .vault import Vault
 _RING = 61
 """Bits of the largest sum of honest addends, of a signed word's 63; noise has the room above."""
 _TAIL = 40.0  # standard deviations of a sum of noise: more has a probability below 2 e^-800
-_ROUNDING = 2.0**-50  # of two addends, each rounded by a difference, by the weight, and by the product with it
+# of two addends, each rounded by a difference, by the weight, and by the product with it
+_ROUNDING = 2.0**-50
 _SLACK = 1.0 + 2.0**-40  # of noise, for the rounding of its size
 
 
@@ -35,7 +38,8 @@ class Grid(NamedTuple):
 
 @dataclass(frozen=True)
 class SharedNoise:
-    """The noise of a sum of this statistic, for a run with these facts: the same in every attempt, whoever takes part.
+    """The noise of a sum of this statistic, for a run with these facts: the same in every attempt,
+    whoever takes part.
 
     The statistic's `alpha` is the shift over sigma of one row of all; without it there is no noise.
     """
@@ -44,7 +48,9 @@ class SharedNoise:
     facts: Facts
 
     def influence(self, rows: float) -> Array:
-        """Largest change of a sum over `rows` rows by one of them, computation included; shape (..., 1)."""
+        """Largest change of a sum over `rows` rows by one of them, computation included; shape
+        (..., 1).
+        """
         return self.what.moved(self.facts, np.full((*self.facts.n.shape[:-1], 1), rows))
 
     def moved(self, rows: float) -> Array:
@@ -57,9 +63,11 @@ class SharedNoise:
 
     @property
     def bits(self) -> int:
-        """The grid's fineness: as fine as the ring allows to all sites together, and no finer than is of use.
+        """The grid's fineness: as fine as the ring allows to all sites together, and no finer than
+        is of use.
 
-        Below :data:`sottovoce.privacy.prices.COARSEST` the price is infinite, and :meth:`check` refuses.
+        Below :data:`sottovoce.privacy.prices.COARSEST` the price is infinite, and :meth:`check`
+        refuses.
         """
         if self.what.alpha is None:
             return FINEST
@@ -75,10 +83,17 @@ class SharedNoise:
         if alpha is None:
             return
         if np.ptp(alpha) > 0:
-            raise InvalidInput("alpha", None, "a sum over sites has one price", "give one number, not one a site")
+            raise InvalidInput(
+                "alpha", None, "a sum over sites has one price", "give one number, not one a site"
+            )
         if self.bits < COARSEST:
-            rule = f"{self.facts.rows:,.0f} rows with so little noise do not fit into sums of 64-bit words"
-            raise InvalidInput("epsilon", None, rule, "use a smaller epsilon, fewer rows, or trust='nobody'")
+            rule = (
+                f"{self.facts.rows:,.0f} rows with so little noise do not fit into sums of "
+                "64-bit words"
+            )
+            raise InvalidInput(
+                "epsilon", None, rule, "use a smaller epsilon, fewer rows, or trust='nobody'"
+            )
         if not self._fits(float(np.min(np.asarray(alpha)))):
             rule = "so much noise does not fit into sums of 64-bit words"
             raise InvalidInput("epsilon", None, rule, "use a larger epsilon, or fewer features")
@@ -92,7 +107,9 @@ class SharedNoise:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A sum as it is asked of the sites `among` those of a run: each has a share, and the sum of all is opened."""
+    """A sum as it is asked of the sites `among` those of a run: each has a share, and the sum of
+    all is opened.
+    """
 
     what: NoisyValue
     facts: Facts
@@ -102,8 +119,8 @@ class Attempt:
     def grid(self) -> Grid:
         """The grid of the attempt, the same at all its sites.
 
-        With h honest shares of ``tau`` steps, a shift of D steps costs at most ``sqrt(D^2 / h + d h / 4) / tau``: it is
-        dealt to the shares in whole steps (docs/privacy/sums.md, Claim 3).
+        With h honest shares of ``tau`` steps, a shift of D steps costs at most ``sqrt(D^2 / h + d h
+        / 4) / tau``: it is dealt to the shares in whole steps (docs/privacy/sums.md, Claim 3).
         """
         noise = SharedNoise(self.what, self.facts)
         moved = noise.moved(self.among.rows)
@@ -111,11 +128,13 @@ class Attempt:
             return Grid(power(self.what.reach(self.facts), -50), np.zeros_like(moved))
         honest, d = noise.honest(self.among.sites), self.what.entries(self.facts)
         step = power(moved / (self.what.alpha * math.sqrt(honest)), -noise.bits)
-        steps = moved / step + math.sqrt(d)  # both data sets' sums are rounded, by at most half a step each
+        # both data sets' sums are rounded, by at most half a step each
+        steps = moved / step + math.sqrt(d)
         return Grid(step, np.sqrt(steps**2 / honest + d * honest / 4.0) * _SLACK / self.what.alpha)
 
     def share(self, vault: Vault, release: int) -> IntArray:
-        """Each site's addend plus its share of the noise in steps of the grid, (..., d), after the charge.
+        """Each site's addend plus its share of the noise in steps of the grid, (..., d), after the
+        charge.
 
         It must be masked before it leaves: alone it is not protected.
         """
@@ -126,7 +145,9 @@ class Attempt:
 
     def addend(self, vault: Vault) -> IntArray:
         """The share without its noise, for the audit; it never leaves the query."""
-        exact = self.what.addend(vault, self.facts) * (self.facts.n / self.among.rows) / self.grid.step
+        exact = (
+            self.what.addend(vault, self.facts) * (self.facts.n / self.among.rows) / self.grid.step
+        )
         return np.asarray(np.rint(exact).astype(np.int64))
 
     @property

@@ -114,7 +114,9 @@ class Sum:
         """
         length(self.what.start, "start")
         if facts.pure and self.alpha is not None:
-            raise InvalidInput("delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5")
+            raise InvalidInput(
+                "delta", None, "noise on sums is Gaussian and has no pure price", "use delta=1e-5"
+            )
         SharedNoise(self.what, facts).check()
         self.what.check(facts.alike)
 
@@ -125,10 +127,17 @@ class Sum:
             return Unprotected(self.source, facts.n)
         shape, noise = facts.n.shape, SharedNoise(self.what, facts)
         return SummedGaussianMechanism(
-            self.source, facts.relation, np.broadcast_to(self.alpha, shape),
-            np.broadcast_to(noise.moved(Among.all(facts).rows), shape), self.what.entries(facts), facts.n_nodes,
-            facts.participants, facts.colluders, facts.sites_per_row, noise.bits,
-        )  # fmt: skip
+            self.source,
+            facts.relation,
+            np.broadcast_to(self.alpha, shape),
+            np.broadcast_to(noise.moved(Among.all(facts).rows), shape),
+            self.what.entries(facts),
+            facts.n_nodes,
+            facts.participants,
+            facts.colluders,
+            facts.sites_per_row,
+            noise.bits,
+        )
 
     def stamp(self) -> bytes:
         return self.what.stamp()
@@ -141,7 +150,9 @@ class Sum:
         return Attempt(self.what, facts, among)
 
     def mean_spread(self, facts: Facts, among: Among) -> float:
-        """Standard deviation of an entry of the mean that those sites open, from the facts of all nodes."""
+        """Standard deviation of an entry of the mean that those sites open, from the facts of
+        all nodes.
+        """
         if self.alpha is None:
             return 0.0
         if among.sites < facts.n_nodes:

@@ -20,14 +20,18 @@ class Secret:
     """Base of the secrets that a kind of query keeps from one answer to the next.
 
     A secret is a noisy threshold or an exact minimiser, say.  Each kind is a frozen dataclass of
-    arrays.  To change a secret, a query keeps a new one.  Checkpoints know a kind by the name of its
-    class, so another class of that name is refused when it is defined.
+    arrays.  To change a secret, a query keeps a new one.  Checkpoints know a kind by the name of
+    its class, so another class of that name is refused when it is defined.
     """
 
     def __init_subclass__(cls) -> None:
         known = _KINDS.get(cls.__name__)
-        # A cell of a notebook that runs again, and a module that is loaded again, define the same kind once more.
-        same_place = known is not None and (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__)
+        # A cell of a notebook that runs again, and a module that is loaded again, define the same
+        # kind once more.
+        same_place = known is not None and (known.__module__, known.__qualname__) == (
+            cls.__module__,
+            cls.__qualname__,
+        )
         if known is not None and not same_place:
             what = f"{known.__module__} keeps secrets of this name in checkpoints; use another name"
             raise TypeError(f"{cls.__module__}.{cls.__name__}: {what}")

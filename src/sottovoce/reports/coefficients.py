@@ -13,7 +13,10 @@ from .causes import Cause, cause_of
 from .plain import finite, number, ratio_text
 from .worth import exaggeration_in_words, width_in_words
 
-NOISE_MEANS = "Noise: the share of the variance that is not sampling, and would not be there without privacy noise"
+NOISE_MEANS = (
+    "Noise: the share of the variance that is not sampling, and would not be there "
+    "without privacy noise"
+)
 """The legend of the column of noise."""
 HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p", "why")
 """Columns of :func:`cells`."""
@@ -29,20 +32,30 @@ _WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
 def cells(line: dict[str, Any]) -> list[str]:
     """Return the cells of a line, in the columns of :data:`HEAD`."""
     if line.get("one_sided") is not None:
-        found = dict.fromkeys(HEAD, "-") | {"95% interval": end_text(line, odds=False), HEAD[-1]: why(line)}
+        found = dict.fromkeys(HEAD, "-") | {
+            "95% interval": end_text(line, odds=False),
+            HEAD[-1]: why(line),
+        }
         return list(found.values())
     if line.get("refused") is not None:
         return ["refused", *["-"] * (len(HEAD) - 2), why(line)]
     if "standard_error" not in line:
         return [f"{number(line['estimate']):.4g}", *["-"] * (len(HEAD) - 2), ""]
     p, ratio, mark = number(line["p"]), line.get("odds_ratio"), "?" if line.get("unsure") else ""
-    estimate, error, low, high = (number(line[name]) for name in ("estimate", "standard_error", "low", "high"))
-    n = min(9, max(3, 1 - math.floor(math.log10(error)))) if error > 0 else 3  # two digits of the error at least
+    estimate, error, low, high = (
+        number(line[name]) for name in ("estimate", "standard_error", "low", "high")
+    )
+    # two digits of the error at least
+    n = min(9, max(3, 1 - math.floor(math.log10(error)))) if error > 0 else 3
     return [
-        f"{estimate:.{n}f}{mark}", "-" if ratio is None or line["name"] == CONSTANT else f"{number(ratio):.3g}",
-        f"{error:.{n}f}", f"{100.0 * number(line['noise_share']):.0f}%", f"{low:.{n}f} to {high:.{n}f}",
-        "<.001" if p < 0.001 else f"{p:.3f}", why(line),
-    ]  # fmt: skip
+        f"{estimate:.{n}f}{mark}",
+        "-" if ratio is None or line["name"] == CONSTANT else f"{number(ratio):.3g}",
+        f"{error:.{n}f}",
+        f"{100.0 * number(line['noise_share']):.0f}%",
+        f"{low:.{n}f} to {high:.{n}f}",
+        "<.001" if p < 0.001 else f"{p:.3f}",
+        why(line),
+    ]
 
 
 def why(line: dict[str, Any]) -> str:
@@ -105,7 +118,11 @@ def groups(lines: Sequence[dict[str, Any]]) -> list[CoefficientGroup]:
     found: list[CoefficientGroup] = []
     for line in lines:
         name, reference = str(line.get("unit") or line["name"]), line["reference"]
-        same = found and line["level"] is not None and (found[-1].name, found[-1].reference) == (name, reference)
+        same = (
+            found
+            and line["level"] is not None
+            and (found[-1].name, found[-1].reference) == (name, reference)
+        )
         if same:
             found[-1].lines.append(line)
         else:
@@ -122,7 +139,9 @@ def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
             found.append((group.name, [""] * len(HEAD)))
         if group.reference is not None:
             found.append((f"  {group.reference}", ["reference", *[""] * (len(HEAD) - 1)]))
-        found += [(f"  {line['level']}" if level else group.name, cells(line)) for line in group.lines]
+        found += [
+            (f"  {line['level']}" if level else group.name, cells(line)) for line in group.lines
+        ]
     return found
 
 
@@ -132,7 +151,9 @@ def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     if not any(map(why, lines)):
         kept.remove(HEAD.index("why"))
     kept = kept if has_intervals(lines) else [0]
-    return [(name, [row[k] for k in kept]) for name, row in [("column", list(HEAD)), *labelled(lines)]]
+    return [
+        (name, [row[k] for k in kept]) for name, row in [("column", list(HEAD)), *labelled(lines)]
+    ]
 
 
 def text_table(lines: Sequence[dict[str, Any]]) -> str:
@@ -155,7 +176,9 @@ def page_table(lines: Sequence[dict[str, Any]]) -> Table:
 
 
 def _indented(name: str) -> str:
-    """A row's name, with a wide space in place of the two spaces before a level, which HTML would drop."""
+    """A row's name, with a wide space in place of the two spaces before a level, which HTML
+    would drop.
+    """
     return "\N{EM SPACE}" + name.strip() if name.startswith("  ") else name.strip()
 
 
@@ -201,7 +224,11 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
     """
     refused, said = refusals(lines), list[str]()
     for names, why in refused:
-        sentence = f"{_listed(names)}: {why}." if len(names) < len(lines) else f"{why[:1].upper()}{why[1:]}."
+        sentence = (
+            f"{_listed(names)}: {why}."
+            if len(names) < len(lines)
+            else f"{why[:1].upper()}{why[1:]}."
+        )
         said.append(sentence)
     if said:
         said.insert(0, "Not all is printed.")
@@ -213,7 +240,11 @@ def assumptions(plain: dict[str, Any]) -> str:
 
     They are on long rows, on targets at their bounds, and on rows that are alike.
     """
-    said = (str(plain.get("weighed") or ""), _clipped(plain.get("at_bounds")), str(plain.get("clusters") or ""))
+    said = (
+        str(plain.get("weighed") or ""),
+        _clipped(plain.get("at_bounds")),
+        str(plain.get("clusters") or ""),
+    )
     return " ".join(filter(None, said))
 
 
@@ -254,12 +285,15 @@ def _would(needs: dict[str, Any] | None) -> str:
 
 
 def _clipped(at_bounds: dict[str, Any] | None) -> str:
-    """A sentence on targets at their bounds (:mod:`sottovoce.answers.bounds_reached`), if they are clearly many."""
+    """A sentence on targets at their bounds (:mod:`sottovoce.answers.bounds_reached`), if they
+    are clearly many.
+    """
     if not at_bounds or not at_bounds["clear"]:
         return ""
     share, low, high = (100.0 * number(at_bounds[name]) for name in ("share", "low", "high"))
     return (
-        f"About {share:.2g}% of the targets ({low:.2g}% to {high:.2g}%) lie at or beyond the declared bounds: these "
+        f"About {share:.2g}% of the targets ({low:.2g}% to {high:.2g}%) lie at or beyond the "
+        "declared bounds: these "
         "are coefficients of the clipped number."
     )
 
@@ -304,10 +338,16 @@ def sites_differ(found: dict[str, Any], odds: bool) -> str:
     elif high > 0.0:
         spread = f"their constants fit a standard deviation of 0, and any up to {high:.3g}"
     else:
-        spread = "their constants are closer than chance lets one expect even at a standard deviation of 0"
-    allows = f", and their standard deviation may be anything up to {high:.3g}" if high > 0.0 else ""
+        spread = (
+            "their constants are closer than chance lets one expect even at a standard "
+            "deviation of 0"
+        )
+    allows = (
+        f", and their standard deviation may be anything up to {high:.3g}" if high > 0.0 else ""
+    )
     return (
-        f"Sites {said} beyond their columns ({told}): {spread}. One more site would lie {reach} of these on average "
+        f"Sites {said} beyond their columns ({told}): {spread}. One more site would lie {reach} of "
+        "these on average "
         f"(95%), if sites are draws of a normal population{allows}."
     )
 
@@ -421,7 +461,9 @@ class ForestRow:
     """A row of the forest plot; places are in percent of the axis."""
 
     kind: str
-    """Of what it is: ``column`` (the name alone, above its levels), ``reference``, ``level`` or ``number``."""
+    """Of what it is: ``column`` (the name alone, above its levels), ``reference``, ``level`` or
+    ``number``.
+    """
     name: str
     title: str = ""
     """The row in words, for screen readers."""
@@ -474,7 +516,13 @@ def _forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
         edge = axis.high if side > 0 else axis.low
         colour = "blue" if end * side > 0.0 else "mark"
         return ForestRow(
-            kind, name, f"{called(line)}: {text}", text, beside, colour, span=(axis.at(end), axis.at(edge))
+            kind,
+            name,
+            f"{called(line)}: {text}",
+            text,
+            beside,
+            colour,
+            span=(axis.at(end), axis.at(edge)),
         )
     if line.get("refused") is not None:
         return ForestRow(kind, name, f"{called(line)}: refused", compared=beside)
@@ -482,7 +530,9 @@ def _forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
     text = interval(low, mid, high, axis.odds) + mark(line)
     colour = "blue" if low > 0 or high < 0 else "mark"
     span = (axis.at(low), axis.at(high))
-    return ForestRow(kind, name, f"{called(line)}: {text}", text, beside, colour, span, dot=axis.at(mid))
+    return ForestRow(
+        kind, name, f"{called(line)}: {text}", text, beside, colour, span, dot=axis.at(mid)
+    )
 
 
 @dataclass(frozen=True)
@@ -527,14 +577,17 @@ def _caption(lines: Sequence[dict[str, Any]], odds: bool) -> str:
     """How to read the forest plot."""
     said = []
     if odds:
-        said.append("The dot is the odds ratio: how many times the odds are, all other columns being equal.")
+        said.append(
+            "The dot is the odds ratio: how many times the odds are, all other columns being equal."
+        )
     said.append("The line is its 95% interval, which holds sampling and privacy noise.")
     if any(line.get("typical") is not None for line in lines):
         said.append("A number is compared over the range of most values that its schema declares.")
     if strained(lines):
         said.append(f"Question marks: {Cause.STRAINED.sentence}.")
     said.append(
-        "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell what goes together, "
+        "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell "
+        "what goes together, "
         "not what would happen if a column were changed."
     )
     return " ".join(said)

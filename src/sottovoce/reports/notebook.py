@@ -29,7 +29,9 @@ def pairs_text(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> 
     str
     """
     wide = max((len(name) for name, _ in pairs), default=0)
-    return "\n".join([title, *(f"  {name:<{wide}}  {value}" for name, value in pairs), *([said] if said else [])])
+    return "\n".join(
+        [title, *(f"  {name:<{wide}}  {value}" for name, value in pairs), *([said] if said else [])]
+    )
 
 
 def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
@@ -40,7 +42,10 @@ def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
     if "classes" in plain:
         told = {"accuracy": plain["accuracy"]}
         for one in plain["classes"]:
-            told |= {f"recall of {one['name']}": one["recall"], f"precision of {one['name']}": one["precision"]}
+            told |= {
+                f"recall of {one['name']}": one["recall"],
+                f"precision of {one['name']}": one["precision"],
+            }
     elif "auc" in plain:
         told = {"area under the ROC curve": plain["auc"], "Brier score": plain["brier"]}
         told |= {"share of positives": plain["positives"]}
@@ -48,7 +53,10 @@ def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
         told |= plain["rates"]
     else:
         names = {"r2": "R2", "mean_absolute_error": "mean absolute error"}
-        names |= {"root_mean_squared_error": "root mean squared error", "mean_target": "mean of the number"}
+        names |= {
+            "root_mean_squared_error": "root mean squared error",
+            "mean_target": "mean of the number",
+        }
         told = {name: plain[key] for key, name in names.items()}
     return [(printable(name), _estimate(one)) for name, one in told.items()]
 
@@ -64,16 +72,26 @@ class ColumnTable(dict[str, list[Any]]):
 
     def _cells(self) -> tuple[list[str], list[list[str]], int]:
         """Heads, cells, and how many lines are left out; the last line is always shown."""
-        heads, lines = [printable(str(head)) for head in self], list(zip(*self.values(), strict=True))
+        heads, lines = (
+            [printable(str(head)) for head in self],
+            list(zip(*self.values(), strict=True)),
+        )
         shown = lines if len(lines) <= _LINES else [*lines[: _LINES - 1], lines[-1]]
-        cells = [[printable(x) if isinstance(x, str) else f"{x:.4g}" for x in line] for line in shown]
+        cells = [
+            [printable(x) if isinstance(x, str) else f"{x:.4g}" for x in line] for line in shown
+        ]
         return heads, cells, len(lines) - len(shown)
 
     def __str__(self) -> str:
         heads, cells, left = self._cells()
         wide = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-        rows = ["  ".join([row[0].ljust(wide[0]), *map(str.rjust, row[1:], wide[1:])]) for row in (heads, *cells)]
-        return "\n".join([*(row.rstrip() for row in rows), *([f"... and {left} more"] if left else [])])
+        rows = [
+            "  ".join([row[0].ljust(wide[0]), *map(str.rjust, row[1:], wide[1:])])
+            for row in (heads, *cells)
+        ]
+        return "\n".join(
+            [*(row.rstrip() for row in rows), *([f"... and {left} more"] if left else [])]
+        )
 
     def __repr__(self) -> str:
         return str(self)

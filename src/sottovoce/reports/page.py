@@ -34,14 +34,19 @@ _BOLDEST = 3  # coefficients in the sentences on top
 def _sites(plain: dict[str, Any], privacy: Statement) -> Table:
     sizes = [finite(x) for x in plain["n_train"]]
     names = [str(name) for name in plain.get("sites") or [f"site {i}" for i in range(len(sizes))]]
-    spent = privacy.per_node if len(privacy.per_node) == len(sizes) else (privacy.epsilon,) * len(sizes)
+    spent = (
+        privacy.per_node if len(privacy.per_node) == len(sizes) else (privacy.epsilon,) * len(sizes)
+    )
     one = "person" if privacy.counted == "people" else "row"
     columns = [
         Column("site", "name"),
         Column(f"training {privacy.counted}", "n"),
         Column(f"epsilon of each {one}", "n"),
     ]
-    rows = [[name, f"{size:,.0f}", ceil_text(epsilon)] for name, size, epsilon in zip(names, sizes, spent, strict=True)]
+    rows = [
+        [name, f"{size:,.0f}", ceil_text(epsilon)]
+        for name, size, epsilon in zip(names, sizes, spent, strict=True)
+    ]
     return Table(columns, [*rows, ["together", f"{sum(sizes):,.0f}", ""]])
 
 
@@ -54,24 +59,41 @@ class Cost(NamedTuple):
 
 
 def _cost(plain: dict[str, Any], privacy: Statement) -> Cost:
-    totals, shares = [_total("training rows", privacy)], [_shares("training rows", plain.get("asked"))]
+    totals, shares = (
+        [_total("training rows", privacy)],
+        [_shares("training rows", plain.get("asked"))],
+    )
     if found := plain.get("evaluation"):
         totals.append(_total("held-out rows", Statement.from_dict(found["privacy"])))
         shares.append(_shares("held-out rows", found.get("asked")))
-    columns = [Column(""), *(Column(head, "n") for head in ("epsilon", "delta", "releases", "accountant"))]
+    columns = [
+        Column(""),
+        *(Column(head, "n") for head in ("epsilon", "delta", "releases", "accountant")),
+    ]
     said = ""
     if book := privacy.ledger:
-        said = f"Ledger: run {book.run}; {ceil_text(book.spent)} spent of {min(book.budget):g} for life."
+        said = (
+            f"Ledger: run {book.run}; {ceil_text(book.spent)} spent of {min(book.budget):g} "
+            "for life."
+        )
     return Cost(Table(columns, totals), said, [table for table in shares if table.rows])
 
 
 def _total(name: str, privacy: Statement) -> list[str]:
-    return [name, ceil_text(privacy.epsilon), f"{privacy.delta:g}", str(privacy.releases), privacy.accountant]
+    return [
+        name,
+        ceil_text(privacy.epsilon),
+        f"{privacy.delta:g}",
+        str(privacy.releases),
+        privacy.accountant,
+    ]
 
 
 def _shares(name: str, asked: Any) -> Table:
     columns = [Column(f"rows of the ledger, {name}"), Column("share of the budget", "n")]
-    return Table(columns, [[str(one["release"]), percent(finite(one["share"]), 0)] for one in asked or ()])
+    return Table(
+        columns, [[str(one["release"]), percent(finite(one["share"]), 0)] for one in asked or ()]
+    )
 
 
 class Promise(NamedTuple):
@@ -92,7 +114,10 @@ def _promise(plain: dict[str, Any], privacy: Statement) -> Promise:
     held_out: Words = []
     if found := plain.get("evaluation"):
         held = Statement.from_dict(found["privacy"])
-        if (held.relation, held.trust) != (privacy.relation, privacy.trust) or held.epsilon != privacy.epsilon:
+        if (held.relation, held.trust) != (
+            privacy.relation,
+            privacy.trust,
+        ) or held.epsilon != privacy.epsilon:
             held_out = held.words
     return Promise(privacy.words, [(name, text) for name, text in entries if text], held_out)
 
@@ -104,7 +129,11 @@ def outcome_of(plain: dict[str, Any]) -> str:
     """Return the predicted event or number, in words."""
     label = plain.get("label")
     if label:
-        return f"{label['column']} = {label['positive']}" if "positive" in label else str(label["column"])
+        return (
+            f"{label['column']} = {label['positive']}"
+            if "positive" in label
+            else str(label["column"])
+        )
     return "a positive label" if has_odds(plain.get("coefficients") or ()) else "a number"
 
 
@@ -116,18 +145,29 @@ def answer(plain: dict[str, Any]) -> tuple[str, list[str]]:
         said += _effects(lines, what, needed(plain.get("needs")))
     if found := plain.get("evaluation"):
         said += _good(found, what)
-    return (said[0], said[1:]) if said else (f"A model of {what} was trained; how good it is was not asked.", [])
+    return (
+        (said[0], said[1:])
+        if said
+        else (f"A model of {what} was trained; how good it is was not asked.", [])
+    )
 
 
 def _no_effects(lines: Sequence[dict[str, Any]], needs: str) -> list[str]:
     """Sentences on a table without a printed coefficient."""
     if blames_noise(lines):
-        return [f"No coefficient can be told from noise at this budget ({needs or 'more rows'} would do, about)."]
+        return [
+            f"No coefficient can be told from noise at this budget ({needs or 'more rows'} would "
+            "do, about)."
+        ]
     return [f"No coefficient is printed. {why[:1].upper()}{why[1:]}." for _, why in refusals(lines)]
 
 
-def _clearest(printed: Sequence[dict[str, Any]]) -> list[tuple[float, float, float, dict[str, Any]]]:
-    """Low end, estimate and high end of the lines that differ clearly, and the lines, the clearest first."""
+def _clearest(
+    printed: Sequence[dict[str, Any]],
+) -> list[tuple[float, float, float, dict[str, Any]]]:
+    """Low end, estimate and high end of the lines that differ clearly, and the lines, the
+    clearest first.
+    """
     every = [(*scaled(line), line) for line in printed]
     clear = [one for one in every if one[0] > 0 or one[2] < 0]
     return sorted(clear, key=lambda one: -abs(one[1]) / max(one[2] - one[0], 1e-300))
@@ -157,7 +197,10 @@ def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str
 def _refused(lines: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
     """How many lines are refused, by cause."""
     causes = Counter(cause_of(line) for line in lines if line.get("refused") is not None)
-    return [(n, "refused" if cause is None else f"refused, {cause.brief}") for cause, n in causes.items()]
+    return [
+        (n, "refused" if cause is None else f"refused, {cause.brief}")
+        for cause, n in causes.items()
+    ]
 
 
 def _between(line: dict[str, Any]) -> str:
@@ -173,7 +216,10 @@ def _size(one: tuple[float, float, float, dict[str, Any]], odds: bool) -> str:
     low, mid, high, _ = one
     if not odds:
         near, far = sorted((abs(low), abs(high)))
-        return f"{abs(mid):.3g} {'higher' if mid > 0 else 'lower'} on average ({near:.3g} to {far:.3g})"
+        return (
+            f"{abs(mid):.3g} {'higher' if mid > 0 else 'lower'} on average ({near:.3g} to "
+            f"{far:.3g})"
+        )
     value, rest = interval(low, mid, high, odds).split(" ", 1)
     return f"{value} times as high {rest}"
 
@@ -186,8 +232,12 @@ def _good(found: dict[str, Any], what: str) -> list[str]:
     if "classes" in found and found["accuracy"]["value"] is None:
         return [_TOO_FEW]
     if "classes" in found:
-        value, low, high = (percent(finite(found["accuracy"][name]), 0) for name in ("value", "low", "high"))
-        return [f"Of rows that it was not trained on, {value} are answered rightly ({low} to {high})."]
+        value, low, high = (
+            percent(finite(found["accuracy"][name]), 0) for name in ("value", "low", "high")
+        )
+        return [
+            f"Of rows that it was not trained on, {value} are answered rightly ({low} to {high})."
+        ]
     area = found["auc"] if "auc" in found else found["mean_absolute_error"]
     if area["value"] is None:
         return [_TOO_FEW]
@@ -195,7 +245,8 @@ def _good(found: dict[str, Any], what: str) -> list[str]:
         value, low, high = (f"{finite(area[name]):.3g}" for name in ("value", "low", "high"))
         unit = f" {found['unit']}" if found.get("unit") else ""
         return [
-            f"On rows that it was not trained on, predictions of {what} are off by {value}{unit} on average "
+            f"On rows that it was not trained on, predictions of {what} are off by {value}{unit} "
+            "on average "
             f"({low} to {high})."
         ]
 
@@ -204,7 +255,8 @@ def _good(found: dict[str, Any], what: str) -> list[str]:
         return f"{value}{of} ({low} to {high})"
 
     said = [
-        f"On rows that it was not trained on, the model gives one with {what} a higher probability than one without in "
+        f"On rows that it was not trained on, the model gives one with {what} a higher probability "
+        "than one without in "
         f"{share(area, ' of pairs')}; 50% is guessing."
     ]
     hit, right = found["rates"]["sensitivity"], found["rates"]["precision"]
@@ -252,7 +304,11 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
     with of_anybody():
         privacy = Statement.from_dict(plain["privacy"])
         what = outcome_of(plain)
-        asked = f"What goes with {what}" if has_intervals(plain.get("coefficients") or ()) else f"A model of {what}"
+        asked = (
+            f"What goes with {what}"
+            if has_intervals(plain.get("coefficients") or ())
+            else f"A model of {what}"
+        )
         held = plain.get("evaluation")
         lead, points = answer(plain)
         return render(

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 from ..util.pages import render
 from ..util.typing import Any
-from .coefficients import CONSTANT, Axis, axis_of, compared, end_text, groups, interval, mark, one_end, scaled
+from .coefficients import (
+    CONSTANT,
+    Axis,
+    axis_of,
+    compared,
+    end_text,
+    groups,
+    interval,
+    mark,
+    one_end,
+    scaled,
+)
 from .plain import of_anybody
 
 _WIDTH, _LEFT, _RIGHT = 720, 230, 560
@@ -19,7 +30,9 @@ _LONGEST_NAME = 32
 
 @dataclass(frozen=True)
 class PictureRow:
-    """A row of the picture: its name, and an interval with a dot, or with an arrow where one end is not known."""
+    """A row of the picture: its name, and an interval with a dot, or with an arrow where one end
+    is not known.
+    """
 
     top: int
     kind: str
@@ -78,7 +91,9 @@ def _row(line: dict[str, Any], axis: Axis, top: int, name: str, indent: int) -> 
         end, side = found
         span = (_across(axis, end), _across(axis, axis.high if side > 0 else axis.low))
         css = "c" if end * side > 0.0 else "k"
-        return PictureRow(top, "interval", name, indent, css, end_text(line, axis.odds), span, arrow=8 * side)
+        return PictureRow(
+            top, "interval", name, indent, css, end_text(line, axis.odds), span, arrow=8 * side
+        )
     if line.get("refused") is not None:
         return PictureRow(top, "refused", name, indent)
     low, mid, high = scaled(line)

@@ -19,7 +19,9 @@ def of_anybody() -> Iterator[None]:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
         rule = "holds something else than a run's answers"
-        raise InvalidInput("run", None, rule, "use a file written by `train --save`, or by --json") from None
+        raise InvalidInput(
+            "run", None, rule, "use a file written by `train --save`, or by --json"
+        ) from None
 
 
 def number(x: Any) -> float:

@@ -10,7 +10,18 @@ import numpy as np
 
 from ..errors import InvalidInput, printable
 from ..util.typing import Any, Array, ArrayLike
-from .coefficients import CONSTANT, Axis, axis_of, compared, end_text, groups, has_odds, mark, one_end, scaled
+from .coefficients import (
+    CONSTANT,
+    Axis,
+    axis_of,
+    compared,
+    end_text,
+    groups,
+    has_odds,
+    mark,
+    one_end,
+    scaled,
+)
 from .plain import ratio_text
 
 MOST = 40
@@ -26,9 +37,12 @@ class _Row(NamedTuple):
 
     name: str
     told: str  # at the right end
-    ends: tuple[float, float, float] | None  # low, estimate, high, on the axis; None for a row without a mark
+    # low, estimate, high, on the axis; None for a row without a mark
+    ends: tuple[float, float, float] | None
     kind: str  # "head", "reference", "refused", "clear" or "unclear"
-    one_end: tuple[float, int] | None = None  # the known end of an interval, and to which side the other lies
+    one_end: tuple[float, int] | None = (
+        None  # the known end of an interval, and to which side the other lies
+    )
 
 
 def axes_of(ax: Any, rows: int) -> Any:
@@ -44,8 +58,12 @@ def axes_of(ax: Any, rows: int) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError:
-        raise InvalidInput("plot", None, "needs matplotlib", "run: pip install 'sottovoce[plot]'") from None
-    _, made = pyplot.subplots(figsize=(_WIDTH, _MARGIN + _LINE * max(rows, 3)), layout="constrained")
+        raise InvalidInput(
+            "plot", None, "needs matplotlib", "run: pip install 'sottovoce[plot]'"
+        ) from None
+    _, made = pyplot.subplots(
+        figsize=(_WIDTH, _MARGIN + _LINE * max(rows, 3)), layout="constrained"
+    )
     return made
 
 
@@ -115,7 +133,9 @@ def _draw_row(ax: Any, axis: Axis, y: int, row: _Row) -> None:
     bar = {"color": colour, "linewidth": 2.0, "solid_capstyle": "butt", "zorder": 2}
     if row.kind == "reference":
         none = _place(0.0, axis)
-        ax.plot([none], [y], "o", markersize=6, markerfacecolor="white", markeredgecolor=_INK, zorder=3)
+        ax.plot(
+            [none], [y], "o", markersize=6, markerfacecolor="white", markeredgecolor=_INK, zorder=3
+        )
     if row.ends is not None:
         low, mid, high = (_place(x, axis) for x in row.ends)
         ax.plot([low, high], [y, y], **bar)
@@ -147,7 +167,11 @@ def _rows_of(lines: Sequence[dict[str, Any]], odds: bool) -> list[_Row]:
         if group.reference is not None:
             rows.append(_Row(f"   {_short(group.reference)}", "reference", None, "reference"))
         for line in group.lines:
-            name = f"   {_short(line['level'])}" if of_levels else f"{_short(line['name'])} ({_short(compared(line))})"
+            name = (
+                f"   {_short(line['level'])}"
+                if of_levels
+                else f"{_short(line['name'])} ({_short(compared(line))})"
+            )
             if (found := one_end(line)) is not None:
                 kind = "clear" if found[0] * found[1] > 0.0 else "unclear"
                 rows.append(_Row(name, end_text(line, odds), None, kind, found))
@@ -194,7 +218,9 @@ def _finish(ax: Any, names: Sequence[str], bold: Sequence[bool] | None = None) -
     ax.set_axisbelow(True)
 
 
-def coefficient_plot(names: Sequence[str], values: ArrayLike, classes: Sequence[str] = (), ax: Any = None) -> Any:
+def coefficient_plot(
+    names: Sequence[str], values: ArrayLike, classes: Sequence[str] = (), ax: Any = None
+) -> Any:
     """Draw bars of coefficients without intervals; of several classes, coloured dots for each.
 
     Of many coefficients the largest are drawn.
@@ -230,8 +256,23 @@ def coefficient_plot(names: Sequence[str], values: ArrayLike, classes: Sequence[
         for k, line in enumerate(table):
             colour = _COLOURS[k % len(_COLOURS)]
             marker = "os^Dv"[k // len(_COLOURS) % 5]
-            ax.plot(line, y, marker, color=colour, markersize=6, alpha=0.85, zorder=2, label=_short(classes[k]))
-        ax.legend(title="class", frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            ax.plot(
+                line,
+                y,
+                marker,
+                color=colour,
+                markersize=6,
+                alpha=0.85,
+                zorder=2,
+                label=_short(classes[k]),
+            )
+        ax.legend(
+            title="class",
+            frameon=False,
+            fontsize="small",
+            loc="upper left",
+            bbox_to_anchor=(1.0, 1.0),
+        )
     _finish(ax, [_short(names[k]) for k in which])
     left = f"; the {MOST} largest of {len(names)}" if len(which) < len(names) else ""
     of_class = f" for {_short(classes[0])}" if len(table) == 1 and len(classes) else ""
@@ -239,7 +280,9 @@ def coefficient_plot(names: Sequence[str], values: ArrayLike, classes: Sequence[
     return ax
 
 
-def survival_plot(edges: ArrayLike, survival: ArrayLike, names: Sequence[str], ax: Any = None) -> Any:
+def survival_plot(
+    edges: ArrayLike, survival: ArrayLike, names: Sequence[str], ax: Any = None
+) -> Any:
     """Draw survival curves at the ends of intervals of time.
 
     Parameters
@@ -266,7 +309,15 @@ def survival_plot(edges: ArrayLike, survival: ArrayLike, names: Sequence[str], a
     for k, curve in enumerate(curves):
         label = _short(names[k]) if names else None
         line = np.concatenate([[1.0], curve])
-        ax.plot(edges, line, "-o", color=_COLOURS[k % len(_COLOURS)], markersize=4, linewidth=2.0, label=label)
+        ax.plot(
+            edges,
+            line,
+            "-o",
+            color=_COLOURS[k % len(_COLOURS)],
+            markersize=4,
+            linewidth=2.0,
+            label=label,
+        )
     ax.set_ylim(0.0, 1.03)
     ax.set_xlabel("time")
     ax.set_ylabel("probability of no event")

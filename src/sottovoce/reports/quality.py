@@ -24,9 +24,11 @@ _RATES = {
     "precision": "positives among those called positive",
 }
 _ERRORS = {
-    "r2": "R2: share of the spread that is explained", "mean_absolute_error": "mean absolute error",
-    "root_mean_squared_error": "root mean squared error", "mean_target": "mean of the number",
-}  # fmt: skip
+    "r2": "R2: share of the spread that is explained",
+    "mean_absolute_error": "mean absolute error",
+    "root_mean_squared_error": "root mean squared error",
+    "mean_target": "mean of the number",
+}
 _HOLDER_ONLY = "without noise: for the holder only"
 
 
@@ -48,11 +50,19 @@ def _estimate(plain: dict[str, Any], shown: Callable[[float], str] = _three) -> 
 
 RECALIBRATION = {
     "calibration_slope_interval": ("calibration slope", "1 is best, below 1 is too sure of itself"),
-    "calibration_intercept": ("calibration intercept", "of the line with that slope, in log-odds; 0 is best"),
-    "calibration_in_the_large": ("calibration in the large", "log-odds to be added to the model's; 0 is best"),
+    "calibration_intercept": (
+        "calibration intercept",
+        "of the line with that slope, in log-odds; 0 is best",
+    ),
+    "calibration_in_the_large": (
+        "calibration in the large",
+        "log-odds to be added to the model's; 0 is best",
+    ),
     "observed_expected": ("O/E", "positives over those that the model expects; 1 is best"),
 }
-"""What evaluations tell of the label's log-odds as a line in the model's: name, and how to read it."""
+"""What evaluations tell of the label's log-odds as a line in the model's: name, and how to read
+it.
+"""
 
 
 def cell_text(cell: dict[str, Any]) -> str:
@@ -95,7 +105,9 @@ def _roc(found: dict[str, Any]) -> SquarePlot:
     area = found["auc"]
     refused = area["value"] is None
     return SquarePlot(
-        about="; ".join(f"{percent(y, 0)} of positives at {percent(x, 0)} of negatives" for x, y in inner),
+        about="; ".join(
+            f"{percent(y, 0)} of positives at {percent(x, 0)} of negatives" for x, y in inner
+        ),
         said=f"Area refused: {area['refused']}" if refused else f"Area {_estimate(area)}",
         curve=path((x for x, _ in points), (y for _, y in points)),
         dots=[_point(x, y) for x, y in inner],
@@ -106,7 +118,9 @@ def _calibration(found: dict[str, Any]) -> SquarePlot:
     plot = SquarePlot("; ".join(map(_cell_in_words, found["calibration"])), _slope(found))
     for cell in found["calibration"]:
         y, low, high = (finite(cell[name]) for name in ("observed", "low", "high"))
-        if cell["predicted"] is None:  # a bar over all probabilities of an open cell, the interval at its middle
+        if (
+            cell["predicted"] is None
+        ):  # a bar over all probabilities of an open cell, the interval at its middle
             start = 0.0 if cell.get("above") is None else finite(cell["above"])
             end = 1.0 if cell.get("below") is None else finite(cell["below"])
             plot.lines.append((_point(start, y), _point(end, y)))
@@ -132,7 +146,9 @@ def _slope(found: dict[str, Any]) -> str:
 
 
 class Measure(NamedTuple):
-    """A measure with its estimate, how to read it, and its value without noise where that is shown."""
+    """A measure with its estimate, how to read it, and its value without noise where that is
+    shown.
+    """
 
     name: str
     about: str
@@ -141,7 +157,9 @@ class Measure(NamedTuple):
 
 
 def _measures(found: dict[str, Any], exact: dict[str, Any]) -> list[Measure]:
-    def measure(key: str, estimate: dict[str, Any], name: str, about: str, shown: Callable[[float], str]) -> Measure:
+    def measure(
+        key: str, estimate: dict[str, Any], name: str, about: str, shown: Callable[[float], str]
+    ) -> Measure:
         return Measure(name, about, _estimate(estimate, shown), _exact(exact, key))
 
     lines = [
@@ -168,7 +186,11 @@ def _exact(exact: dict[str, Any], key: str) -> str:
 def _alike(positives: dict[str, Any]) -> str:
     """The accuracy of calling all rows alike."""
     share = positives["value"]
-    return "" if share is None else f"; calling all rows alike: {percent(max(finite(share), 1.0 - share))}"
+    return (
+        ""
+        if share is None
+        else f"; calling all rows alike: {percent(max(finite(share), 1.0 - share))}"
+    )
 
 
 def _confusion(found: dict[str, Any]) -> Table:
@@ -186,7 +208,9 @@ def _confusion(found: dict[str, Any]) -> Table:
 
 
 class SubgroupRow(NamedTuple):
-    """A row of the plot of subgroups; places are in percent of the axis, and None where the area is refused."""
+    """A row of the plot of subgroups; places are in percent of the axis, and None where the area
+    is refused.
+    """
 
     name: str
     text: str | None
@@ -206,7 +230,12 @@ def _subgroups(by: dict[str, Any]) -> Subgroups:
     axis = Axis(0.4, 1.0, False)
     ticks = [(axis.at(x), f"{x:g}") for x in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)]
     rates = ["sensitivity", "specificity", "precision"]
-    names = ["rows, about", "share of positives", *rates, *(name for name, _ in RECALIBRATION.values())]
+    names = [
+        "rows, about",
+        "share of positives",
+        *rates,
+        *(name for name, _ in RECALIBRATION.values()),
+    ]
     rows, cells = [], []
     for name, one in by.items():
         rows.append(_subgroup_row(name, one["auc"], axis))
@@ -214,7 +243,9 @@ def _subgroups(by: dict[str, Any]) -> Subgroups:
         numbers += [_estimate(one["rates"][rate], percent) for rate in rates]
         numbers += [_estimate(one[key], _two) for key in RECALIBRATION]
         cells.append([name, *numbers])
-    return Subgroups(ticks, rows, Table([Column(""), *(Column(name, "n") for name in names)], cells))
+    return Subgroups(
+        ticks, rows, Table([Column(""), *(Column(name, "n") for name in names)], cells)
+    )
 
 
 def _subgroup_row(name: str, area: dict[str, Any], axis: Axis) -> SubgroupRow:
@@ -244,7 +275,10 @@ def _class_rates(found: dict[str, Any], exact: dict[str, Any]) -> Table:
     rows = []
     for one in found["classes"]:
         name = str(one["name"])
-        row: list[str | None] = [name, *(_estimate(one[key], percent) for key in ("share", "recall", "precision"))]
+        row: list[str | None] = [
+            name,
+            *(_estimate(one[key], percent) for key in ("share", "recall", "precision")),
+        ]
         if exact:
             row.append(f"{finite(exact[f'recall on {name}']):.4f}")
         rows.append(row)
@@ -254,7 +288,10 @@ def _class_rates(found: dict[str, Any], exact: dict[str, Any]) -> Table:
 def _class_confusion(found: dict[str, Any]) -> Table:
     names = [str(one["name"]) for one in found["classes"]]
     columns = [Column("class in fact"), *(Column(f"answered {name}", "n") for name in names)]
-    rows = [[name, *(f"{finite(x):,.0f}" for x in line)] for name, line in zip(names, found["confusion"], strict=True)]
+    rows = [
+        [name, *(f"{finite(x):,.0f}" for x in line)]
+        for name, line in zip(names, found["confusion"], strict=True)
+    ]
     return Table(columns, rows)
 
 

@@ -1,4 +1,6 @@
-"""What printed coefficients are worth: how much wider noise makes them, and by how much the clear ones exaggerate."""
+"""What printed coefficients are worth: how much wider noise makes them, and by how much the
+clear ones exaggerate.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def exaggeration(estimate: float, standard_error: float) -> float:
         return 1.0
     z, c = abs(estimate) / standard_error, -normal.quantile(CLEAR / 2.0)
     above, below = math.exp(normal.log_cdf(z - c)), math.exp(normal.log_cdf(-z - c))
-    density = (math.exp(-0.5 * (c - z) ** 2) + math.exp(-0.5 * (c + z) ** 2)) / math.sqrt(2.0 * math.pi)
+    density = (math.exp(-0.5 * (c - z) ** 2) + math.exp(-0.5 * (c + z) ** 2)) / math.sqrt(
+        2.0 * math.pi
+    )
     # E[|Z|; |Z| > c], from the partial expectations of a normal law in its two tails.
     mean = z * (above - below) + density
     return mean / ((above + below) * z)
@@ -69,7 +73,8 @@ def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str
     which = f"{many} of {len(wider)} intervals" if len(wider) > 1 else "the interval"
     rows = "none" if math.isinf(most) else f"1 in {most**2:,.0f}"
     return (
-        f"Privacy noise makes {which} at least {WIDE:g} times as wide; that of {name} {_times(most)}, which is as wide "
+        f"Privacy noise makes {which} at least {WIDE:g} times as wide; that of {name} "
+        f"{_times(most)}, which is as wide "
         f"as from {rows} of the rows without it."
     )
 
@@ -83,15 +88,19 @@ def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str])
     for line, name in zip(lines, names, strict=True):
         half_is_noise = _width(line) >= math.sqrt(2.0)
         if half_is_noise and number(line["p"]) < CLEAR:
-            found.append((exaggeration(number(line["estimate"]), number(line["standard_error"])), name))
+            found.append(
+                (exaggeration(number(line["estimate"]), number(line["standard_error"])), name)
+            )
     found = [one for one in found if one[0] >= EXAGGERATED]
     if not found:
         return ""
     most, name = max(found)
     others = f", and {len(found) - 1} more lines likewise" if len(found) > 1 else ""
     return (
-        f"Picked out by p < {CLEAR:g}, estimates with this much noise are too large on average: if the truth of "
-        f"{name} is what is printed, by {100.0 * (most - 1.0):.0f}%{others}; by more if it is smaller."
+        f"Picked out by p < {CLEAR:g}, estimates with this much noise are too large on average: if "
+        "the truth of "
+        f"{name} is what is printed, by {100.0 * (most - 1.0):.0f}%{others}; by more if it is "
+        "smaller."
     )
 
 

@@ -1,1 +1,3 @@
-"""Runs, from configuration to result: checked, priced, chosen, rehearsed on synthetic rows, and carried out."""
+"""Runs, from configuration to result: checked, priced, chosen, rehearsed on synthetic rows, and
+carried out.
+"""

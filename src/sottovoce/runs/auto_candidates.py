@@ -24,18 +24,22 @@ from .pricing import Prepared
 KNOBS = ("rounds", "eta", "rho", "max_grad_norm")
 """Knobs that a choice sets with the method, where the caller left them open."""
 CAPS, FACTORS = (math.inf, 0.3, 0.1), (0.4, 1.0, 2.5)
-"""Caps on a row's gradient, and multiples of the default penalty, that are tried first, each with each."""
+"""Caps on a row's gradient, and multiples of the default penalty, that are tried first, each
+with each.
+"""
 WIDER = (0.15, 0.4, 1.0, 2.5, 6.0)
 """Multiples for methods that take gradient steps, which are quick to try."""
 ROUNDS = {"steps": (100, 200), "solves": (10, 20, 40)}
 """Rounds of methods of gradient steps, and of local solves; the first number is tried first."""
 REGULARISERS = (0.1,)
-"""Multiples of the regulariser.  Less is tried only from `MANY_ROWS` rows a weight on, as synthetic rows do not
-overfit; more was chosen too often (the penalty does the same and follows the noise)."""
+"""Multiples of the regulariser.  Less is tried only from `MANY_ROWS` rows a weight on, as
+synthetic rows do not overfit; more was chosen too often (the penalty does the same and follows
+the noise)."""
 MANY_ROWS = 300
 LIGHT = 0.01
-"""Multiple of the regulariser for gradient steps.  Their penalty follows the noise, and few rounds do not overfit; the
-default weighs as much as gradients under a small cap, and holds back what many rows can tell."""
+"""Multiple of the regulariser for gradient steps.  Their penalty follows the noise, and few
+rounds do not overfit; the default weighs as much as gradients under a small cap, and holds back
+what many rows can tell."""
 PROXIMAL = ("prox_admm", "prox_average")
 """So alike that only one of them is looked into: the first where sites differ, else the second."""
 
@@ -47,7 +51,10 @@ def open_value(config: RunConfig, name: str) -> Any:
 
 def has_cap(method: str) -> bool:
     """Return whether the method may be given a cap on gradients."""
-    return "max_grad_norm" in knobs_of(REGISTRY[method].options) and not REGISTRY[method].objective_noise
+    return (
+        "max_grad_norm" in knobs_of(REGISTRY[method].options)
+        and not REGISTRY[method].objective_noise
+    )
 
 
 def valid(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[RunConfig]:
@@ -61,7 +68,9 @@ def valid(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[RunC
 
 @dataclass
 class Plans:
-    """Plans of candidates for the sites of `ground`, calibrated once for all that differ in knobs without a price."""
+    """Plans of candidates for the sites of `ground`, calibrated once for all that differ in
+    knobs without a price.
+    """
 
     ground: Ground
     _calibrated: dict[tuple[str, float], Prepared] = field(default_factory=dict)
@@ -69,8 +78,9 @@ class Plans:
     def prepared(self, config: RunConfig) -> Prepared:
         """The plan of a candidate.
 
-        Where noise is on statistics of bounded sensitivity, shifts over sigmas add up in squares under a delta, and
-        epsilons without: one calibration gives the noise for every number of rounds, cap and penalty.
+        Where noise is on statistics of bounded sensitivity, shifts over sigmas add up in squares
+        under a delta, and epsilons without: one calibration gives the noise for every number of
+        rounds, cap and penalty.
         """
         cls = REGISTRY[config.method]
         if not has_cap(config.method):
@@ -87,7 +97,12 @@ class Plans:
         shape = float(growth.sum()) if facts.pure else math.sqrt(float((growth**2).sum()))
         assert one.algorithm.noise is not None
         noise = one.algorithm.noise.scaled(1.0 / shape)
-        return replace(one, config=config, facts=facts, algorithm=build(config, facts, one.graph).with_noise(noise))
+        return replace(
+            one,
+            config=config,
+            facts=facts,
+            algorithm=build(config, facts, one.graph).with_noise(noise),
+        )
 
     def usual_penalty(self, config: RunConfig) -> float:
         """The penalty that the configuration has if it leaves it open."""
@@ -130,15 +145,23 @@ class Candidates:
             names = ["prox_average", "momentum", "objective"]
         else:
             alike = self.ground.tilt == 0.0
-            names = [PROXIMAL[alike], "momentum", "objective", "output"] + ["mr_admm"] * (self.config.delta is None)
+            names = [PROXIMAL[alike], "momentum", "objective", "output"] + ["mr_admm"] * (
+                self.config.delta is None
+            )
         return [under(name, trust) for name in names]
 
     def grid(self, method: str) -> Iterator[RunConfig]:
         """Yield a method at every cap, each with every penalty."""
         cls = REGISTRY[method]
         factors = WIDER if cls.gradient_steps else FACTORS
-        usual = {"method": method, "rounds": self._rounds(method)[0], "rho": self._regulariser(method)}
-        for config in valid(self.config, [usual | {"max_grad_norm": c} for c in self._caps(method, CAPS)]):
+        usual = {
+            "method": method,
+            "rounds": self._rounds(method)[0],
+            "rho": self._regulariser(method),
+        }
+        for config in valid(
+            self.config, [usual | {"max_grad_norm": c} for c in self._caps(method, CAPS)]
+        ):
             yield config
             if "eta" in self.free and not cls.single:
                 yield from valid(config, self._penalties(config, [f for f in factors if f != 1.0]))
@@ -170,13 +193,18 @@ class Candidates:
         changes: list[dict[str, Any]] = [{"max_grad_norm": float(f"{c:.3g}")} for c in caps]
         if "eta" in self.free:
             changes += self._penalties(at, factors)
-        many = sum(self.ground.n) >= MANY_ROWS * self.ground.weights and not REGISTRY[at.method].gradient_steps
+        many = (
+            sum(self.ground.n) >= MANY_ROWS * self.ground.weights
+            and not REGISTRY[at.method].gradient_steps
+        )
         if "rho" in self.free and first and many:
             changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
         return self.changed(at, changes)
 
     def sibling(self, at: RunConfig) -> list[RunConfig]:
-        """The other proximal method, with the knobs and the curvature of the one that was looked into."""
+        """The other proximal method, with the knobs and the curvature of the one that was looked
+        into.
+        """
         other = next(name for name in PROXIMAL if name != at.method)
         change = {knob: open_value(at, knob) for knob in KNOBS} | {"method": other}
         del change["eta"]
@@ -193,13 +221,18 @@ class Candidates:
         """The penalty after a change, the same multiple of the default as before."""
         if "eta" not in self.free or "eta" in change or not isinstance(at.eta, float):
             return {}
-        usual = [self.plans.usual_penalty(one) for one in valid(at, [{"eta": None}, change | {"eta": None}])]
+        usual = [
+            self.plans.usual_penalty(one)
+            for one in valid(at, [{"eta": None}, change | {"eta": None}])
+        ]
         return {"eta": float(f"{at.eta * usual[1] / usual[0]:.4g}")} if len(usual) == 2 else {}
 
     def _penalties(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
         """Changes to these multiples of the penalty."""
         try:
-            usual = config.eta if isinstance(config.eta, float) else self.plans.usual_penalty(config)
+            usual = (
+                config.eta if isinstance(config.eta, float) else self.plans.usual_penalty(config)
+            )
         except SottovoceError:  # a first guess that breaks a rule
             return []
         return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]

@@ -1,11 +1,13 @@
-"""The choice behind ``method="auto"``: methods and knobs are tried on synthetic rows of the same shape.
+"""The choice behind ``method="auto"``: methods and knobs are tried on synthetic rows of the same
+shape.
 
-What errs least there is taken; among candidates whose errors tie, the one whose probabilities have the least log loss.
-How hard the real rows are is not known, so a rehearsal compares methods and does not say how well any of them will do.
+What errs least there is taken; among candidates whose errors tie, the one whose probabilities have
+the least log loss. How hard the real rows are is not known, so a rehearsal compares methods and
+does not say how well any of them will do.
 
-Everything that :func:`choose` sees is public: sizes, graph, budget, what the schema lets one expect of rows, and how
-the sites are declared to differ.  No argument could carry a private row to it, so a choice costs no privacy and may
-be told to anybody.
+Everything that :func:`choose` sees is public: sizes, graph, budget, what the schema lets one expect
+of rows, and how the sites are declared to differ.  No argument could carry a private row to it, so
+a choice costs no privacy and may be told to anybody.
 """
 
 from __future__ import annotations
@@ -35,18 +37,19 @@ from .pricing import Prepared
 FINER = ((0.6, 1.6), (0.75, 1.35))
 """Multiples of the best cap and penalty that are tried last, and then around the best of those."""
 AHEAD = 1.1
-"""Factor on errors of local solves and of single steps: synthetic rows stand for all that there may be, so what a solve
-makes of few rows looks too good, as seen on other tables."""
+"""Factor on errors of local solves and of single steps: synthetic rows stand for all that there
+may be, so what a solve makes of few rows looks too good, as seen on other tables."""
 USUAL = {"penalty": (0.7, 0.01), "cap": (0.08, 0.01)}
-"""Gradient steps err about as much with many knobs, and which comes out is chance.  So errors count for more the
-further a penalty (over the default) and a cap are from what errs least on average over other tables: by this share,
-times the square of the number of doublings between them."""
+"""Gradient steps err about as much with many knobs, and which comes out is chance.  So errors
+count for more the further a penalty (over the default) and a cap are from what errs least on
+average over other tables: by this share, times the square of the number of doublings between
+them."""
 FINALISTS = 6
 SAFE = 2
 """Candidates of least error that are in the last comparison whatever their log loss."""
 TIE = 0.005
-"""Errors on made-up rows that differ by no more than this are taken as equal, and the log loss decides: many settings
-err about as much, and of these few state probabilities that hold."""
+"""Errors on made-up rows that differ by no more than this are taken as equal, and the log loss
+decides: many settings err about as much, and of these few state probabilities that hold."""
 
 
 NO_FORECAST = "This compares methods on synthetic rows: it does not predict the accuracy on yours."
@@ -79,7 +82,11 @@ class Choice:
     says: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"chosen": _plain(self.config), "says": self.says, "table": [dict(row) for row in self.table]}
+        return {
+            "chosen": _plain(self.config),
+            "says": self.says,
+            "table": [dict(row) for row in self.table],
+        }
 
 
 def open_knobs(config: RunConfig) -> tuple[str, ...]:
@@ -88,15 +95,24 @@ def open_knobs(config: RunConfig) -> tuple[str, ...]:
 
 
 def declared(partition: str, strength: float = 1.0) -> str:
-    """The heterogeneity that a partition implies: sites are alike if rows are dealt at random, else they may differ."""
+    """The heterogeneity that a partition implies: sites are alike if rows are dealt at random,
+    else they may differ.
+    """
     return "iid" if partition == "iid" or (partition == "label" and strength == 0) else "label"
 
 
 def choose(
-    config: RunConfig, n: Sequence[int] | Array, d: int, *, heterogeneity: str = "iid",
-    free: Sequence[str] | None = None, expected: Expected | None = None, centre: Centring | None = None,
-) -> Choice:  # fmt: skip
-    """Pick a method and its knobs from public facts; always the same on the same machine and versions.
+    config: RunConfig,
+    n: Sequence[int] | Array,
+    d: int,
+    *,
+    heterogeneity: str = "iid",
+    free: Sequence[str] | None = None,
+    expected: Expected | None = None,
+    centre: Centring | None = None,
+) -> Choice:
+    """Pick a method and its knobs from public facts; always the same on the same machine and
+    versions.
 
     Parameters
     ----------
@@ -113,7 +129,8 @@ def choose(
     expected : Expected, optional
         What is publicly known of rows: a schema, or public rows.  None for rows of a few kinds.
     centre : Centring, optional
-        What is asked before the method within the same budget; methods are tried with the epsilon that it leaves.
+        What is asked before the method within the same budget; methods are tried with the epsilon
+        that it leaves.
 
     Returns
     -------
@@ -130,23 +147,41 @@ def choose(
     No private row is read, so the choice costs no privacy.
     """
     if heterogeneity not in ("iid", "label"):
-        raise InvalidInput("heterogeneity", heterogeneity, "must be 'iid' or 'label'", "use 'label' where sites differ")
+        raise InvalidInput(
+            "heterogeneity",
+            heterogeneity,
+            "must be 'iid' or 'label'",
+            "use 'label' where sites differ",
+        )
     knobs = tuple(open_knobs(config) if free is None else free)
     if unknown := [knob for knob in knobs if knob not in KNOBS]:
-        raise InvalidInput("free", unknown, f"must be among {', '.join(KNOBS)}", "leave the others out")
+        raise InvalidInput(
+            "free", unknown, f"must be among {', '.join(KNOBS)}", "leave the others out"
+        )
     counts = np.asarray(n, dtype=float).ravel()
     check_size(config, counts[:, None], d)
     sizes = tuple(int(rows) for rows in counts)
     left = config if centre is None else centre.rest(config)
     asked = replace(left, seed=config.seed or 0, replicates=1)
     found = _choose(asked, sizes, d, heterogeneity, tuple(sorted(knobs)), expected)
-    chosen = replace(found.config, auto=False, epsilon=config.epsilon, seed=config.seed, replicates=config.replicates)
+    chosen = replace(
+        found.config,
+        auto=False,
+        epsilon=config.epsilon,
+        seed=config.seed,
+        replicates=config.replicates,
+    )
     return replace(found, config=chosen)
 
 
 @lru_cache(maxsize=64)
 def _choose(
-    config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, free: tuple[str, ...], expected: Expected | None
+    config: RunConfig,
+    n: tuple[int, ...],
+    d: int,
+    heterogeneity: str,
+    free: tuple[str, ...],
+    expected: Expected | None,
 ) -> Choice:
     if why := _beyond(config, n, d):
         if make_loss(config.loss).offset_bound:
@@ -175,7 +210,8 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
     loss = make_loss(config.loss)
     if loss.offset_bound:
         return "made-up rows have classes, and this loss is for numbers"
-    held = 1 if config.trusted.answers_of_all else len(n)  # sums and curators are tried out as one site with all rows
+    # sums and curators are tried out as one site with all rows
+    held = 1 if config.trusted.answers_of_all else len(n)
     if Ground.too_large(held, d // loss.outputs, loss.outputs):
         return f"{len(n)} sites and {d} entries of a classifier are too many to try out in seconds"
     return ""
@@ -185,7 +221,8 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
 class _Trial:
     """Candidate with its expected errors and log losses, (worlds, replicates).
 
-    Both are enlarged in comparisons: those of many gradient steps by the share `pull`, others by `AHEAD`.
+    Both are enlarged in comparisons: those of many gradient steps by the share `pull`, others by
+    `AHEAD`.
     """
 
     config: RunConfig
@@ -215,7 +252,9 @@ class _Trial:
         return self.log_loss * self._enlarged
 
     def sure(self, other: _Trial) -> float:
-        """The standard error of the difference to another: over worlds, or over noise if that is larger."""
+        """The standard error of the difference to another: over worlds, or over noise if that is
+        larger.
+        """
         gain = other.errors - self.errors
         worlds = len(gain)
         between = float(gain.mean(axis=1).std(ddof=1)) / math.sqrt(worlds) if worlds > 1 else 0.0
@@ -226,7 +265,8 @@ class _Trial:
 def ranked(trials: Sequence[_Trial], *, by_log_loss: bool) -> list[_Trial]:
     """Candidates, the best first.
 
-    By errors alone; or, with `by_log_loss`, first those whose error is within `TIE` of the least, by their log loss.
+    By errors alone; or, with `by_log_loss`, first those whose error is within `TIE` of the least,
+    by their log loss.
     """
     by_error = sorted(trials, key=lambda one: one.score)
     if not (by_log_loss and by_error):
@@ -283,13 +323,19 @@ class _Search:
             for (config, prepared), found in zip(batch, outcomes, strict=True):
                 one = _Trial(config, found.errors, found.losses, self._pull(config))
                 done.append(one)
-                self.table.append({"stage": stage} | _plain(config) | self._tried(one, prepared, seconds))
+                self.table.append(
+                    {"stage": stage} | _plain(config) | self._tried(one, prepared, seconds)
+                )
         if not check:
             self.tried += done
         return done
 
-    def _batches(self, configs: Sequence[RunConfig], check: bool) -> list[list[tuple[RunConfig, Prepared]]]:
-        """New candidates that keep the rules of their methods, those apart that cannot run together."""
+    def _batches(
+        self, configs: Sequence[RunConfig], check: bool
+    ) -> list[list[tuple[RunConfig, Prepared]]]:
+        """New candidates that keep the rules of their methods, those apart that cannot run
+        together.
+        """
         ready: dict[Any, list[tuple[RunConfig, Prepared]]] = {}
         seen = [] if check else [one.config for one in self.tried]
         for config in configs:
@@ -331,11 +377,17 @@ class _Search:
 
     def explore(self) -> None:
         """Try all methods on a grid of caps and penalties; then vary knobs of likely winners."""
-        grids = [config for method in self.candidates.methods() for config in self.candidates.grid(method)]
+        grids = [
+            config
+            for method in self.candidates.methods()
+            for config in self.candidates.grid(method)
+        ]
         self.run([self.config, *grids], "method")
         if not self.tried:
             return
-        leaders = self.rank([self.best(method) for method in sorted({one.config.method for one in self.tried})])
+        leaders = self.rank(
+            [self.best(method) for method in sorted({one.config.method for one in self.tried})]
+        )
         for leader, finer in zip(leaders, (FINER, FINER[:1]), strict=False):
             method = leader.config.method
             if self.rank([self.best(method), self.best()])[0].config.method == method:
@@ -346,7 +398,9 @@ class _Search:
         """Try more rounds around a method's best; then finer caps, penalties, regularisers."""
         self.run(self.candidates.more_rounds(self.best(method).config), "rounds")
         for k, factors in enumerate(finer):
-            self.run(self.candidates.finer(self.best(method).config, factors, first=k == 0), "finer")
+            self.run(
+                self.candidates.finer(self.best(method).config, factors, first=k == 0), "finer"
+            )
 
     def siblings(self) -> list[RunConfig]:
         """Return, for each proximal method that was looked into, the other one."""
@@ -369,10 +423,14 @@ class _Search:
         if "eta" in self.candidates.free:
             far["penalty"] = 1.0
             if isinstance(config.eta, float):
-                far["penalty"] = config.eta / self.candidates.plans.usual_penalty(replace(config, eta=None))
+                far["penalty"] = config.eta / self.candidates.plans.usual_penalty(
+                    replace(config, eta=None)
+                )
         if "max_grad_norm" in self.candidates.free:
             far["cap"] = min(1.0, config.gradient_cap)
-        return sum(USUAL[name][1] * math.log2(value / USUAL[name][0]) ** 2 for name, value in far.items())
+        return sum(
+            USUAL[name][1] * math.log2(value / USUAL[name][0]) ** 2 for name, value in far.items()
+        )
 
     def _joined(self, check: _Trial) -> _Trial:
         """Join a candidate's errors and losses in the search and in the last comparison."""
@@ -402,25 +460,37 @@ class _Search:
         tried = len(self.table)
         first = next((one for one in self.tried if one.config == self.config), None)
         last = self.finalists()
-        checked = self.run([one.config for one in last], "check", check=True) if len(last) > 1 else last
+        checked = (
+            self.run([one.config for one in last], "check", check=True) if len(last) > 1 else last
+        )
         checked = [self._joined(one) for one in checked or last]
         best = self.rank(checked)[0]
         return Choice(best.config, tuple(self.table), _reasons(self, best, checked, first, tried))
 
 
-def _reasons(search: _Search, best: _Trial, checked: Sequence[_Trial], first: _Trial | None, tried: int) -> str:
-    """The choice in words: differences between methods, and no error alone, which would look like a promise."""
+def _reasons(
+    search: _Search, best: _Trial, checked: Sequence[_Trial], first: _Trial | None, tried: int
+) -> str:
+    """The choice in words: differences between methods, and no error alone, which would look
+    like a promise.
+    """
     others = [one for one in checked if one is not best]
     says = f"{_named(best.config)}: chosen by a comparison {search.candidates.ground.says}"
     if first is None:
         says += f".  The first guess, {search.config.method}, breaks a rule here"
     elif mine := next((one for one in others if one.config == first.config), None):
-        says += f".  There it errs {_points(best.mean - mine.mean)} than the first guess ({_named(first.config)}), "
+        says += (
+            f".  There it errs {_points(best.mean - mine.mean)} than the first guess "
+            f"({_named(first.config)}), "
+        )
         says += f"with a standard error of {100 * best.sure(mine):.1f}"
         if search.by_log_loss:
             says += f", and its log loss is {_of_log_loss(best.log_loss - mine.log_loss)}"
     if search.by_log_loss:
-        says += f".  Where errors are within {100 * TIE:g} points the log loss decides, for probabilities that hold"
+        says += (
+            f".  Where errors are within {100 * TIE:g} points the log loss decides, for "
+            "probabilities that hold"
+        )
     close = {one.config.method for one in others if one.mean - best.mean <= best.sure(one)}
     if rivals := sorted(close - {best.config.method}):
         says += f".  It is not sure: {', '.join(rivals)} came within one standard error"
@@ -430,7 +500,9 @@ def _reasons(search: _Search, best: _Trial, checked: Sequence[_Trial], first: _T
     (leader, lowest), *behind = sorted(least.items(), key=lambda item: item[1])
     says += f".  In the search before, {leader} erred least"
     if behind:
-        says += ", then " + ", ".join(f"{name} by {_points(error - lowest)}" for name, error in behind)
+        says += ", then " + ", ".join(
+            f"{name} by {_points(error - lowest)}" for name, error in behind
+        )
     says += f".  {tried} candidates were tried; no private row was read.  {NO_FORECAST}"
     return says
 
@@ -439,13 +511,24 @@ def _plain(config: RunConfig) -> dict[str, Any]:
     """Method and knobs as plain data; no cap is None."""
     eta = config.eta.to_dict() if isinstance(config.eta, Schedule) else config.eta
     cap = None if config.gradient_cap == math.inf else config.gradient_cap
-    return {"method": config.method} | {k: open_value(config, k) for k in KNOBS} | {"eta": eta, "max_grad_norm": cap}
+    return (
+        {"method": config.method}
+        | {k: open_value(config, k) for k in KNOBS}
+        | {"eta": eta, "max_grad_norm": cap}
+    )
 
 
 def _named(config: RunConfig) -> str:
-    words = f"{config.method}, {config.rounds} round{'' if config.rounds == 1 else 's'}, rho {config.rho:g}"
-    words += "" if config.eta is None or not isinstance(config.eta, float) else f", eta {config.eta:g}"
-    return words + ("" if config.gradient_cap == math.inf else f", max_grad_norm {config.gradient_cap:g}")
+    words = (
+        f"{config.method}, {config.rounds} round{'' if config.rounds == 1 else 's'}, rho "
+        f"{config.rho:g}"
+    )
+    words += (
+        "" if config.eta is None or not isinstance(config.eta, float) else f", eta {config.eta:g}"
+    )
+    return words + (
+        "" if config.gradient_cap == math.inf else f", max_grad_norm {config.gradient_cap:g}"
+    )
 
 
 def _points(difference: float) -> str:

@@ -1,8 +1,9 @@
-"""Rehearsals: expected errors of configurations, from runs on synthetic rows, before there are any data.
+"""Rehearsals: expected errors of configurations, from runs on synthetic rows, before there are any
+data.
 
-Worlds and candidates run together, as replicates of one run whose rows, caps and penalties differ.  Solves are only
-as exact as a noisy answer needs, and all nodes draw from one noise stream a release.  That is fast, and must never
-be used for a real release.
+Worlds and candidates run together, as replicates of one run whose rows, caps and penalties differ.
+Solves are only as exact as a noisy answer needs, and all nodes draw from one noise stream a
+release.  That is fast, and must never be used for a real release.
 """
 
 from __future__ import annotations
@@ -39,13 +40,22 @@ REPLICATES = {True: 4, False: 2}  # of the noise in every world, by whether site
 CHECKS = 8  # other worlds, of the last comparison
 ROWS = 200  # of a world, or fewer where there are many sites or features
 WIDEST = MANY
-"""Features of a world: wider rows are narrowed (:func:`sottovoce.data.synthetic_tables.narrowed`)."""
+"""Features of a world: wider rows are narrowed
+(:func:`sottovoce.data.synthetic_tables.narrowed`).
+"""
 _ENTRIES = 160  # of a classifier of several classes in a world: memory grows like the square
-_FEWEST, _CELLS, _MOST = 60, 400_000, 120_000  # rows, and numbers that a search and a world may have
+# rows, and numbers that a search and a world may have
+_FEWEST, _CELLS, _MOST = (
+    60,
+    400_000,
+    120_000,
+)
 FAR = 60.0
 """Margins are cut here, beyond the slopes' limits: more is slow in single precision."""
 _AT_ONCE = 2**18
-"""Margins up to which all worlds are gone through together: fewer calls, and arrays that fit a cache."""
+"""Margins up to which all worlds are gone through together: fewer calls, and arrays that fit a
+cache.
+"""
 _SEED = 20_240_301  # of the noise: no user's seed enters a choice
 
 
@@ -56,7 +66,8 @@ class Ground:
     n: tuple[int, ...]  # true rows of every site
     d: int  # true features
     outputs: int  # margins per row
-    tilt: float  # how much labels of sites differ: see :func:`sottovoce.data.synthetic_tables.make_world`
+    # how much labels of sites differ: see :func:`sottovoce.data.synthetic_tables.make_world`
+    tilt: float
     expected: Expected | None = None  # what is known of rows; None for rows of a few kinds
     pooled: bool = False  # whether one party holds the rows of all sites
 
@@ -105,7 +116,9 @@ class Ground:
         cells = WORLDS * (1 if self.tilt == 0.0 else len(held)) * min(self.d, widest) * self.outputs
         rows = max(_FEWEST, min(ROWS, _CELLS // cells))
         worlds = [
-            known.world(start + k, rows, held, classes=max(2, self.outputs), tilt=self.tilt, widest=widest)
+            known.world(
+                start + k, rows, held, classes=max(2, self.outputs), tilt=self.tilt, widest=widest
+            )
             for k in range(many)
         ]
         alike = self.tilt == 0.0
@@ -117,7 +130,10 @@ class Ground:
         low, high = min(self.n), max(self.n)
         size = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         alike = "alike" if self.tilt == 0.0 else "with unlike labels"
-        return f"on {known.says} ({len(self.n)} sites of {size} rows, {self.d} features, sites {alike})"
+        return (
+            f"on {known.says} ({len(self.n)} sites of {size} rows, {self.d} features, sites "
+            f"{alike})"
+        )
 
 
 @dataclass(frozen=True)
@@ -142,10 +158,11 @@ def _grows(candidate: Prepared) -> bool:
 class Rehearsal:
     """Synthetic worlds of the same sites; every candidate meets the same rows and the same noise.
 
-    Prices and noise follow the true sizes, and objectives are means over rows, so the curvature and the noise of every
-    release are those of the real run.  Rows count for every class with its probability, so that their sampling error is
-    small.  With `alike` sites, all of one objective, methods that average what sites send run as if by one site with
-    the noise of the average: only the errors of mixing are left out.
+    Prices and noise follow the true sizes, and objectives are means over rows, so the curvature and
+    the noise of every release are those of the real run.  Rows count for every class with its
+    probability, so that their sampling error is small.  With `alike` sites, all of one objective,
+    methods that average what sites send run as if by one site with the noise of the average: only
+    the errors of mixing are left out.
     """
 
     worlds: tuple[World, ...]
@@ -157,8 +174,8 @@ class Rehearsal:
     def outcomes(self, candidates: Sequence[Prepared]) -> list[Outcome]:
         """Expected errors and losses of the average classifier of every candidate.
 
-        Candidates have the same method, rounds and graph; caps, penalties, regularisers and noise may differ.  Where a
-        method carries noise, that of all grows or that of none (ValueError).
+        Candidates have the same method, rounds and graph; caps, penalties, regularisers and noise
+        may differ.  Where a method carries noise, that of all grows or that of none (ValueError).
         """
         if candidates[0].algorithm.recalls and len({_grows(one) for one in candidates}) > 1:
             raise ValueError("candidates: their noise must all grow or none")
@@ -177,7 +194,10 @@ class Rehearsal:
         first, worlds, many = candidates[0], len(self.worlds), len(candidates)
         width, nodes = self.worlds[0].X.shape[1] * self.outputs, len(first.facts.n)
         lead = (worlds * many * self.replicates, nodes)
-        caps = [one.facts.loss.most if isinstance(one.facts.loss, Capped) else math.inf for one in candidates]
+        caps = [
+            one.facts.loss.most if isinstance(one.facts.loss, Capped) else math.inf
+            for one in candidates
+        ]
         facts, algorithm = candidates[int(np.argmax(caps))].facts, first.algorithm
         solver = _Solver(self, facts, np.asarray(caps))
         if many > 1:
@@ -186,30 +206,48 @@ class Rehearsal:
         asked = _Rehearsed(facts, Vault(solver, stream))
         place = Place(facts, DenseNet(first.graph), asked, lead, width, start=self._start(many))
         outcome = engine.run(algorithm, place, first.config.rounds)
-        models = np.broadcast_to(place.classifier(algorithm.model(outcome.state)), (*lead, width)).mean(axis=1)
+        models = np.broadcast_to(
+            place.classifier(algorithm.model(outcome.state)), (*lead, width)
+        ).mean(axis=1)
         mine = models.reshape(worlds, many, self.replicates, width)
-        errors = np.stack([world.error(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1)
-        losses = np.stack([world.log_loss(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1)
+        errors = np.stack(
+            [world.error(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1
+        )
+        losses = np.stack(
+            [world.log_loss(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1
+        )
         return [Outcome(*found) for found in zip(errors, losses, strict=True)]
 
     def _pooled(self) -> Rehearsal:
         """The same worlds for one party that holds the rows of all sites."""
-        worlds = tuple(replace(one, shares=one.shares.mean(axis=0, keepdims=True)) for one in self.worlds)
+        worlds = tuple(
+            replace(one, shares=one.shares.mean(axis=0, keepdims=True)) for one in self.worlds
+        )
         return replace(self, worlds=worlds, alike=True)
 
-    def _together(self, candidates: Sequence[Prepared], facts: Facts, algorithm: Any) -> tuple[Any, Any]:
-        """Facts and algorithm of all candidates in one run, whose leading axis holds (worlds candidates replicates)."""
+    def _together(
+        self, candidates: Sequence[Prepared], facts: Facts, algorithm: Any
+    ) -> tuple[Any, Any]:
+        """Facts and algorithm of all candidates in one run, whose leading axis holds (worlds
+        candidates replicates).
+        """
         worlds, nodes = len(self.worlds), len(facts.n)
 
         def stacked(values: Sequence[ArrayLike]) -> Array:
-            """One value a candidate, or one a node of each: (worlds candidates replicates, nodes, 1)."""
-            each = np.stack([np.broadcast_to(np.asarray(v, dtype=float), (nodes, 1)) for v in values])
+            """One value a candidate, or one a node of each: (worlds candidates replicates,
+            nodes, 1).
+            """
+            each = np.stack(
+                [np.broadcast_to(np.asarray(v, dtype=float), (nodes, 1)) for v in values]
+            )
             return np.tile(np.repeat(each, self.replicates, axis=0), (worlds, 1, 1))
 
         changed = stacked([one.facts.gradients_changed for one in candidates])
         several = _Several.of(facts, changed, stacked([one.facts.mu for one in candidates]))
         penalty, noise = (
-            _Stacked(parts=tuple(getattr(one.algorithm, name) for one in candidates), stacked=stacked)
+            _Stacked(
+                parts=tuple(getattr(one.algorithm, name) for one in candidates), stacked=stacked
+            )
             for name in ("penalty", "noise")
         )
         return several, replace(algorithm, penalty=penalty, noise=noise)
@@ -217,7 +255,11 @@ class Rehearsal:
     def _start(self, candidates: int) -> Array | None:
         """Return the runs' starting points, (worlds candidates replicates, 1, width)."""
         starts = [world.start for world in self.worlds if world.start is not None]
-        return np.repeat(np.stack(starts), candidates * self.replicates, axis=0)[:, None] if starts else None
+        return (
+            np.repeat(np.stack(starts), candidates * self.replicates, axis=0)[:, None]
+            if starts
+            else None
+        )
 
 
 def averaging(method: type[Algorithm[Any]]) -> bool:
@@ -227,18 +269,25 @@ def averaging(method: type[Algorithm[Any]]) -> bool:
 
 
 def _as_one(candidate: Prepared, alike: bool) -> Prepared:
-    """The candidate with one site in place of all, if its method averages or sums what sites send, round by round.
+    """The candidate with one site in place of all, if its method averages or sums what sites send,
+    round by round.
 
-    The one site's noise is that of the average, or of the sum.  For gradient steps sites may differ: the average of
-    their gradients is that of their mean.
+    The one site's noise is that of the average, or of the sum.  For gradient steps sites may
+    differ: the average of their gradients is that of their mean.
     """
     cls, n = REGISTRY[candidate.config.method], candidate.facts.n
     averages = cls.gradient_steps or (alike and averaging(cls))
     schedules = (candidate.algorithm.penalty, candidate.algorithm.noise)
-    if len(n) == 1 or not averages or any(one is not None and not one.constant for one in schedules):
+    if (
+        len(n) == 1
+        or not averages
+        or any(one is not None and not one.constant for one in schedules)
+    ):
         return candidate
     summed = cls.trust.opens_sums  # of all rows, with noise of its own
-    alone = np.array([[candidate.facts.rows if summed else len(n) / math.sqrt(float((1.0 / n**2).sum()))]])
+    alone = np.array(
+        [[candidate.facts.rows if summed else len(n) / math.sqrt(float((1.0 / n**2).sum()))]]
+    )
     # A schedule may list one value a site, all of them equal.
     own: dict[str, Any] = {
         name: schedule.node(0)
@@ -279,7 +328,9 @@ class _Stacked(Schedule):
 
 @dataclass(frozen=True)
 class _Several(Facts):
-    """The facts of several candidates, whose gradients change and are regularised by different amounts."""
+    """The facts of several candidates, whose gradients change and are regularised by different
+    amounts.
+    """
 
     changed: Any = None
     ridge: Any = None
@@ -287,7 +338,11 @@ class _Several(Facts):
     @classmethod
     def of(cls, facts: Facts, changed: Array, ridge: Array) -> _Several:
         """Return facts with each candidate's change by a row, and its regulariser."""
-        return cls(**{name: getattr(facts, name) for name in Facts.__dataclass_fields__}, changed=changed, ridge=ridge)
+        return cls(
+            **{name: getattr(facts, name) for name in Facts.__dataclass_fields__},
+            changed=changed,
+            ridge=ridge,
+        )
 
     @property
     def gradients_changed(self) -> Any:
@@ -319,7 +374,9 @@ class _Rehearsed:
 
 @dataclass(frozen=True)
 class _Problems(Sweep):
-    """A problem a node: a candidate in a world, with one noise and at one site.  Vectors are (M, 1, width)."""
+    """A problem a node: a candidate in a world, with one noise and at one site.  Vectors are (M,
+    1, width).
+    """
 
     X: Any = None  # (worlds, m, d), in single precision
     world: Any = None  # (M,), which never falls
@@ -335,7 +392,10 @@ class _Problems(Sweep):
         """None: these rows are in single precision already."""
 
     def keep(self, nodes: BoolArray) -> Self:
-        return replace(self, **{name: getattr(self, name)[nodes] for name in ("world", "group", "shares", "most")})
+        return replace(
+            self,
+            **{name: getattr(self, name)[nodes] for name in ("world", "group", "shares", "most")},
+        )
 
     def _worlds(self) -> Iterator[tuple[Array, slice]]:
         """The rows and the problems of every world."""
@@ -348,7 +408,8 @@ class _Problems(Sweep):
         many, worlds = len(w), len(self.X)
         together = many % worlds == 0 and w.size * self.X.shape[1] <= _AT_ONCE * self.X.shape[2]
         if together and np.array_equal(self.world, np.repeat(np.arange(worlds), many // worlds)):
-            # As many problems in every world: all products at once, each of the shape that it has alone.
+            # As many problems in every world: all products at once, each of the shape that it has
+            # alone.
             d, several = self.X.shape[2], self.width > self.X.shape[2]
             X = self.X[:, None] if several else self.X
             shape = (worlds, -1, self.width // d, d) if several else (worlds, -1, d)
@@ -364,7 +425,9 @@ class _Problems(Sweep):
     def _margins(self, X: Array, w: Array) -> Array:
         """(b, m), or (b, K, m) for K classes."""
         short = w.astype(np.float32)
-        z = (short.reshape(len(w), -1, X.shape[1]) if self.width > X.shape[1] else short[:, 0]) @ X.T
+        z = (
+            short.reshape(len(w), -1, X.shape[1]) if self.width > X.shape[1] else short[:, 0]
+        ) @ X.T
         return np.asarray(np.clip(z, -FAR, FAR))
 
     def _slopes(self, loss: Loss, z: Array, mine: slice) -> Array:
@@ -372,15 +435,20 @@ class _Problems(Sweep):
         most, shares = self.most[mine], self.shares[mine]
         if z.ndim == 2:
             up = loss.derivative(z)
-            down = -1.0 - up if loss.logistic_identity else loss.derivative(-z)  # log(1 + e^-z) - log(1 + e^z) = -z
+            # log(1 + e^-z) - log(1 + e^z) = -z
+            down = -1.0 - up if loss.logistic_identity else loss.derivative(-z)
             up, down = (np.maximum(np.minimum(one, most), -most) for one in (up, down))
             return np.asarray(up * shares[:, 1] - down * shares[:, 0])
         p = loss.derivative(z.reshape(len(z), -1)).reshape(z.shape)  # of margins against any class
-        factor = np.minimum(1.0, (most / math.sqrt(2.0))[:, None] / np.maximum(1.0 - p, 1e-12)) * shares
+        factor = (
+            np.minimum(1.0, (most / math.sqrt(2.0))[:, None] / np.maximum(1.0 - p, 1e-12)) * shares
+        )
         return np.asarray(p * factor.sum(axis=1, keepdims=True) - factor)
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """One Hessian for every group: the mean over its problems, with a curvature that none of them lacks."""
+        """One Hessian for every group: the mean over its problems, with a curvature that none of
+        them lacks.
+        """
         d = self.X.shape[2]
         out = np.zeros((len(w), self.width, self.width))
         for X, mine in self._worlds():
@@ -389,9 +457,13 @@ class _Problems(Sweep):
             if z.ndim == 2:
                 curvatures = np.minimum(curvatures, 0.5 * self.most[mine])
             for group in sorted(set(groups.tolist())):
-                for j, weights in enumerate(np.atleast_2d(curvatures[groups == group].mean(axis=0))):
+                for j, weights in enumerate(
+                    np.atleast_2d(curvatures[groups == group].mean(axis=0))
+                ):
                     block = slice(j * d, (j + 1) * d)
-                    out[mine.start + np.flatnonzero(groups == group), block, block] = (X * weights[:, None]).T @ X
+                    out[mine.start + np.flatnonzero(groups == group), block, block] = (
+                        X * weights[:, None]
+                    ).T @ X
         return out
 
 
@@ -403,7 +475,10 @@ class _OnePerGroup(Preconditioner):
     ) -> tuple[Array | None, Array]:
         assert isinstance(sweep, _Problems)
         _, first, inverse = np.unique(sweep.group, return_index=True, return_inverse=True)
-        hessian = sweep.hessian(loss, at, diagonal=False, typical=typical)[first] * weight[first][:, :, None]
+        hessian = (
+            sweep.hessian(loss, at, diagonal=False, typical=typical)[first]
+            * weight[first][:, :, None]
+        )
         values, vectors = np.linalg.eigh(hessian)
         return vectors[inverse], np.maximum(values, 0.0)[inverse]
 
@@ -416,16 +491,25 @@ class _Solver(Solver):
         X = np.stack([world.X for world in worlds]).astype(np.float32)
         shape = (len(worlds), len(caps), rehearsal.replicates, sites)
         world, candidate, _, site = (x.ravel() for x in np.indices(shape))
-        shares = np.stack([one.shares for one in worlds]).transpose(0, 1, 3, 2).astype(np.float32)[world, site]
+        shares = (
+            np.stack([one.shares for one in worlds])
+            .transpose(0, 1, 3, 2)
+            .astype(np.float32)[world, site]
+        )
         with np.errstate(divide="ignore"):
-            most = (caps[:, None, None] / np.linalg.norm(X, axis=2)).astype(np.float32)[candidate, world]
+            most = (caps[:, None, None] / np.linalg.norm(X, axis=2)).astype(np.float32)[
+                candidate, world
+            ]
         width, group = X.shape[2] * rehearsal.outputs, world * len(caps) + candidate
         problems = _Problems((), width, X, world, group, shares, most)
         rows = np.full((len(world), 1), float(X.shape[1]))
         loss = facts.loss.base if isinstance(facts.loss, Capped) else facts.loss
         self._prepare(LocalRows(problems, problems, rows, rows, loss, facts.C), _OnePerGroup)
-        near = float(np.clip(8.0 / np.min(facts.n), 1e-5, 1e-3))  # noise is larger than that many rows
-        self._near = np.maximum(near * np.minimum(caps, loss.derivative_bound)[candidate][:, None], 2e-6)
+        # noise is larger than that many rows
+        near = float(np.clip(8.0 / np.min(facts.n), 1e-5, 1e-3))
+        self._near = np.maximum(
+            near * np.minimum(caps, loss.derivative_bound)[candidate][:, None], 2e-6
+        )
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         """Minimise to the accuracy that comparisons need, whatever certificate `tol` asks for."""
@@ -439,26 +523,39 @@ class _Solver(Solver):
 
 
 class _Stream(KeyedNoise):
-    """One noise stream a release for all candidates; of `d` entries only the first `width` are drawn.
+    """One noise stream a release for all candidates; of `d` entries only the first `width` are
+    drawn.
 
-    Every second replicate has the noise of the one before with the other sign.  Where one errs too much the other errs
-    too little, so their mean is much nearer the expected error than that of two independent ones.
+    Every second replicate has the noise of the one before with the other sign.  Where one errs too
+    much the other errs too little, so their mean is much nearer the expected error than that of two
+    independent ones.
     """
 
-    def __init__(self, seed: int, drawn: tuple[int, ...], lead: tuple[int, ...], width: int, d: int) -> None:
+    def __init__(
+        self, seed: int, drawn: tuple[int, ...], lead: tuple[int, ...], width: int, d: int
+    ) -> None:
         super().__init__(seed, range(1), range(1), lead)
         worlds, one, self._replicates, nodes = drawn
-        self._drawn, self._width, self._d = (worlds, one, -(-self._replicates // 2), nodes), width, d
+        self._drawn, self._width, self._d = (
+            (worlds, one, -(-self._replicates // 2), nodes),
+            width,
+            d,
+        )
 
     def _for_all(self, x: Array) -> Array:
-        both = np.stack([x, -x], axis=3).reshape(*x.shape[:2], -1, *x.shape[3:])[:, :, : self._replicates]
+        both = np.stack([x, -x], axis=3).reshape(*x.shape[:2], -1, *x.shape[3:])[
+            :, :, : self._replicates
+        ]
         candidates = self._lead[0] // (both.shape[0] * both.shape[2])
-        return np.broadcast_to(both, (both.shape[0], candidates, *both.shape[2:])).reshape(*self._lead, x.shape[-1])
+        return np.broadcast_to(both, (both.shape[0], candidates, *both.shape[2:])).reshape(
+            *self._lead, x.shape[-1]
+        )
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         """Draw spherical noise of rate one: the first `d` entries of a vector of true dimension."""
         (rng,) = self._starts(release, use)
-        whole = self._d if d == self._width else d  # of a vector only a part is drawn; a test draws one number
+        # of a vector only a part is drawn; a test draws one number
+        whole = self._d if d == self._width else d
         direction = rng.standard_normal((*self._drawn, d))
         norm = rng.standard_gamma(whole, (*self._drawn, 1))
         square, rest = (direction**2).sum(axis=-1, keepdims=True), whole - d

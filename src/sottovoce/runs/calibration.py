@@ -11,7 +11,13 @@ import numpy as np
 from ..algorithms import Algorithm
 from ..errors import InvalidInput
 from ..ledger.memory import Ledger, validate_target
-from ..privacy.calibration import CLOSED_FORM_TOLERANCE, Calibration, PriceOfScale, calibrate, tolerance_for
+from ..privacy.calibration import (
+    CLOSED_FORM_TOLERANCE,
+    Calibration,
+    PriceOfScale,
+    calibrate,
+    tolerance_for,
+)
 from ..problem.schedules import Schedule
 from ..util.plain import canonical
 from ..util.typing import Any, Array, ArrayLike
@@ -25,7 +31,9 @@ _MOST_REMEMBERED = 256
 _remembered: dict[Any, Array] = {}  # scales by all that they depend on
 
 
-def calibrate_method(method: A, setting: RunSetting, epsilon: ArrayLike, *, claimed: bool = False) -> A:
+def calibrate_method(
+    method: A, setting: RunSetting, epsilon: ArrayLike, *, claimed: bool = False
+) -> A:
     """Return the method with the least noise at which a run costs each node at most `epsilon`.
 
     Parameters
@@ -33,9 +41,9 @@ def calibrate_method(method: A, setting: RunSetting, epsilon: ArrayLike, *, clai
     method : Algorithm
         Its ``noise`` gives the shape of the noise over rounds, which is kept.
     setting : RunSetting
-        With several ``sites_per_row``, and for methods of which only all rounds together mean something, all nodes
-        share one scale, and the network's total meets the target.  ``copies`` runs share the target, and so does what
-        is asked ``first``, at its own price.
+        With several ``sites_per_row``, and for methods of which only all rounds together mean
+        something, all nodes share one scale, and the network's total meets the target.  ``copies``
+        runs share the target, and so does what is asked ``first``, at its own price.
     epsilon : float or array (N,)
         The target, positive.
     claimed : bool
@@ -48,17 +56,21 @@ def calibrate_method(method: A, setting: RunSetting, epsilon: ArrayLike, *, clai
     Raises
     ------
     InvalidInput
-        If the method has no noise, or no scale meets the target; it names the smallest epsilon that can be met.
+        If the method has no noise, or no scale meets the target; it names the smallest epsilon that
+        can be met.
 
     Guarantee
     ---------
-    By the setting's accountant, the total of the ledger that :func:`sottovoce.runs.pricing.plan` returns for the result
-    is at most the target (unless `claimed`): :func:`sottovoce.privacy.calibration.calibrate`.
+    By the setting's accountant, the total of the ledger that :func:`sottovoce.runs.pricing.plan`
+    returns for the result is at most the target (unless `claimed`):
+    :func:`sottovoce.privacy.calibration.calibrate`.
     """
     validate_target(epsilon, setting.delta or None)
     shape = method.noise
     if shape is None:
-        raise InvalidInput("noise", None, "there is no noise to scale", "give the method a noise schedule")
+        raise InvalidInput(
+            "noise", None, "there is no noise to scale", "give the method a noise schedule"
+        )
     target = np.broadcast_to(np.asarray(epsilon, dtype=float), (setting.facts.n_nodes,))
     key = _key(method, shape, setting, target, claimed)
     if key is not None and key in _remembered:
@@ -71,10 +83,14 @@ def calibrate_method(method: A, setting: RunSetting, epsilon: ArrayLike, *, clai
     return method.with_noise(_scaled(shape, scale))
 
 
-def _scale(method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool) -> Array:
+def _scale(
+    method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool
+) -> Array:
     """Find the scale of every node's noise, (N,), that meets the target."""
     if claimed:
-        found = calibrate(_claim_of_plan(method, shape, setting), target, tolerance=CLOSED_FORM_TOLERANCE)
+        found = calibrate(
+            _claim_of_plan(method, shape, setting), target, tolerance=CLOSED_FORM_TOLERANCE
+        )
     else:
         found = _proved(method, shape, setting, target)
     if not np.all(found.met):
@@ -82,12 +98,19 @@ def _scale(method: Algorithm[Any], shape: Schedule, setting: RunSetting, target:
         raise _unaffordable(method, setting, target, price(method, shape, setting)(found.too_large))
     if not setting.facts.several:
         return found.scale  # to the last bit, since runs of ledgers in use are replayed at it
-    # Nodes that are alike get one schedule: the least of scales that differ by rounding alone is within every target.
+    # Nodes that are alike get one schedule: the least of scales that differ by rounding alone is
+    # within every target.
     least = float(np.min(found.scale))
-    return np.full_like(found.scale, least) if np.all(found.scale <= least * (1.0 + _ROUNDING)) else found.scale
+    return (
+        np.full_like(found.scale, least)
+        if np.all(found.scale <= least * (1.0 + _ROUNDING))
+        else found.scale
+    )
 
 
-def _proved(method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array) -> Calibration:
+def _proved(
+    method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array
+) -> Calibration:
     """Calibrate by the totals of plans, or of Gaussian runs by their releases, which is cheaper."""
     tolerance = tolerance_for(setting.accountant)
     price = _price_of_plan(method, shape, setting)
@@ -131,7 +154,8 @@ def _by_plan(
         except InvalidInput as error:
             if error.field != "alpha" or error.nodes is None:
                 raise
-            # Some nodes' noise would have to be infinite at this scale; of the others nothing is known.
+            # Some nodes' noise would have to be infinite at this scale; of the others nothing is
+            # known.
             infinite = np.broadcast_to(np.asarray(error.nodes), nodes)
             return np.where(infinite, -np.inf, np.nan)
         return np.broadcast_to(totals(ledger), nodes)
@@ -139,8 +163,12 @@ def _by_plan(
     return price
 
 
-def _unaffordable(method: Algorithm[Any], setting: RunSetting, target: Array, least: Array) -> InvalidInput:
-    """The refusal of a target that no scale meets, from what the least scale tried costs each node."""
+def _unaffordable(
+    method: Algorithm[Any], setting: RunSetting, target: Array, least: Array
+) -> InvalidInput:
+    """The refusal of a target that no scale meets, from what the least scale tried costs each
+    node.
+    """
     known = least[np.isfinite(least)]
     least_text = f"{float(known.max()):.4g}" if known.size else "more than this"
     shown = float(target[0]) if np.all(target == target[0]) else target.tolist()
@@ -155,14 +183,25 @@ def _scaled(shape: Schedule, scale: Array) -> Schedule:
     return shape.scaled(one_if_equal(scale))
 
 
-def _key(method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool) -> Any:
-    """All that a scale depends on, so that equal runs are calibrated once; None if it cannot be compared.
+def _key(
+    method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool
+) -> Any:
+    """All that a scale depends on, so that equal runs are calibrated once; None if it cannot be
+    compared.
 
-    Classes against the rest, replicates and later calls ask for the same scale again.  A recipe may hold arrays that
-    cannot be compared, but all nodes share its one scale, which its events at one scale decide.
+    Classes against the rest, replicates and later calls ask for the same scale again.  A recipe may
+    hold arrays that cannot be compared, but all nodes share its one scale, which its events at one
+    scale decide.
     """
     facts, first = setting.facts, setting.first
-    common = (target.tobytes(), setting.accountant.label, setting.delta, setting.sites_per_row, setting.copies, claimed)
+    common = (
+        target.tobytes(),
+        setting.accountant.label,
+        setting.delta,
+        setting.sites_per_row,
+        setting.copies,
+        claimed,
+    )
     if method.complete:
         once = replace(setting, copies=1)
         events = plan(method, once).to_list()

@@ -1,7 +1,9 @@
-"""Centring: one charged release of the rows' mean before any method, and the public map that takes it away.
+"""Centring: one charged release of the rows' mean before any method, and the public map that takes
+it away.
 
-Encoded rows are mostly a common offset, which noise and caps pay for in every round.  What is decided here follows
-from public facts: sizes, budget, trust and the schema (docs/explanation/centring.md).
+Encoded rows are mostly a common offset, which noise and caps pay for in every round.  What is
+decided here follows from public facts: sizes, budget, trust and the schema
+(docs/explanation/centring.md).
 """
 
 from __future__ import annotations
@@ -36,11 +38,15 @@ LEAST, MOST = 0.01, 0.10
 ACCURATE = 0.25
 """The share makes the noise's length, over all columns, this large, within its bounds."""
 TOO_NOISY = 1.6
-"""At the largest share, the noise's length over that of the longest row, beyond which nothing is asked."""
+"""At the largest share, the noise's length over that of the longest row, beyond which nothing is
+asked.
+"""
 FEWEST = 3
 """Columns of a group."""
 ROUNDED = 0.01
-"""How much larger the rounding of moved rows may make a sensitivity; more rows are left as they are."""
+"""How much larger the rounding of moved rows may make a sensitivity; more rows are left as they
+are.
+"""
 
 DISCLOSED = "the means of all columns, with noise and within epsilon, by which every row was moved"
 
@@ -73,7 +79,9 @@ def frame_of(schema: Schema) -> Frame | None:
         first = columns.stop
         if isinstance(block, Number | Vector):
             groups.setdefault(_alike(block), []).extend(columns)
-    declared = schema.scale is not None or any(isinstance(b, Number) and b.typical for b in schema.blocks)
+    declared = schema.scale is not None or any(
+        isinstance(b, Number) and b.typical for b in schema.blocks
+    )
     k = schema.intercept / (schema.divisor * schema.slack)
     large = tuple(tuple(columns) for columns in groups.values() if len(columns) >= FEWEST)
     return Frame((schema.n_features - 1,), k, 1.0 if declared else GAIN, large)
@@ -111,7 +119,10 @@ class Centring:
         fine = self.constants and len(set(columns)) == len(columns) and min(columns) >= 0
         fine = fine and 0.0 < self.k <= 1.0 <= self.gain < math.inf and 0.0 < self.alpha < math.inf
         if not (fine and 0.0 < self.share < 1.0 and all(self.groups)):
-            rule = "needs distinct columns, 0 < k <= 1 <= gain, a positive alpha, and a share inside (0, 1)"
+            rule = (
+                "needs distinct columns, 0 < k <= 1 <= gain, a positive alpha, and a share "
+                "inside (0, 1)"
+            )
             raise InvalidInput("centre", None, rule, "use sottovoce.runs.centre.decide")
 
     @cached_property
@@ -143,17 +154,22 @@ class Centring:
     def says(self) -> str:
         """The privacy cost of the release, in words."""
         cost = f"{100.0 * self.share:.2g}% of the squared shift over sigma"
-        return f"noisy means of all columns were released first, within epsilon ({cost}), and taken away from all rows"
+        return (
+            f"noisy means of all columns were released first, within epsilon ({cost}), and taken "
+            "away from all rows"
+        )
 
     def map(self, mean: Array) -> Move:
         """The public map of a mean, (p,) or (R, p)."""
         return Move(mean, self.constants, self.k, self.gain)
 
     def shrunk(self, answer: Answer) -> Array:
-        """The released mean less what noise explains, (R, p), of norm at most 1; the same bits on every machine.
+        """The released mean less what noise explains, (R, p), of norm at most 1; the same bits on
+        every machine.
 
-        Along a group's common direction by ``(1 - s^2 / a^2)+``, with a the mean's part along it and s the noise's
-        standard deviation; the rest as James and Stein do, and one or two columns like one direction.
+        Along a group's common direction by ``(1 - s^2 / a^2)+``, with a the mean's part along it
+        and s the noise's standard deviation; the rest as James and Stein do, and one or two columns
+        like one direction.
         """
         mean, noise = np.array(answer.value, dtype=float), answer.spread**2
         mean[:, list(self.constants)] = 0.0
@@ -165,15 +181,25 @@ class Centring:
             mean[:, columns] -= along / math.sqrt(len(columns))
             common[:, columns] = kept / math.sqrt(len(columns))
         left = max(1, mean.shape[1] - len(self.constants) - len(self.groups) - 2)
-        found = common + mean * np.maximum(1.0 - left * noise / np.maximum(_added(mean**2), 1e-300), 0.0)
+        found = common + mean * np.maximum(
+            1.0 - left * noise / np.maximum(_added(mean**2), 1e-300), 0.0
+        )
         return np.asarray(found / np.maximum(1.0, np.sqrt(_added(found**2)) * (1.0 + 1e-12)))
 
     def rest(self, config: RunConfig) -> RunConfig:
-        """The configuration with the epsilon that is left for its method, about: for choices made beforehand."""
+        """The configuration with the epsilon that is left for its method, about: for choices
+        made beforehand.
+        """
         assert config.delta is not None
-        left = [gaussian_epsilon(config.delta, nominal_mu(e, config.delta) * math.sqrt(1.0 - self.share))
-                for e in np.atleast_1d(config.epsilon).tolist()]  # fmt: skip
-        return replace(config, epsilon=tuple(left) if isinstance(config.epsilon, tuple) else left[0])
+        left = [
+            gaussian_epsilon(
+                config.delta, nominal_mu(e, config.delta) * math.sqrt(1.0 - self.share)
+            )
+            for e in np.atleast_1d(config.epsilon).tolist()
+        ]
+        return replace(
+            config, epsilon=tuple(left) if isinstance(config.epsilon, tuple) else left[0]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return dict(to_plain(self))
@@ -185,11 +211,15 @@ class Centring:
             return from_plain(cls, record)
         except Unreadable as error:
             rule = f"is not the record of a centring: {error}"
-            raise InvalidInput("centre", None, rule, "use what a plan or a run's record holds") from None
+            raise InvalidInput(
+                "centre", None, rule, "use what a plan or a run's record holds"
+            ) from None
 
 
 def _added(values: Array) -> Array:
-    """Sums over the last axis, (R, 1), exact but for one rounding: sites compare what follows from them."""
+    """Sums over the last axis, (R, 1), exact but for one rounding: sites compare what follows
+    from them.
+    """
     return np.array([[math.fsum(row)] for row in values.tolist()])
 
 
@@ -230,17 +260,26 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
     sizes, free = np.asarray(n, dtype=float).ravel(), d - len(frame.constants)
     rows, sites = float(sizes.sum()), len(sizes)
     summed, pooled = config.trusted.opens_sums, config.trusted.pools_rows
-    more = 1.0 if pooled else math.sqrt(sites / max(1, sites - config.colluders) if summed else sites)
+    more = (
+        1.0 if pooled else math.sqrt(sites / max(1, sites - config.colluders) if summed else sites)
+    )
     people = config.copies * config.sites_per_row ** (2 if summed else 1)
     mu = nominal_mu(float(np.min(config.epsilon)), config.delta) / math.sqrt(people)
-    noise = math.sqrt(free) * RELATIONS[config.relation] * more / (rows * mu)  # its length, at a share of one
+    # its length, at a share of one
+    noise = math.sqrt(free) * RELATIONS[config.relation] * more / (rows * mu)
     radius = math.sqrt(max(0.0, 1.0 - frame.k**2))
     if noise / math.sqrt(MOST) > TOO_NOISY * radius:
-        return Decision(None, f"rows were not centred: {rows:,.0f} rows are too few for {free} means at this budget")
+        return Decision(
+            None,
+            f"rows were not centred: {rows:,.0f} rows are too few for {free} means at this budget",
+        )
     largest = rows if summed or pooled else float(sizes.max())
     stretch = stretch_of(frame.gain, frame.k, len(frame.constants))
     if largest**2 * (config.rows_per_person or 1) * 2.0**-53 * stretch**2 > ROUNDED:
-        return Decision(None, f"rows were not centred: {rows:,.0f} rows are so many that rounding would cost more")
+        return Decision(
+            None,
+            f"rows were not centred: {rows:,.0f} rows are so many that rounding would cost more",
+        )
     share = float(np.clip((noise / ACCURATE) ** 2, LEAST, MOST))
     alpha = float(f"{mu * math.sqrt(share):.6g}")
     made = Centring(frame.constants, frame.k, frame.gain, alpha, (alpha / mu) ** 2, frame.groups)
@@ -263,7 +302,10 @@ def _cannot(config: RunConfig, frame: Frame | None) -> str:
     if config.delta is None or config.notion == "pure":
         return "a mean's noise has no price in pure epsilon"
     if make_loss(config.loss).offset_bound:
-        return "labels are numbers, for which it loses more on small tables than it gains on large ones"
+        return (
+            "labels are numbers, for which it loses more on small tables than it gains on large "
+            "ones"
+        )
     return ""
 
 
@@ -275,9 +317,13 @@ def centred(config: RunConfig, centring: Centring | None) -> RunConfig:
     if centring is None:
         if config.centre is not None:
             rule = "is the digest of a centring that was not given"
-            raise InvalidInput("centre", config.centre, rule, "give the centring too, or leave both out")
+            raise InvalidInput(
+                "centre", config.centre, rule, "give the centring too, or leave both out"
+            )
         return config
     if config.centre not in (None, centring.digest):
         rule = "is the digest of another centring than the one given"
-        raise InvalidInput("centre", config.centre, rule, "give the centring that the configuration was made with")
+        raise InvalidInput(
+            "centre", config.centre, rule, "give the centring that the configuration was made with"
+        )
     return replace(config, centre=centring.digest)

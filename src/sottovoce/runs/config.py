@@ -9,7 +9,17 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from ..algorithms import ANSWERS, KNOBS, KNOWN, REGISTRY, Algorithm, MethodOptions, Recipe, knobs_of, under
+from ..algorithms import (
+    ANSWERS,
+    KNOBS,
+    KNOWN,
+    REGISTRY,
+    Algorithm,
+    MethodOptions,
+    Recipe,
+    knobs_of,
+    under,
+)
 from ..algorithms.knobs import WRITTEN, values_of
 from ..algorithms.method import TRUSTS
 from ..errors import InvalidInput, raise_all, shown
@@ -66,45 +76,53 @@ _FINITE_OR_SCHEDULE = Both(
 class RunConfig:
     """Configuration of a run: all that it depends on except the rows, and public.
 
-    Its defaults are what a record means that leaves a field out, so they never change.  The command line and the
-    estimators have defaults of their own (:mod:`sottovoce.runs.defaults`).
+    Its defaults are what a record means that leaves a field out, so they never change.  The command
+    line and the estimators have defaults of their own (:mod:`sottovoce.runs.defaults`).
 
     Parameters
     ----------
     method : str
-        A name that ``sottovoce methods`` lists.  Stored is the name of method and `trust` together: "sum_momentum" for
-        "momentum" under "sum", which may also be given.  "auto" leaves the choice to
-        :func:`sottovoce.runs.auto_search.choose`; stored is the first guess, `prox_admm` with a delta, a cap on
-        gradients or a loss without a proof for noise inside objectives, else `mr_admm`.
+        A name that ``sottovoce methods`` lists.  Stored is the name of method and `trust` together:
+        "sum_momentum" for "momentum" under "sum", which may also be given.  "auto" leaves the
+        choice to :func:`sottovoce.runs.auto_search.choose`; stored is the first guess, `prox_admm`
+        with a delta, a cap on gradients or a loss without a proof for noise inside objectives, else
+        `mr_admm`.
     epsilon : float or tuple of N floats
-        Total of the whole run, per row of one site: for all nodes, or for each.  ``inf`` runs without noise.
+        Total of the whole run, per row of one site: for all nodes, or for each.  ``inf`` runs
+        without noise.
     delta : float, optional
-        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta``, for the whole run.  None for pure epsilon.
+        The addend of the guarantee ``P(S) <= e^epsilon Q(S) + delta``, for the whole run.  None for
+        pure epsilon.
     trust : {"nobody", "sum", "curator"}, optional
-        Whom people trust with their rows: nobody; nobody with more than sums over all sites; or a curator.  None for
-        whom the method's name says, and nobody for "auto".  A name that says another trust is refused.
+        Whom people trust with their rows: nobody; nobody with more than sums over all sites; or a
+        curator.  None for whom the method's name says, and nobody for "auto".  A name that says
+        another trust is refused.
     rounds : int
         Exchanges with the neighbours.
     graph, loss : str
-        See :func:`sottovoce.network.graphs.make_graph` and :func:`sottovoce.problem.losses.make_loss`.
+        See :func:`sottovoce.network.graphs.make_graph` and
+        :func:`sottovoce.problem.losses.make_loss`.
     relation : {"replace-one", "zero-out"}
         Whether epsilon compares a row with any other, or with an empty one, which promises less.
     accountant : {"pure", "zcdp", "rdp", "pld", "best"}, optional
-        How releases add up.  None is "pure" without a delta, and "best", the least of all, with one.
+        How releases add up.  None is "pure" without a delta, and "best", the least of all, with
+        one.
     colluders : int
-        Under trust in sums: how many sites may tell others all they know.  With one of N the noise has N / (N - 1) of
-        a curator's variance.
+        Under trust in sums: how many sites may tell others all they know.  With one of N the noise
+        has N / (N - 1) of a curator's variance.
     participants : int, optional
-        Under trust in sums: the least number of sites of a sum.  None for the least that the protocol allows:
-        ``max(colluders + 2, more than (N + colluders) / 2)``.
+        Under trust in sums: the least number of sites of a sum.  None for the least that the
+        protocol allows: ``max(colluders + 2, more than (N + colluders) / 2)``.
     sites_per_row : int
-        Largest number of sites at which one person may have a row; the total is that of the worst such sites together.
+        Largest number of sites at which one person may have a row; the total is that of the worst
+        such sites together.
     rows_per_person : int, optional
-        The most rows of a person at a site, bounded together (:meth:`sottovoce.data.rows.Rows.with_people`): the unit
-        of the guarantee is then a person.  None for a row.
+        The most rows of a person at a site, bounded together
+        (:meth:`sottovoce.data.rows.Rows.with_people`): the unit of the guarantee is then a person.
+        None for a row.
     seed : int, optional
-        Source of the noise in a simulation, which anybody who knows it can repeat.  None draws from the operating
-        system.
+        Source of the noise in a simulation, which anybody who knows it can repeat.  None draws from
+        the operating system.
     replicates : int
         Independent repetitions of the noise.
 
@@ -115,24 +133,28 @@ class RunConfig:
     C, rho : float
         See :mod:`sottovoce.problem.facts`.
     eta : float, tuple of N floats or Schedule, optional
-        Penalty of the first round, or a whole schedule; None for :func:`sottovoce.runs.prepare.default_penalty`.
+        Penalty of the first round, or a whole schedule; None for
+        :func:`sottovoce.runs.prepare.default_penalty`.
     eta_growth : float or tuple of N floats
-        Factor q of the penalty from one release to the next: eta, eta q, eta q^2 and so on.  002's ``q^k`` has the
-        exponent 1 at the first release: it is ``eta=q, eta_growth=q``.
+        Factor q of the penalty from one release to the next: eta, eta q, eta q^2 and so on.  002's
+        ``q^k`` has the exponent 1 at the first release: it is ``eta=q, eta_growth=q``.
     noise : float, tuple of N floats or Schedule, optional
-        The method's own noise parameter alpha; `epsilon` is then a budget, and the run stops before a release that
-        would exceed it.  None calibrates alpha so that the run costs `epsilon`.
+        The method's own noise parameter alpha; `epsilon` is then a budget, and the run stops before
+        a release that would exceed it.  None calibrates alpha so that the run costs `epsilon`.
     noise_growth : float
         Factor of alpha from one release to the next.
     copies : int
-        Number of runs like this one, on the same rows and each with its own noise, that share epsilon and delta.
+        Number of runs like this one, on the same rows and each with its own noise, that share
+        epsilon and delta.
     tol : float, optional
-        Relative gradient norm to which local solves are certified.  None chooses it from public facts for each release
-        of a corrected form, so that the solver's error adds at most a thousandth to the noise, but not below 1e-8,
-        which is also that of solves without noise and of printed forms.
+        Relative gradient norm to which local solves are certified.  None chooses it from public
+        facts for each release of a corrected form, so that the solver's error adds at most a
+        thousandth to the noise, but not below 1e-8, which is also that of solves without noise and
+        of printed forms.
     backend : str
-        Array library that multiplies rows: "numpy", or one of :data:`sottovoce.data.device.LIBRARIES`, with a device
-        where it has several ("torch:cuda").  The noise is the same on all, and results agree to within the certificate.
+        Array library that multiplies rows: "numpy", or one of
+        :data:`sottovoce.data.device.LIBRARIES`, with a device where it has several ("torch:cuda").
+        The noise is the same on all, and results agree to within the certificate.
     auto : bool
         Whether ``method="auto"`` was given.
     start : str, optional
@@ -142,12 +164,12 @@ class RunConfig:
         Digest of how rows are centred (:class:`sottovoce.runs.centre.Centring`), filled in by
         :func:`sottovoce.runs.simulate.simulate`; None for rows as they are.
     options : MethodOptions
-        What the method alone has: an object of the class in its file, such as ``MomentumOptions(momentum=0.9)``.  Left
-        out, it is the method's own at its defaults.
+        What the method alone has: an object of the class in its file, such as
+        ``MomentumOptions(momentum=0.9)``.  Left out, it is the method's own at its defaults.
     other_options : tuple of pairs
-        Options by name, as :meth:`from_dict` was given them: those that the method has are moved into `options`.  The
-        others are of other methods and do nothing here, so that methods can be compared by name; "auto" may come to
-        use them.
+        Options by name, as :meth:`from_dict` was given them: those that the method has are moved
+        into `options`.  The others are of other methods and do nothing here, so that methods can be
+        compared by name; "auto" may come to use them.
 
     Examples
     --------
@@ -185,7 +207,11 @@ class RunConfig:
     sites_per_row: int = constrained(1, Count(most=MOST_REPLICATES))
     copies: int = constrained(1, Count(most=MOST_REPLICATES))
     tol: float | None = constrained(
-        1e-8, Both(optional(Interval(low=0, closed="neither", why="it ends every solve")), UsableSize(smallest=0.0))
+        1e-8,
+        Both(
+            optional(Interval(low=0, closed="neither", why="it ends every solve")),
+            UsableSize(smallest=0.0),
+        ),
     )
     backend: str = constrained("numpy", Text())
     seed: int | None = constrained(0, optional(Count(least=0)))
@@ -196,7 +222,10 @@ class RunConfig:
     )
     trust: str | None = constrained(None, optional(OneOf(*TRUSTED)), remedy="use 'nobody'")
     colluders: int = constrained(
-        1, Count(), remedy="use colluders=1: every site knows its own share of the noise, so one may always collude"
+        1,
+        Count(),
+        remedy="use colluders=1: every site knows its own share of the noise, so one may always "
+        "collude",
     )
     participants: int | None = constrained(None, optional(Count()), remedy="leave it out")
     centre: str | None = constrained(
@@ -215,20 +244,26 @@ class RunConfig:
         raise_all(broken_rules(self, RULES))
 
     def _resolve_method(self) -> None:
-        """Store method and trust under the names that records know, and the one graph that sums have."""
+        """Store method and trust under the names that records know, and the one graph that sums
+        have.
+        """
         if self.method == "auto":
             guess = _first_guess(self.delta, self.loss, self.trust, self._given_gradient_cap)
             object.__setattr__(self, "method", guess)
             object.__setattr__(self, "auto", True)
         if self.method not in KNOWN and find_method(self.method) is None:
-            raise InvalidInput("method", self.method, f"must be one of {offered()}", "see `sottovoce methods`")
+            raise InvalidInput(
+                "method", self.method, f"must be one of {offered()}", "see `sottovoce methods`"
+            )
         if self.method in ANSWERS:  # which go by one name under every trust
             object.__setattr__(self, "trust", self.trust or "nobody")
         elif self.trust is not None:
             object.__setattr__(self, "method", under(self.method, self.trust))
         elif self.trusts == "nobody":
             object.__setattr__(self, "trust", "nobody")
-        if self.trusts == "sum" and self.graph == "ring":  # the default: what is meant if nothing is said
+        if (
+            self.trusts == "sum" and self.graph == "ring"
+        ):  # the default: what is meant if nothing is said
             object.__setattr__(self, "graph", "complete")
 
     @property
@@ -243,7 +278,9 @@ class RunConfig:
         options = defaults if self.options == NO_OPTIONS else self.options
         if type(options) is not type(defaults):
             rule = f"must be {type(defaults).__name__}, the options of {self.method}"
-            raise InvalidInput("options", type(options), rule, "give options by name, to RunConfig.from_dict")
+            raise InvalidInput(
+                "options", type(options), rule, "give options by name, to RunConfig.from_dict"
+            )
         names = knobs_of(defaults)
         own = {name: value for name, value in self.other_options if name in names}
         others = {name: value for name, value in self.other_options if name not in names}
@@ -259,7 +296,11 @@ class RunConfig:
     @property
     def trusted(self) -> Trust:
         """The trust that the method's name says; of a recipe, the one that `trust` names."""
-        return TRUSTS[self.trust or "nobody"] if self.method in ANSWERS else REGISTRY[self.method].trust
+        return (
+            TRUSTS[self.trust or "nobody"]
+            if self.method in ANSWERS
+            else REGISTRY[self.method].trust
+        )
 
     @property
     def trusts(self) -> str:
@@ -289,16 +330,27 @@ class RunConfig:
         return self.from_dict(self.flat() | changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``.  Options at their defaults are left out, but for ``WRITTEN``."""
+        """Plain data; infinity is the text ``inf``.  Options at their defaults are left out, but
+        for ``WRITTEN``.
+        """
         written = {name: KNOBS[name].default for name in WRITTEN}
-        plain = written | {k: v.to_dict() if isinstance(v, Schedule) else v for k, v in self.flat().items()}
+        plain = written | {
+            k: v.to_dict() if isinstance(v, Schedule) else v for k, v in self.flat().items()
+        }
         plain |= {"epsilon": self.epsilon if self.budgeted else "inf"}
         silent = dict.fromkeys(("start", "centre", "participants", "rows_per_person"))
         silent |= {"auto": False, "colluders": 1} | {
-            name: knob.default for name, knob in KNOBS.items() if name not in WRITTEN and name not in _FIELDS
+            name: knob.default
+            for name, knob in KNOBS.items()
+            if name not in WRITTEN and name not in _FIELDS
         }
-        silent |= {"trust": self.trust} if self.trust in ("nobody", None) else {}  # as the method's name says it
-        return {name: value for name, value in plain.items() if name not in silent or value != silent[name]}
+        # as the method's name says it
+        silent |= {"trust": self.trust} if self.trust in ("nobody", None) else {}
+        return {
+            name: value
+            for name, value in plain.items()
+            if name not in silent or value != silent[name]
+        }
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
@@ -313,8 +365,9 @@ class RunConfig:
         Parameters
         ----------
         flat : mapping
-            Fields, and options of whichever method, by name.  What is left out has its default.  Lists are read as
-            tuples, dicts as :class:`sottovoce.problem.schedules.Schedule`, and the text "inf" as no budget.
+            Fields, and options of whichever method, by name.  What is left out has its default.
+            Lists are read as tuples, dicts as :class:`sottovoce.problem.schedules.Schedule`, and
+            the text "inf" as no budget.
 
         Returns
         -------
@@ -343,14 +396,14 @@ class RunConfig:
     def from_record(cls, plain: Mapping[str, Any]) -> RunConfig:
         """Inverse of :meth:`to_dict`, for files: nothing that it writes may be left out.
 
-        A file may come from anybody, so it makes this program load no code: a method of another package must be known
-        before.
+        A file may come from anybody, so it makes this program load no code: a method of another
+        package must be known before.
 
         Raises
         ------
         ValueError
-            If it wrote no such record; :class:`InvalidInput` for what :meth:`from_dict` refuses, and for a method that
-            is not known.
+            If it wrote no such record; :class:`InvalidInput` for what :meth:`from_dict` refuses,
+            and for a method that is not known.
         """
         refused = refusal_of_method(plain)
         if refused is not None:
@@ -363,23 +416,46 @@ class RunConfig:
     def for_recipe(self, method: Recipe, **changes: Any) -> RunConfig:
         """Return the configuration of a recipe under this budget, trust, relation and seed.
 
-        Nothing else is kept: a recipe has its own steps, and its own noise if that was calibrated before.
+        Nothing else is kept: a recipe has its own steps, and its own noise if that was calibrated
+        before.
         """
         kept = {field: getattr(self, field) for field in _KEPT} | changes
         if self.form != "corrected":
-            raise InvalidInput("form", self.form, "no paper has a printed form of answers", "leave it out")
+            raise InvalidInput(
+                "form", self.form, "no paper has a printed form of answers", "leave it out"
+            )
         if isinstance(kept["epsilon"], tuple):
-            raise InvalidInput("epsilon", self.epsilon, "answers over all sites have one price", "give one number")
+            raise InvalidInput(
+                "epsilon", self.epsilon, "answers over all sites have one price", "give one number"
+            )
         return RunConfig(
-            method.name, rounds=len(method.items), noise=method.noise, graph="complete", trust=self.trusts, **kept
-        )  # fmt: skip
+            method.name,
+            rounds=len(method.items),
+            noise=method.noise,
+            graph="complete",
+            trust=self.trusts,
+            **kept,
+        )
 
 
 _FIELDS = frozenset(one.name for one in fields(RunConfig))
-"""Names that are never taken for an option, whatever options there are: some of them are what a run is priced by."""
+"""Names that are never taken for an option, whatever options there are: some of them are what a
+run is priced by.
+"""
 
-_KEPT = ("epsilon", "delta", "relation", "accountant", "sites_per_row", "copies", "seed", "replicates", "colluders",
-    "participants", "rows_per_person")  # fmt: skip
+_KEPT = (
+    "epsilon",
+    "delta",
+    "relation",
+    "accountant",
+    "sites_per_row",
+    "copies",
+    "seed",
+    "replicates",
+    "colluders",
+    "participants",
+    "rows_per_person",
+)
 
 
 def refusal_of_method(plain: Any) -> Refusal | None:
@@ -387,13 +463,20 @@ def refusal_of_method(plain: Any) -> Refusal | None:
     method = plain.get("method") if isinstance(plain, Mapping) else None
     if not isinstance(method, str) or method in KNOWN:
         return None
-    rule = f"names the method {shown(method)}, which this program does not know, and a file makes it load no package"
+    rule = (
+        f"names the method {shown(method)}, which this program does not know, and a file makes "
+        "it load no package"
+    )
     return Refusal(rule, "import or register the method first, or type --method NAME")
 
 
 def _unknown_name(name: str, known: Iterable[str]) -> InvalidInput:
     near = get_close_matches(name, known, n=1)
-    remedy = f"did you mean {near[0]!r}?" if near else "see the parameters of RunConfig and of its methods"
+    remedy = (
+        f"did you mean {near[0]!r}?"
+        if near
+        else "see the parameters of RunConfig and of its methods"
+    )
     return InvalidInput(name, None, "is neither a field of a run nor an option of a method", remedy)
 
 
@@ -422,7 +505,9 @@ def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) 
 
 
 def one_graph_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
-    """Sums go over all sites: sums over the neighbours of a ring of five can be solved for every single vector."""
+    """Sums go over all sites: sums over the neighbours of a ring of five can be solved for every
+    single vector.
+    """
     if config.trusts == "sum" and config.graph != "complete":
         rule = f"{config.method} opens one sum over all sites; sums over neighbours hide nothing"
         yield InvalidInput("graph", config.graph, rule, "leave it out")
@@ -459,7 +544,9 @@ def form_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
 
 
 def options_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
-    """Options of another method are ignored, so that methods can be compared; others that do nothing are refused."""
+    """Options of another method are ignored, so that methods can be compared; others that do
+    nothing are refused.
+    """
     own = values_of(config.options)
     for name, value in (own | dict(config.other_options)).items():
         one = KNOBS[name]
@@ -470,10 +557,16 @@ def options_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
             rule = f"the {config.form} {config.method} has none; {one.strict}"
             yield InvalidInput(name, value, rule, f"use {name}={one.default!r}")
         elif name in own or one.form == "printed":
-            readers = [m for m, cls in REGISTRY.items() if name in knobs_of(cls.options) and one.form in cls.forms]
+            readers = [
+                m
+                for m, cls in REGISTRY.items()
+                if name in knobs_of(cls.options) and one.form in cls.forms
+            ]
             has = "none" if one.form == "printed" else f"its own, {one.default}"
             rule = f"the {config.form} {config.method} has {has}"
-            yield InvalidInput(name, value, rule, f"leave it out: it is of the {one.form} {' or '.join(readers)}")
+            yield InvalidInput(
+                name, value, rule, f"leave it out: it is of the {one.form} {' or '.join(readers)}"
+            )
 
 
 def corrected_form_of_moved_runs(config: RunConfig) -> Iterator[InvalidInput]:
@@ -482,9 +575,13 @@ def corrected_form_of_moved_runs(config: RunConfig) -> Iterator[InvalidInput]:
         return
     remedy = "leave it out, or use form='corrected'"
     if config.start is not None:
-        yield InvalidInput("start", config.start, "a printed form starts at zero, as its paper says", remedy)
+        yield InvalidInput(
+            "start", config.start, "a printed form starts at zero, as its paper says", remedy
+        )
     if config.centre is not None:
-        yield InvalidInput("centre", config.centre, "a printed form runs on rows as they are", remedy)
+        yield InvalidInput(
+            "centre", config.centre, "a printed form runs on rows as they are", remedy
+        )
 
 
 def noise_of_private_methods(config: RunConfig) -> Iterator[InvalidInput]:
@@ -496,7 +593,12 @@ def noise_of_private_methods(config: RunConfig) -> Iterator[InvalidInput]:
         yield InvalidInput("noise", config.noise, rule, "leave it out, or use 'dvp'")
     if config.budgeted:
         rule = f"{config.method} releases exact minimisers, so no finite epsilon can be proved"
-        yield InvalidInput("epsilon", config.epsilon, rule, "use epsilon=inf, or a private method such as 'mr_admm'")
+        yield InvalidInput(
+            "epsilon",
+            config.epsilon,
+            rule,
+            "use epsilon=inf, or a private method such as 'mr_admm'",
+        )
 
 
 def seed_of_simulations(config: RunConfig) -> Iterator[InvalidInput]:
@@ -504,10 +606,18 @@ def seed_of_simulations(config: RunConfig) -> Iterator[InvalidInput]:
     if config.seed is not None:
         return
     if config.replicates > 1:
-        rule = "with noise of the operating system every replicate is a release of its own, and they add up"
-        yield InvalidInput("replicates", config.replicates, rule, "use one, or a seed for a simulation")
+        rule = (
+            "with noise of the operating system every replicate is a release of its own, and "
+            "they add up"
+        )
+        yield InvalidInput(
+            "replicates", config.replicates, rule, "use one, or a seed for a simulation"
+        )
     if config.form != "corrected":
-        rule = "is for simulation only: it adds no noise to the solver's answer, so real releases have no proof"
+        rule = (
+            "is for simulation only: it adds no noise to the solver's answer, so real "
+            "releases have no proof"
+        )
         yield InvalidInput("form", config.form, rule, "use 'corrected', or give a seed")
 
 

@@ -1,6 +1,7 @@
 """The defaults of the command line and of the estimators, which may change.
 
-Those of :class:`sottovoce.runs.config.RunConfig` may not: saved runs, plans, studies and digests mean them.
+Those of :class:`sottovoce.runs.config.RunConfig` may not: saved runs, plans, studies and digests
+mean them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def default_epsilon(method: str) -> float:
     return EPSILON if known is None or known.private else math.inf
 
 
-def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedger | None) -> float | None:
+def default_delta(
+    method: str, form: str, accountant: str | Ledger | DurableLedger | None
+) -> float | None:
     """Return the default delta of a method: `DELTA`, or None where a delta has no use.
 
     Parameters
@@ -48,7 +51,9 @@ def default_delta(method: str, form: str, accountant: str | Ledger | DurableLedg
     known = find_method(method)
     if known is not None and known.needs_delta:
         return DELTA
-    idle = form != "corrected" or pure_total(accountant) or (known is not None and not known.private)
+    idle = (
+        form != "corrected" or pure_total(accountant) or (known is not None and not known.private)
+    )
     return None if idle else DELTA
 
 
@@ -87,4 +92,6 @@ def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:
     """Return whether totals are sums of pure epsilons."""
-    return (accountant if isinstance(accountant, str | None) else accountant.accountant.name) == "pure"
+    return (
+        accountant if isinstance(accountant, str | None) else accountant.accountant.name
+    ) == "pure"

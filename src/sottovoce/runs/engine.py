@@ -35,23 +35,41 @@ from .row_guard import Asked, Centred, RowGuard
 Observer = Callable[[int, Any], None]
 """Called with the round and the state after it; in simulations only."""
 
-FINISHED, BUDGET, NEIGHBOUR, FEW = "finished", "budget spent", "a neighbour left", "too few sites are left"
-BEGUN_BEFORE = "end the run with version 0.2, or remove the file and begin again: a ledger keeps what was spent"
+FINISHED, BUDGET, NEIGHBOUR, FEW = (
+    "finished",
+    "budget spent",
+    "a neighbour left",
+    "too few sites are left",
+)
+BEGUN_BEFORE = (
+    "end the run with version 0.2, or remove the file and begin again: a ledger keeps "
+    "what was spent"
+)
 """The remedy for a checkpoint of a version before 0.3."""
 OF_GUARD = "curator."
 """Prefix of a row guard's arrays in checkpoints: its name when their format was fixed."""
-UNREADABLE = (SottovoceError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
+UNREADABLE = (
+    SottovoceError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+)
 """Raised by damaged and foreign files."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The :class:`sottovoce.algorithms.Node` of a run: a whole simulation (lead ``(R, N)``), one site, or a plan.
+    """The :class:`sottovoce.algorithms.Node` of a run: a whole simulation (lead ``(R, N)``), one
+    site, or a plan.
 
-    `start` is a public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs on
-    ``v = w - start``: its zeros are that point, and its regulariser pulls to it.  States and messages hold v.  Queries
-    are asked about w (:meth:`sottovoce.queries.Query.around`), so releases, charges and replays are those of an
-    ordinary run with other public vectors.  With a `move`, w is a model of moved rows.
+    `start` is a public point whose shape broadcasts to ``(*lead, width)``.  The algorithm then runs
+    on ``v = w - start``: its zeros are that point, and its regulariser pulls to it.  States and
+    messages hold v.  Queries are asked about w (:meth:`sottovoce.queries.Query.around`), so
+    releases, charges and replays are those of an ordinary run with other public vectors.  With a
+    `move`, w is a model of moved rows.
     """
 
     facts: Facts
@@ -114,7 +132,9 @@ class Place:
     def classifier(self, model: Array) -> Array:
         """The classifier of a model v, for rows as they were."""
         w = model if self.start is None else model + self.start
-        return w if self.move is None else self.move.fold(np.broadcast_to(w, (*self.lead, self.width)))
+        return (
+            w if self.move is None else self.move.fold(np.broadcast_to(w, (*self.lead, self.width)))
+        )
 
     def zeros(self) -> Array:
         """Shape ``(*lead, width)``; in a plan the width is one."""
@@ -131,10 +151,15 @@ class Outcome:
 
 
 def run(
-    algorithm: Algorithm[Any], place: Place, rounds: int, *, observers: Sequence[Observer] = (), state: Any = None,
+    algorithm: Algorithm[Any],
+    place: Place,
+    rounds: int,
+    *,
+    observers: Sequence[Observer] = (),
+    state: Any = None,
     done: int = 0,
     step: Callable[..., Any] | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Run rounds ``done + 1 .. rounds`` of an algorithm from a state.
 
     The run stops before a release that would exceed the budget, and when a neighbour leaves;
@@ -181,7 +206,9 @@ def run(
     for k in range(done + 1, rounds + 1):
         try:
             state = step(k, state, place)
-        except AttemptLost:  # charged, and nothing was opened: the next round starts from the same state
+        except (
+            AttemptLost
+        ):  # charged, and nothing was opened: the next round starts from the same state
             if algorithm.complete:
                 stopped = FEW
                 break
@@ -221,7 +248,8 @@ def centred(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
     """
     assert guard.centring is not None
     recipe = guard.centring.recipe
-    asked = run(recipe, replace(place, start=None), len(recipe.items))  # no mean is counted from a model
+    # no mean is counted from a model
+    asked = run(recipe, replace(place, start=None), len(recipe.items))
     if asked.stopped == FEW:
         mean = np.zeros((1, facts.d // facts.loss.outputs))
     elif asked.stopped == FINISHED:
@@ -254,7 +282,12 @@ def save_checkpoint(path: Path, key: str, k: int, state: Any, guard: RowGuard) -
     """
     arrays = {f"state.{name}": value for name, value in state._asdict().items()}
     arrays |= {f"{OF_GUARD}{name}": value for name, value in guard.state().items()}
-    meta: dict[str, Any] = {"version": FORMAT, "key": key, "round": k, "ledger": guard.ledger.to_list()}
+    meta: dict[str, Any] = {
+        "version": FORMAT,
+        "key": key,
+        "round": k,
+        "ledger": guard.ledger.to_list(),
+    }
     if isinstance(guard.ledger, Run):
         meta["answers"] = guard.ledger.answers
     packed = files.pack(meta=np.array(json.dumps(meta)), **arrays)
@@ -319,11 +352,21 @@ def _restored(
     if type(done) is not int or done < 0:
         raise ValueError("no round")
     guard.ledger.restore(meta["ledger"])
-    if isinstance(guard.ledger, Run) and meta.get("answers", guard.ledger.answers) != guard.ledger.answers:
-        rule = "holds other answers than the run in this ledger; remove it to go on with those of the ledger"
+    if (
+        isinstance(guard.ledger, Run)
+        and meta.get("answers", guard.ledger.answers) != guard.ledger.answers
+    ):
+        rule = (
+            "holds other answers than the run in this ledger; remove it to go on with those "
+            "of the ledger"
+        )
         raise LedgerMismatch(f"checkpoint={shown(path)}: {rule}")
-    guard.restore({n.removeprefix(OF_GUARD): v for n, v in arrays.items() if n.startswith(OF_GUARD)})
-    state = type(blank)(*(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields))
+    guard.restore(
+        {n.removeprefix(OF_GUARD): v for n, v in arrays.items() if n.startswith(OF_GUARD)}
+    )
+    state = type(blank)(
+        *(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields)
+    )
     return done, state
 
 
@@ -335,4 +378,6 @@ def _like(found: Array, blank: Any) -> Array:
 
 
 def _foreign(path: Path) -> CheckpointError:
-    return CheckpointError(f"checkpoint={shown(path)}: not a readable checkpoint; remove it to start over")
+    return CheckpointError(
+        f"checkpoint={shown(path)}: not a readable checkpoint; remove it to start over"
+    )

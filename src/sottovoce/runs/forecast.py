@@ -25,7 +25,9 @@ from .config import RunConfig
 from .prepare import check_size, prepare
 
 LEAST = 0.25
-"""Share of what a perfect model gains on always answering the commonest class; below it, a run is near guessing."""
+"""Share of what a perfect model gains on always answering the commonest class; below it, a run
+is near guessing.
+"""
 _ENTRIES = 512  # of the classifiers of all worlds, from which on there are fewer worlds
 MORE = (10.0, 100.0)
 """Factors on epsilon, and on rows, that are tried in turn: the first that helps is proposed."""
@@ -67,7 +69,8 @@ class Forecast:
         if not self.guessing:
             return ""
         text = (
-            f"expected to be near guessing: on made-up rows, right for {1.0 - self.error:.0%}, and the commonest class "
+            f"expected to be near guessing: on made-up rows, right for {1.0 - self.error:.0%}, and "
+            "the commonest class "
             f"alone would be for {1.0 - self.guess:.0%}"
         )
         would = ", ".join(f"{1.0 - error:.0%} with {what}" for what, error in self.helps)
@@ -76,7 +79,12 @@ class Forecast:
 
 
 def forecast(
-    config: RunConfig, n: Sequence[int] | Array, d: int, *, heterogeneity: str = "iid", expected: Expected | None = None
+    config: RunConfig,
+    n: Sequence[int] | Array,
+    d: int,
+    *,
+    heterogeneity: str = "iid",
+    expected: Expected | None = None,
 ) -> Forecast | None:
     """Forecast a run by rehearsing it on synthetic data.
 
@@ -104,11 +112,17 @@ def forecast(
     """
     sizes = tuple(int(rows) for rows in np.asarray(n, dtype=float).ravel())
     if config.method in PROXIMAL and heterogeneity == "iid" and not config.trusted.answers_of_all:
-        config = config.but(method=PROXIMAL[-1])  # as good where sites are alike, and quicker to try
+        # as good where sites are alike, and quicker to try
+        config = config.but(method=PROXIMAL[-1])
     method, loss = REGISTRY[config.method], make_loss(config.loss)
     together = config.trusted.answers_of_all or (heterogeneity == "iid" and averaging(method))
     held = 1 if together else len(sizes)
-    if config.noise is not None or not config.budgeted or config.form != "corrected" or loss.offset_bound:
+    if (
+        config.noise is not None
+        or not config.budgeted
+        or config.form != "corrected"
+        or loss.offset_bound
+    ):
         return None
     if not method.private or Ground.too_large(held, d // loss.outputs, loss.outputs):
         return None
@@ -143,10 +157,14 @@ def _rehearsed(
     outputs, pooled = make_loss(config.loss).outputs, config.trusted.answers_of_all
     tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
-    many = int(np.clip(_ENTRIES // (outputs * min(d // outputs, WIDEST)), 2, len(ground.first.worlds)))
+    many = int(
+        np.clip(_ENTRIES // (outputs * min(d // outputs, WIDEST)), 2, len(ground.first.worlds))
+    )
     rehearsal = replace(ground.first, worlds=ground.first.worlds[:many])
     try:
-        error = float(rehearsal.outcomes([prepare(config, ground.sizes, ground.weights)])[0].errors.mean())
+        error = float(
+            rehearsal.outcomes([prepare(config, ground.sizes, ground.weights)])[0].errors.mean()
+        )
     except SottovoceError:  # the run itself will say what is wrong
         return None
     worlds = rehearsal.worlds
@@ -162,7 +180,11 @@ _Changed = tuple[str, RunConfig, tuple[int, ...]] | None
 def _more_epsilon(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
     if isinstance(config.epsilon, tuple):
         return None
-    return f"epsilon={factor * config.epsilon:g}", replace(config, epsilon=factor * config.epsilon), n
+    return (
+        f"epsilon={factor * config.epsilon:g}",
+        replace(config, epsilon=factor * config.epsilon),
+        n,
+    )
 
 
 def _more_rows(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:

@@ -1,8 +1,10 @@
-"""Runs whose releases are all Gaussian: what they cost at another scale of the noise, without another plan.
+"""Runs whose releases are all Gaussian: what they cost at another scale of the noise, without
+another plan.
 
-A Gaussian release is dominated by a pair that its shift over sigma describes.  So the run is planned once, and at
-another scale its queries state their events anew.  Queries in a row that differ in their round alone state one event,
-which counts; rounds with correlated noise state all their shifts at once.
+A Gaussian release is dominated by a pair that its shift over sigma describes.  So the run is
+planned once, and at another scale its queries state their events anew.  Queries in a row that
+differ in their round alone state one event, which counts; rounds with correlated noise state all
+their shifts at once.
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
 
     Guarantee
     ---------
-    Totals are those of a plan's ledger to the last bit.  A calibration compares its result with the plan's all the
-    same.
+    Totals are those of a plan's ledger to the last bit.  A calibration compares its result with the
+    plan's all the same.
     """
     shape = method.noise
     # Queries group only if all rounds have one shift over sigma; a complete method is calibrated by
@@ -60,7 +62,9 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
         groups = grouped(queries.method, shape(1))
         if groups is None:
             return None
-        if any(release.bills is None for release in (*first, *_released(groups, shape(1), facts, m))):
+        if any(
+            release.bills is None for release in (*first, *_released(groups, shape(1), facts, m))
+        ):
             return None
     except SottovoceError:  # a plan will say what is wrong
         return None
@@ -85,7 +89,9 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
 
 
 class Release(NamedTuple):
-    """Bills of the nodes, None if they are not of Gaussian noise alone, and how many such releases there are."""
+    """Bills of the nodes, None if they are not of Gaussian noise alone, and how many such
+    releases there are.
+    """
 
     bills: Bills | None
     times: int
@@ -118,7 +124,9 @@ class Group:
         query = self.query.at_shift(alpha)
         if isinstance(query, CarriedGradient):
             shifts = query.shifts(facts)[: self.count].tolist()
-            return [Release(tuple(Bill(mu=mu, lattice=facts.d) for mu in nodes), 1) for nodes in shifts]
+            return [
+                Release(tuple(Bill(mu=mu, lattice=facts.d) for mu in nodes), 1) for nodes in shifts
+            ]
         return [Release(gaussian_bills(query.event(facts), sites_per_row), self.count)]
 
 
@@ -126,7 +134,9 @@ def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
     """Return the bills of a Gaussian release, by node; None for any other release."""
     directions = prices.dominating(Conditions(sites_per_row).priced(event))
     bills = directions[0]
-    gaussian_alone = all(bill == Bill(mu=bill.mu, lattice=bill.lattice) and bill.mu > 0 for bill in bills)
+    gaussian_alone = all(
+        bill == Bill(mu=bill.mu, lattice=bill.lattice) and bill.mu > 0 for bill in bills
+    )
     symmetric = all(direction == bills for direction in directions[1:])
     return bills if gaussian_alone and symmetric else None
 
@@ -154,7 +164,9 @@ def one_if_equal(scale: Array) -> Array:
     return scale[0] if np.all(scale == scale[0]) else scale
 
 
-def _released(groups: Sequence[Group], alpha: Array, facts: Facts, sites_per_row: int) -> list[Release]:
+def _released(
+    groups: Sequence[Group], alpha: Array, facts: Facts, sites_per_row: int
+) -> list[Release]:
     return [release for group in groups for release in group.releases(alpha, facts, sites_per_row)]
 
 

@@ -1,14 +1,15 @@
-"""Oracles: how a node's questions are answered and how nodes come to agree, one class for each way to trust.
+"""Oracles: how a node's questions are answered and how nodes come to agree, one class for each way
+to trust.
 
-Which oracle a run has follows from its public facts, and is chosen here, once.  Both have the same methods, so that
-algorithms are written for neither, and nothing below asks whom people trust.
+Which oracle a run has follows from its public facts, and is chosen here, once.  Both have the same
+methods, so that algorithms are written for neither, and nothing below asks whom people trust.
 
-=====================  ===============================  =============================================================
+=====================  ===============================  ===========================================
 oracle                 trust                            an answer is
-=====================  ===============================  =============================================================
-:class:`OwnAnswers`    nobody, or a curator (one node)  of each node's own rows; nodes agree by mixing with neighbours
-:class:`SumAnswers`    sums                             of all sites' rows, the same everywhere: nodes agree already
-=====================  ===============================  =============================================================
+=====================  ===============================  ===========================================
+:class:`OwnAnswers`    nobody, or a curator (one node)  of each node's own rows; nodes mix to agree
+:class:`SumAnswers`    sums                             of all sites' rows, the same everywhere
+=====================  ===============================  ===========================================
 """
 
 from __future__ import annotations
@@ -147,7 +148,9 @@ class OwnAnswers(Oracle):
 
 
 class SumAnswers(Oracle):
-    """All nodes have the same answers, opened sums over all sites, and so the same state: there is nothing to mix."""
+    """All nodes have the same answers, opened sums over all sites, and so the same state: there
+    is nothing to mix.
+    """
 
     def ask(self, query: Query) -> Array:
         return self.guard.ask_sum(Sum.of(query), self.net)
@@ -201,9 +204,16 @@ def oracle_of(facts: Facts, net: Net, guard: Asked) -> Oracle:
 
 
 def check_trust(algorithm: Algorithm[Any], facts: Facts) -> None:
-    """Refuse (InvalidInput) to run a method on the facts of a run under another trust: its prices are others."""
+    """Refuse (InvalidInput) to run a method on the facts of a run under another trust: its
+    prices are others.
+    """
     if algorithm.any_trust or algorithm.trust.opens_sums == facts.summed:
         return
     opens = "sums alone" if facts.summed else "no sums"
-    rule = f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that opens {opens}"
-    raise InvalidInput("participants", facts.participants, rule, "prepare the run with the method's own trust")
+    rule = (
+        f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that "
+        f"opens {opens}"
+    )
+    raise InvalidInput(
+        "participants", facts.participants, rule, "prepare the run with the method's own trust"
+    )

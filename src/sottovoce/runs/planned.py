@@ -49,10 +49,15 @@ class PlannedRun:
     start: Start | None = None
 
     def check(self, rows: Rows) -> None:
-        """Refuse rows of other sizes, or for another loss or unit, than those that were priced; InvalidInput."""
+        """Refuse rows of other sizes, or for another loss or unit, than those that were priced;
+        InvalidInput.
+        """
         check_kind(rows, self.config, self.loss)
         if rows.d != self.d or not np.array_equal(rows.n, self.n):
-            rule = f"the run was planned for {len(self.n)} sites and models of {self.d} entries, of other sizes"
+            rule = (
+                f"the run was planned for {len(self.n)} sites and models of {self.d} entries, "
+                "of other sizes"
+            )
             raise InvalidInput("rows", None, rule, "plan a run for these rows")
 
 
@@ -116,7 +121,9 @@ def plan_run(
     """
     config = centred(named(asked_by(config, method), start, d), centre)
     prepared = prepare(config, n, d, method=method, loss=loss, centre=centre)
-    return PlannedRun(config, prepared, n, d, make_loss(config.loss) if loss is None else loss, start)
+    return PlannedRun(
+        config, prepared, n, d, make_loss(config.loss) if loss is None else loss, start
+    )
 
 
 __all__ = ["PlannedRun", "check_kind", "plan_run"]

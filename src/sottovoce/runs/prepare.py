@@ -1,4 +1,6 @@
-"""From a configuration to a calibrated plan: all that can be checked and priced before any row is read."""
+"""From a configuration to a calibrated plan: all that can be checked and priced before any row
+is read.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,12 @@ def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
     schedule = alpha if isinstance(alpha, Schedule) else Schedule(alpha, config.noise_growth)
     noise = schedule if noisy else None
     own = {f.name for f in fields(cls)} & {"form", "rounds"}
-    return cls(penalty=penalty, noise=noise, options=config.options, **{name: getattr(config, name) for name in own})
+    return cls(
+        penalty=penalty,
+        noise=noise,
+        options=config.options,
+        **{name: getattr(config, name) for name in own},
+    )
 
 
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
@@ -106,7 +113,9 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
         return max(least, config.C * facts.loss.curvature_bound)
     if not config.budgeted or not cls.noise_weight:
         return least
-    stiffness = 2.0 * np.maximum(graph.degree, 1) if cls.curvature == "edge" else np.ones_like(facts.n)
+    stiffness = (
+        2.0 * np.maximum(graph.degree, 1) if cls.curvature == "edge" else np.ones_like(facts.n)
+    )
     smallest = float(np.min(facts.n * stiffness))
     weight = 1.0 if config.delta is None or facts.pure else cls.noise_weight
     return max(least, config.C * weight * spread / smallest)
@@ -116,11 +125,22 @@ def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
     """Standard deviation of a release's noise in a coordinate, sum scale; rough unless Gaussian."""
     epsilon = float(np.min(config.epsilon))
     if config.delta is not None and not facts.pure:
-        return 2.0 * facts.loss.derivative_bound * math.sqrt(releases) / nominal_mu(epsilon, config.delta)
+        return (
+            2.0
+            * facts.loss.derivative_bound
+            * math.sqrt(releases)
+            / nominal_mu(epsilon, config.delta)
+        )
     # Spherical noise of rate beta = epsilon / (2 L T) has about root d / beta in a coordinate.
     # Noise inside the objective takes 1 / beta: beta K >= 1 is the rule of `default_penalty`.
     inside = REGISTRY[config.method].objective_noise
-    return 2.0 * facts.loss.derivative_bound * releases / epsilon * (1.0 if inside else math.sqrt(facts.d))
+    return (
+        2.0
+        * facts.loss.derivative_bound
+        * releases
+        / epsilon
+        * (1.0 if inside else math.sqrt(facts.d))
+    )
 
 
 def certified(config: RunConfig, loss: Loss) -> float | None:
@@ -141,10 +161,15 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
     if least > nodes:
         why = ": each of two sites can subtract its own share" if nodes == 2 else ""
         rule = f"of {nodes} sites, {t} colluding, too few are left for a sum to hide one{why}"
-        raise InvalidInput("colluders", t, rule, "use trust='nobody', which needs no other site, or more sites")
+        raise InvalidInput(
+            "colluders", t, rule, "use trust='nobody', which needs no other site, or more sites"
+        )
     wanted = least if config.participants is None else config.participants
     if not least <= wanted <= nodes:
-        rule = f"must be from {least} to {nodes}: more than half of all sites and colluders, and two honest ones"
+        rule = (
+            f"must be from {least} to {nodes}: more than half of all sites and colluders, and "
+            "two honest ones"
+        )
         raise InvalidInput("participants", wanted, rule, "leave it out")
     return wanted, t
 
@@ -192,8 +217,8 @@ def prepare(
     Raises
     ------
     InvalidInput
-        On a parameter that breaks a rule, a target that cannot be met, or a budget below the price of one round; of
-        all rounds, if only they together mean something.
+        On a parameter that breaks a rule, a target that cannot be met, or a budget below the price
+        of one round; of all rounds, if only they together mean something.
     """
     config = centred(asked_by(config, method), centre)
     check_size(config, n, d)
@@ -217,7 +242,15 @@ def prepare(
 
 
 def _facts(
-    config: RunConfig, n: Array, d: int, rho: float, loss: Loss, graph: Graph, centre: Centring | None, *, pure: bool
+    config: RunConfig,
+    n: Array,
+    d: int,
+    rho: float,
+    loss: Loss,
+    graph: Graph,
+    centre: Centring | None,
+    *,
+    pure: bool,
 ) -> Facts:
     """The public facts of a run, under a regulariser `rho` of the nodes."""
     participants, colluders = quorum(config, len(n))
@@ -245,7 +278,11 @@ def _facts(
 
 
 def _setting(
-    config: RunConfig, facts: Facts, graph: Graph, accountant: accountants.Accountant[Any], centre: Centring | None
+    config: RunConfig,
+    facts: Facts,
+    graph: Graph,
+    accountant: accountants.Accountant[Any],
+    centre: Centring | None,
 ) -> RunSetting:
     """Collect what the price of the configuration's run depends on."""
     return RunSetting(
@@ -260,11 +297,14 @@ def _setting(
     )
 
 
-def _within_budget(algorithm: Algorithm[Any], setting: RunSetting, config: RunConfig) -> tuple[Algorithm[Any], Array]:
-    """The method with the least noise that meets the budget, or as it is if its noise is given; and the budget.
+def _within_budget(
+    algorithm: Algorithm[Any], setting: RunSetting, config: RunConfig
+) -> tuple[Algorithm[Any], Array]:
+    """The method with the least noise that meets the budget, or as it is if its noise is given; and
+    the budget.
 
-    A printed form is asked for by its paper's claim; what is proved may be more, and is reported: its ledger has no
-    limit.
+    A printed form is asked for by its paper's claim; what is proved may be more, and is reported:
+    its ledger has no limit.
     """
     budget = np.asarray(config.epsilon, dtype=float)
     if algorithm.noise is not None and config.noise is None:
@@ -280,14 +320,18 @@ def _within_budget(algorithm: Algorithm[Any], setting: RunSetting, config: RunCo
 
 
 def _graph(config: RunConfig, nodes: int, sums: bool) -> Graph:
-    """The configuration's graph; where all sites send `sums` together, its neighbours are not listed."""
+    """The configuration's graph; where all sites send `sums` together, its neighbours are not
+    listed.
+    """
     seed = 0 if config.seed is None else config.seed
     name = config.graph if nodes > 1 else "complete"
     return make_graph(name, nodes, seed, listed=not sums)
 
 
 def _with_shape(method: Recipe, config: RunConfig) -> Recipe:
-    """A recipe with the shape of its noise, to be calibrated; as it is if its noise is given, or there is none."""
+    """A recipe with the shape of its noise, to be calibrated; as it is if its noise is given, or
+    there is none.
+    """
     if config.noise is not None or not config.budgeted:
         return method
     return method.with_noise(method.listed.shape)
@@ -307,7 +351,9 @@ def _check_nodes(config: RunConfig, nodes: int) -> None:
             rule = f"must be one number, or one for each of the {nodes} nodes"
             raise InvalidInput(name, shown, rule, "correct it")
     if not config.sites_per_row <= nodes:
-        raise InvalidInput("sites_per_row", config.sites_per_row, f"there are {nodes} sites", "use fewer")
+        raise InvalidInput(
+            "sites_per_row", config.sites_per_row, f"there are {nodes} sites", "use fewer"
+        )
 
 
 def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: RunConfig) -> None:
@@ -336,7 +382,9 @@ def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: Run
     totals = np.array(least.total() / (1.0 + 1e-9)) if algorithm.complete else least.per_node()
     if np.any(totals > np.asarray(config.epsilon, dtype=float)):
         rule = f"{what} costs {least.total():.4g}"
-        raise InvalidInput("epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out")
+        raise InvalidInput(
+            "epsilon", config.epsilon, rule, "raise epsilon, or lower noise, or leave noise out"
+        )
 
 
 def asked_by(config: RunConfig, method: Recipe | None) -> RunConfig:
@@ -376,14 +424,21 @@ def check_size(config: RunConfig, n: Array, d: int) -> None:
         ("nodes", len(n), MOST_NODES, "use fewer sites"),
         ("n", float(np.max(n, initial=0)), MOST_ROWS, "use fewer rows a site"),
         ("d", d, MOST_WEIGHTS, "use fewer features"),
-        ("rounds", config.rounds, MOST_RELEASES // max(len(n), 1), f"with {len(n):,} nodes; use fewer rounds"),
+        (
+            "rounds",
+            config.rounds,
+            MOST_RELEASES // max(len(n), 1),
+            f"with {len(n):,} nodes; use fewer rounds",
+        ),
     ):
         if not value <= most:
             raise InvalidInput(field, value, f"must be at most {most:,}", remedy)
     fits("replicates", 8.0 * config.replicates * len(n) * d)
     loss = make_loss(config.loss)
     if d % loss.outputs:
-        rule = f"must be a multiple of the {loss.outputs} margins that the loss {loss.spec} has a row"
+        rule = (
+            f"must be a multiple of the {loss.outputs} margins that the loss {loss.spec} has a row"
+        )
         raise InvalidInput("d", d, rule, "give features times margins, or use loss='logistic'")
 
 

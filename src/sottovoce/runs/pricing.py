@@ -2,9 +2,12 @@
 
 Every price of a run is made here, in four steps, and nothing here reads rows:
 
-1. :func:`queries_of` runs the method itself, against a row guard without data, and returns what it asks.
-2. :func:`plan` charges the events of these queries to a ledger: the ledger that the run will leave behind.
-3. A ledger's totals by an accountant are the prices that :mod:`sottovoce.runs.calibration` brings to a target.
+1. :func:`queries_of` runs the method itself, against a row guard without data, and returns what it
+   asks.
+2. :func:`plan` charges the events of these queries to a ledger: the ledger that the run will leave
+   behind.
+3. A ledger's totals by an accountant are the prices that :mod:`sottovoce.runs.calibration` brings
+   to a target.
 4. :class:`Prepared` is the priced run.  :func:`privacy_statement` says what its ledger proves, and
    :func:`cost_report` is the whole price as plain data.
 """
@@ -137,7 +140,9 @@ class _DryRun(NamedTuple):
     @classmethod
     def of_all(cls, method: Algorithm[Any], setting: RunSetting) -> _DryRun:
         graph = setting.graph
-        return cls(method, setting.first, setting.facts, (graph.n_nodes,), graph.degree, setting.rounds)
+        return cls(
+            method, setting.first, setting.facts, (graph.n_nodes,), graph.degree, setting.rounds
+        )
 
     @classmethod
     def of_one(cls, method: Algorithm[Any], setting: RunSetting, node: int) -> _DryRun:
@@ -147,7 +152,8 @@ class _DryRun(NamedTuple):
         return cls(method.at(node), first, setting.facts.node(node), (), degree, setting.rounds)
 
     def place(self, note: Callable[[Query | Sum], None]) -> Place:
-        # Prices depend on public curvatures only, never on vectors: one column stands for all features.
+        # Prices depend on public curvatures only, never on vectors: one column stands for all
+        # features.
         return Place(self.facts, _Silent(self.degree), Pricer(self.facts, note), self.lead, 1)
 
     def ask_first(self, note: Callable[[Query | Sum], None]) -> bool:
@@ -158,10 +164,14 @@ class _DryRun(NamedTuple):
         return run(self.first, self.place(note), items, step=self.first.priced).stopped == FINISHED
 
     def ask_method(
-        self, note: Callable[[Query | Sum], None], observers: Sequence[Callable[[int, Any], None]] = ()
+        self,
+        note: Callable[[Query | Sum], None],
+        observers: Sequence[Callable[[int, Any], None]] = (),
     ) -> None:
         """Run the method's rounds, with blank answers."""
-        run(self.method, self.place(note), self.rounds, observers=observers, step=self.method.priced)
+        run(
+            self.method, self.place(note), self.rounds, observers=observers, step=self.method.priced
+        )
 
 
 class Queries(NamedTuple):
@@ -240,7 +250,8 @@ def plan(
     dry = _DryRun.of_all(method, setting) if node is None else _DryRun.of_one(method, setting, node)
     ledger = Ledger(setting.accountant, budget, setting.delta, setting.sites_per_row)
     if math.isinf(budget) and after is None:
-        # Nothing but a price that is no number ends such a run early, so all is charged together, which is cheaper.
+        # Nothing but a price that is no number ends such a run early, so all is charged together,
+        # which is cheaper.
         queries = _queries(dry)
         events = [query.event(dry.facts) for query in (*queries.first, *queries.method)]
         with suppress(BudgetExceeded):
@@ -329,7 +340,8 @@ class Prepared:
         """Return the events of one node up to the first that its budget cannot pay, in order."""
         everything, book = self.plan(node=node).rows, self.ledger
         budget = np.broadcast_to(book.epsilon, (self.facts.n_nodes,))[node]
-        # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than one a release.
+        # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than
+        # one a release.
         if np.all(book.accountant.within(book.accountant.spent(everything), book.delta, budget)):
             return everything
         return self.plan(node=node, budget=float(budget)).rows
@@ -359,7 +371,9 @@ def privacy_statement(
     return build_statement(privacy_facts(prepared, rows, simulated=simulated, caveat=caveat))
 
 
-def privacy_facts(prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None) -> list[Fact]:
+def privacy_facts(
+    prepared: Prepared, rows: Iterable[Event], *, simulated: bool, caveat: Caveat = None
+) -> list[Fact]:
     """Collect the facts of a prepared run on which its privacy statement rests.
 
     Parameters
@@ -449,7 +463,9 @@ def release_costs(prepared: Prepared, events: Iterable[Event]) -> list[dict[str,
     return found
 
 
-def cost_report(prepared: Prepared, *, caveat: Caveat = None, life: float | None = None) -> dict[str, Any]:
+def cost_report(
+    prepared: Prepared, *, caveat: Caveat = None, life: float | None = None
+) -> dict[str, Any]:
     """Report the privacy cost and the noise of a planned run, as plain data.
 
     Parameters
@@ -469,7 +485,9 @@ def cost_report(prepared: Prepared, *, caveat: Caveat = None, life: float | None
     """
     config = prepared.config
     events = prepared.plan().rows
-    statement = privacy_statement(prepared, events, simulated=config.seed is not None, caveat=caveat)
+    statement = privacy_statement(
+        prepared, events, simulated=config.seed is not None, caveat=caveat
+    )
     return {
         "privacy": statement.to_dict(),
         "algorithm": prepared.algorithm.to_dict(),

@@ -27,7 +27,12 @@ from .simulate import Result, pooled_minimiser
 from .start import Start
 
 QUANTILES = (0.5, 0.9, 0.99)
-RIDGES = (1.0, 0.1, 0.01)  # candidates, over the number of rows; the first where these are too few to compare
+# candidates, over the number of rows; the first where these are too few to compare
+RIDGES = (
+    1.0,
+    0.1,
+    0.01,
+)
 _FOLDS, _MOST = 4, 5000  # of the comparison; rows in it at most
 FEWEST = 30  # public rows of worlds, a third each for the start, the sites and the test
 
@@ -80,7 +85,9 @@ def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -
     if before is not None and before.kind == "run":  # that run's own start had a cost too
         spent += math.inf if before.epsilon is None else before.epsilon
         delta, simulated = delta + before.delta, simulated or before.simulated
-    return Start(result.consensus[0], "run", spent if math.isfinite(spent) else None, delta, simulated)
+    return Start(
+        result.consensus[0], "run", spent if math.isfinite(spent) else None, delta, simulated
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +102,13 @@ class Public:
     def __post_init__(self) -> None:
         if self.loss.offset_bound:
             rule = "need a class, and this loss is for numbers to predict"
-            raise InvalidInput("public", None, f"public rows {rule}", "leave them out, or use loss='logistic'")
+            raise InvalidInput(
+                "public", None, f"public rows {rule}", "leave them out, or use loss='logistic'"
+            )
         if not len(self.X):
-            raise InvalidInput("public", 0, "has no row with one of the declared labels", "give more public rows")
+            raise InvalidInput(
+                "public", 0, "has no row with one of the declared labels", "give more public rows"
+            )
 
     @classmethod
     def of(cls, dataset: Dataset, config: RunConfig, nodes: int) -> Self:
@@ -123,7 +134,9 @@ class Public:
         """
         known = dataset.task.known(dataset.y_train)
         y = dataset.y_train[known]
-        labels = (y > 0).astype(np.intp) if isinstance(dataset.task, TwoClasses) else y.astype(np.intp)
+        labels = (
+            (y > 0).astype(np.intp) if isinstance(dataset.task, TwoClasses) else y.astype(np.intp)
+        )
         return cls(dataset.X_train[known], labels, config, nodes)
 
     @property
@@ -143,7 +156,8 @@ class Public:
 
     @cached_property
     def ridge(self) -> float:
-        """Weight of ``||w||^2 / 2`` relative to the mean loss: that of `RIDGES` with the least cross-validated loss.
+        """Weight of ``||w||^2 / 2`` relative to the mean loss: that of `RIDGES` with the least
+        cross-validated loss.
 
         Never less than the run's own, which few rows make too small.
         """
@@ -156,7 +170,9 @@ class Public:
         held_out = np.zeros(len(ridges))
         for part in np.array_split(order, _FOLDS):
             rest = np.setdiff1d(order, part)
-            train, test = (replace(self, X=self.X[own], labels=self.labels[own]) for own in (rest, part))
+            train, test = (
+                replace(self, X=self.X[own], labels=self.labels[own]) for own in (rest, part)
+            )
             for i, ridge in enumerate(ridges):
                 w = pooled_minimiser(train.rows, self.config, ridge * n / len(rest))
                 held_out[i] += float(np.sum(self.loss.value(test._margins(w))))
@@ -167,7 +183,9 @@ class Public:
         if self.loss.outputs == 1:
             return np.asarray(TwoClasses().encode(self.labels) * (self.X @ w))
         scores = self.X @ w.reshape(self.loss.outputs, -1).T
-        return np.asarray((scores - np.take_along_axis(scores, self.labels[:, None], axis=1)).T.ravel())
+        return np.asarray(
+            (scores - np.take_along_axis(scores, self.labels[:, None], axis=1)).T.ravel()
+        )
 
     @cached_property
     def start(self) -> Start:
@@ -178,7 +196,9 @@ class Public:
         return np.quantile(np.linalg.norm(self.X, axis=1), quantiles)
 
     def gradient_norms(self, quantiles: Sequence[float] = QUANTILES) -> Array:
-        """Quantiles of the norms of rows' gradients at the start: what a cap on gradients would cut."""
+        """Quantiles of the norms of rows' gradients at the start: what a cap on gradients would
+        cut.
+        """
         slopes = self.loss.derivative(self._margins(self.start.vector))
         if self.loss.outputs > 1:
             p = slopes.reshape(self.loss.outputs, -1).T
@@ -188,7 +208,8 @@ class Public:
     def summary(self) -> dict[str, Any]:
         norms = {"row_norms": self.row_norms(), "gradient_norms": self.gradient_norms()}
         return {"rows": len(self.X)} | {
-            name: dict(zip(map(str, QUANTILES), values.tolist(), strict=True)) for name, values in norms.items()
+            name: dict(zip(map(str, QUANTILES), values.tolist(), strict=True))
+            for name, values in norms.items()
         }
 
     def expected(self) -> Expected | None:
@@ -199,16 +220,22 @@ class Public:
 class KnownRows(Expected):
     """Worlds made of public rows.
 
-    Each splits them at random into three parts: one gives the start, one the sites' rows, one the test.  So the sites
-    know what the start does not, as in the run itself, though all parts are a third as large.
+    Each splits them at random into three parts: one gives the start, one the sites' rows, one the
+    test.  So the sites know what the start does not, as in the run itself, though all parts are a
+    third as large.
     """
 
     says = "worlds made of the public rows"
 
     def __init__(self, public: Public) -> None:
         self._public = public
-        data = blake2b(np.ascontiguousarray(public.X).tobytes() + public.labels.tobytes(), digest_size=16)
-        self.key = f"public {data.hexdigest()} {public.X.shape} {public.ridge!r} {public.least!r} {public.loss.spec}"
+        data = blake2b(
+            np.ascontiguousarray(public.X).tobytes() + public.labels.tobytes(), digest_size=16
+        )
+        self.key = (
+            f"public {data.hexdigest()} {public.X.shape} {public.ridge!r} {public.least!r} "
+            f"{public.loss.spec}"
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KnownRows) and self.key == other.key
@@ -217,7 +244,14 @@ class KnownRows(Expected):
         return hash(self.key)
 
     def world(
-        self, number: int, rows: int, sites: Sequence[int] | Array, *, classes: int, tilt: float, widest: int
+        self,
+        number: int,
+        rows: int,
+        sites: Sequence[int] | Array,
+        *,
+        classes: int,
+        tilt: float,
+        widest: int,
     ) -> World:
         """Draw a world: a start, the sites' rows and test rows, from disjoint public rows.
 
@@ -301,5 +335,9 @@ def _only(dataset: Dataset, rows: IntArray) -> Dataset:
     columns = {name: values[rows] for name, values in dataset.train_columns.items()}
     weights = None if dataset.weights is None else dataset.weights[rows]
     return replace(
-        dataset, X_train=dataset.X_train[rows], y_train=dataset.y_train[rows], train_columns=columns, weights=weights
+        dataset,
+        X_train=dataset.X_train[rows],
+        y_train=dataset.y_train[rows],
+        train_columns=columns,
+        weights=weights,
     )

@@ -1,11 +1,13 @@
-"""Methods from outside the package: registered, they are planned, priced, audited and offered as those in it.
+"""Methods from outside the package: registered, they are planned, priced, audited and offered as
+those in it.
 
-An installed package names its methods as entry points (:mod:`sottovoce.util.plugins`); such a method is registered when
-somebody asks for it by its name.  A hub or a site asks for none: a plan comes from others.
+An installed package names its methods as entry points (:mod:`sottovoce.util.plugins`); such a
+method is registered when somebody asks for it by its name.  A hub or a site asks for none: a plan
+comes from others.
 
-A knob has one meaning in the whole process, and none has the name of a field of runs or of an option
-(:mod:`sottovoce.algorithms.reserved_names`).  Methods from entry points come after configurations, estimators or
-commands have read the known knobs, so they bring no new ones.
+A knob has one meaning in the whole process, and none has the name of a field of runs or of an
+option (:mod:`sottovoce.algorithms.reserved_names`).  Methods from entry points come after
+configurations, estimators or commands have read the known knobs, so they bring no new ones.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _FIELDS_ARE_MADE = ("sottovoce.estimators.parameters", "sottovoce.cli.run_option
 AUTO = "auto"
 """The name that leaves the choice of a method to the package, so no method can have it."""
 AUDITED = ("all", "stopping", "refusals", "labels", "capped", "sums", "answers", "people", "rare")
-"""What `audit` attacks besides methods (:data:`sottovoce.audit.ADVERSARIES`), so no method can have these names."""
+"""What `audit` attacks besides methods (:data:`sottovoce.audit.ADVERSARIES`), so no method can
+have these names.
+"""
 
 _REGISTERED: set[str] = set()
 """Names of methods from outside."""
@@ -44,8 +48,8 @@ def register(method: MethodT) -> MethodT:
     ----------
     method : subclass of :class:`sottovoce.algorithms.base.Algorithm`
         With the class variables of :data:`TOLD`.  Its trust is the class variable `trust`, one of
-        :data:`sottovoce.algorithms.method.TRUSTS`; nobody if left out.  A
-        class that is defined again in the same place, as by a cell of a notebook, takes the place of the first.
+        :data:`sottovoce.algorithms.method.TRUSTS`; nobody if left out.  A class that is defined
+        again in the same place, as by a cell of a notebook, takes the place of the first.
 
     Returns
     -------
@@ -54,15 +58,15 @@ def register(method: MethodT) -> MethodT:
 
     Guarantee
     ---------
-    The price is that of what the method asks: every answer of `node.ask` is charged by its query's event before it is
-    given.  A method that reads rows in another way is not covered.
+    The price is that of what the method asks: every answer of `node.ask` is charged by its query's
+    event before it is given.  A method that reads rows in another way is not covered.
 
     Raises
     ------
     InvalidInput
-        If the class is no method, has a trust of its own, tells too little of itself, has a name that is taken, or
-        brings a knob of its own after the command line or estimators have read the known ones, or one with the name of
-        a field or option.
+        If the class is no method, has a trust of its own, tells too little of itself, has a name
+        that is taken, or brings a knob of its own after the command line or estimators have read
+        the known ones, or one with the name of a field or option.
 
     Examples
     --------
@@ -85,7 +89,9 @@ def register(method: MethodT) -> MethodT:
     loaded = _readers_of_knobs()
     if new and loaded:
         rule = f"brings the knobs {', '.join(new)}, and {loaded[0]} has read the known ones"
-        raise InvalidInput("method", method.name, rule, "register it right after `import sottovoce`")
+        raise InvalidInput(
+            "method", method.name, rule, "register it right after `import sottovoce`"
+        )
     if method.name in _REGISTERED:
         unregister(method.name)
     KNOBS.update(new)
@@ -102,18 +108,21 @@ def find_method(name: str) -> type[Algorithm[Any]] | None:
     Parameters
     ----------
     name : str
-        Of a method of the package, of a registered one, or of an entry point of the group ``sottovoce.methods``.
+        Of a method of the package, of a registered one, or of an entry point of the group
+        ``sottovoce.methods``.
 
     Returns
     -------
     type or None
-        None if there is no such method, and for "auto" and the names of recipes, which users do not choose.
+        None if there is no such method, and for "auto" and the names of recipes, which users do not
+        choose.
 
     Raises
     ------
     InvalidInput
-        If several packages bring the method, its package cannot be loaded, what is loaded is no method of this name, or
-        it has a knob that no known method has: :func:`register` takes it, right after `import sottovoce`.
+        If several packages bring the method, its package cannot be loaded, what is loaded is no
+        method of this name, or it has a knob that no known method has: :func:`register` takes it,
+        right after `import sottovoce`.
     """
     if name == AUTO or name in REGISTRY:
         return REGISTRY.get(name)
@@ -126,14 +135,21 @@ def find_method(name: str) -> type[Algorithm[Any]] | None:
         raise InvalidInput("method", name, rule, "let its package give both the same name")
     _check(brought)
     if new := _new_knobs(brought):
-        rule = f"brings the knobs {', '.join(new)}, and what its package names comes too late for new ones"
+        rule = (
+            f"brings the knobs {', '.join(new)}, and what its package names comes too late for "
+            "new ones"
+        )
         where = f"{brought.__module__}.{brought.__name__}"
-        raise InvalidInput("method", name, rule, f"call sottovoce.register({where}) right after `import sottovoce`")
+        raise InvalidInput(
+            "method", name, rule, f"call sottovoce.register({where}) right after `import sottovoce`"
+        )
     return register(brought)
 
 
 def offered() -> list[str]:
-    """Names of all methods that can be asked for, those of other installed packages included; nothing is loaded."""
+    """Names of all methods that can be asked for, those of other installed packages included;
+    nothing is loaded.
+    """
     return sorted({*REGISTRY, *plugins.installed(plugins.METHODS)})
 
 
@@ -143,9 +159,13 @@ def is_from_outside(name: str) -> bool:
 
 
 def unregister(name: str) -> None:
-    """Take a registered method away again; InvalidInput if it belongs to the package or there is none."""
+    """Take a registered method away again; InvalidInput if it belongs to the package or there is
+    none.
+    """
     if name not in _REGISTERED:
-        raise InvalidInput("method", name, "must be a method that was registered", "give the name of one")
+        raise InvalidInput(
+            "method", name, "must be a method that was registered", "give the name of one"
+        )
     METHODS.remove(next(one for one in METHODS if one.name == name))
     NAMES.remove(name)
     del REGISTRY[name], KNOWN[name]
@@ -174,7 +194,10 @@ def _check(method: Any) -> None:
         raise InvalidInput("method", method.name, rule, "give the class another `name`")
     _check_options(method)
     if method.trust not in TRUSTS.values():
-        rule = "has a trust of its own, and what a statement says of the adversary is proved for those here alone"
+        rule = (
+            "has a trust of its own, and what a statement says of the adversary is proved for "
+            "those here alone"
+        )
         raise InvalidInput("method", method.name, rule, f"use one of TRUSTS: {', '.join(TRUSTS)}")
     known = KNOWN.get(method.name)
     again = method.name in _REGISTERED and known is not None and _place(known) == _place(method)
@@ -190,7 +213,9 @@ def _check_options(method: type[Algorithm[Any]]) -> None:
         raise InvalidInput("method", method.name, rule, "write options: MyOptions = MyOptions()")
     if wrong := undeclared(method.options):
         rule = f"has options that are no knob of type float, int or str: {', '.join(wrong)}"
-        raise InvalidInput("method", method.name, rule, "declare each by knob(default, about, constraint)")
+        raise InvalidInput(
+            "method", method.name, rule, "declare each by knob(default, about, constraint)"
+        )
 
 
 def _place(method: type) -> tuple[str, str]:
@@ -198,7 +223,8 @@ def _place(method: type) -> tuple[str, str]:
 
 
 def _new_knobs(method: type[Algorithm[Any]]) -> dict[str, Knob]:
-    """Knobs of a method that are not known, or otherwise; InvalidInput if one clashes with another method's.
+    """Knobs of a method that are not known, or otherwise; InvalidInput if one clashes with another
+    method's.
 
     A method of the same name is the same one defined again, so its knobs do not count.
     """

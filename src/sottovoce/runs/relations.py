@@ -1,7 +1,8 @@
 """The same releases under the other neighbouring relation: another epsilon for the same noise.
 
-Both relations are proved from the same queries.  Noise, solves and certificates are those that ran, so only what one
-row can move changes: a plan under the other relation states it, and here it is put beside the noise of the run.
+Both relations are proved from the same queries.  Noise, solves and certificates are those that ran,
+so only what one row can move changes: a plan under the other relation states it, and here it is put
+beside the noise of the run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def other_of(relation: str) -> str:
 
 
 def with_other_relation(result: Result) -> Result:
-    """The result with a statement that also says epsilon under the other relation, if that is proved."""
+    """The result with a statement that also says epsilon under the other relation, if that is
+    proved.
+    """
     said, prepared = result.statement, result.prepared
     if prepared is None or not math.isfinite(said.epsilon) or said.form != "corrected":
         return result
@@ -37,11 +40,17 @@ def with_other_relation(result: Result) -> Result:
         epsilon = epsilon_under_other(prepared, [canonical(event) for event in result.ledger])
     except SottovoceError:  # nothing is proved of these releases
         return result
-    return result if epsilon is None else replace(result, statement=restate(said, UnderOtherRelation(epsilon)))
+    return (
+        result
+        if epsilon is None
+        else replace(result, statement=restate(said, UnderOtherRelation(epsilon)))
+    )
 
 
 def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None:
-    """Epsilon of releases, as canonical texts of a run's events, under the other relation; None if not proved."""
+    """Epsilon of releases, as canonical texts of a run's events, under the other relation; None
+    if not proved.
+    """
     facts, book, config = prepared.facts, prepared.ledger, prepared.config
     relation = other_of(facts.relation)
     there = replace(facts, relation=relation, solved_for=facts.relation)
@@ -82,7 +91,11 @@ def under(own: Event, planned: Event) -> Event | None:
             return replace(own, relation=relation)
         case events.SecretStartPerturbation():
             return replace(own, relation=relation, shift=planned.shift)  # type: ignore[attr-defined]
-        case events.GaussianMechanism() | events.CarriedGaussianMechanism() | events.ExactSphericalMechanism():
+        case (
+            events.GaussianMechanism()
+            | events.CarriedGaussianMechanism()
+            | events.ExactSphericalMechanism()
+        ):
             return replace(own, relation=relation, sensitivity=_moved(own, planned, relation))
         case events.SummedGaussianMechanism():
             return replace(own, relation=relation, alpha=_alpha(own, planned, relation))
@@ -98,19 +111,26 @@ def _moved(own: Event, planned: Event, relation: str) -> np.ndarray:
 def _alpha(own: events.SummedGaussianMechanism, planned: Event, relation: str) -> np.ndarray:
     """Shift over sigma of a sum whose noise was sized for the relation of the run.
 
-    With ``x`` steps that a row moves, rounded in d coordinates, and h honest shares, noise is sized for
-    ``sqrt((x + root d)^2 / h + d h / 4)``; if a row moves r x, the ratio is at most ``r + root d (1 + h / 2) / x``, and
-    ``x >= alpha root h 2^bits``.
+    With ``x`` steps that a row moves, rounded in d coordinates, and h honest shares, noise is sized
+    for ``sqrt((x + root d)^2 / h + d h / 4)``; if a row moves r x, the ratio is at most ``r + root
+    d (1 + h / 2) / x``, and ``x >= alpha root h 2^bits``.
 
     With D for the change of an exact mean under a relation, and a same error e of computation, r is
-    ``(D' + e) / (D + e)``.  The D grow if fewer sites take part: so ``D' < D`` has the largest r with all sites, as is
-    in the events.  Of ``D' > D`` it is below ``D' / D``, which is at most 2 for every statistic.
+    ``(D' + e) / (D + e)``.  The D grow if fewer sites take part: so ``D' < D`` has the largest r
+    with all sites, as is in the events.  Of ``D' > D`` it is below ``D' / D``, which is at most 2
+    for every statistic.
     """
     ratio = _moved(own, planned, relation) / own.sensitivity
     if relation == "replace-one":
         ratio = np.where(ratio > 1.0, RELATIONS["replace-one"] / RELATIONS["zero-out"], 1.0)
-    honest = np.array([max(1, own.participants - own.colluders), max(1, own.sites - own.colluders)], dtype=float)
-    grid = math.sqrt(own.dimension) * float(np.max((1.0 + honest / 2.0) / np.sqrt(honest))) * 2.0**-own.bits
+    honest = np.array(
+        [max(1, own.participants - own.colluders), max(1, own.sites - own.colluders)], dtype=float
+    )
+    grid = (
+        math.sqrt(own.dimension)
+        * float(np.max((1.0 + honest / 2.0) / np.sqrt(honest)))
+        * 2.0**-own.bits
+    )
     alpha = own.alpha * ratio + grid
     return np.minimum(alpha, own.alpha) if relation == "zero-out" else alpha
 

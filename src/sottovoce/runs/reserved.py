@@ -1,8 +1,9 @@
 """A run that was reserved on another processor goes on with the very noise of its reservation.
 
-On another processor prices may differ in their last bits, and a calibration then ends at a scale that differs by a
-little more.  A ledger that reserved a run accepts its releases alone, so the scale of the reservation is found again,
-to the last bit.  This is no calibration: nothing is priced, and the result is the number at which the events are equal.
+On another processor prices may differ in their last bits, and a calibration then ends at a scale
+that differs by a little more.  A ledger that reserved a run accepts its releases alone, so the
+scale of the reservation is found again, to the last bit.  This is no calibration: nothing is
+priced, and the result is the number at which the events are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _NEIGHBOURS = 8  # numbers tried on each side of where the halvings end
 
 
 def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepared:
-    """This run at the scale of noise with which its releases were reserved, if that is next to its own.
+    """This run at the scale of noise with which its releases were reserved, if that is next to its
+    own.
 
     Parameters
     ----------
@@ -36,8 +38,8 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
     Returns
     -------
     Prepared
-        A run that plans exactly the reserved events; `prepared` itself if it does so already, or if no scale near its
-        own does.  The ledger then refuses its releases.
+        A run that plans exactly the reserved events; `prepared` itself if it does so already, or if
+        no scale near its own does.  The ledger then refuses its releases.
     """
     noise = prepared.algorithm.noise
     wanted = [event.to_dict() for event in reserved]
@@ -65,7 +67,9 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
 
 
 def _first_difference(prepared: Prepared, wanted: Sequence[dict[str, Any]]) -> int | None:
-    """The first event that differs from the plan's; None if none does, or it is not of the same kind."""
+    """The first event that differs from the plan's; None if none does, or it is not of the same
+    kind.
+    """
     for k, (event, other) in enumerate(zip(prepared.plan().rows, wanted, strict=False)):
         planned = event.to_dict()
         if planned != other:
@@ -78,7 +82,9 @@ def _at_factor(prepared: Prepared, noise: Schedule, factor: Array) -> Prepared:
     return replace(prepared, algorithm=prepared.algorithm.with_noise(replace(noise, factor=exact)))
 
 
-def _matches(prepared: Prepared, wanted: Sequence[dict[str, Any]], shape: tuple[int, ...]) -> BoolArray:
+def _matches(
+    prepared: Prepared, wanted: Sequence[dict[str, Any]], shape: tuple[int, ...]
+) -> BoolArray:
     """Compare planned events with the wanted ones: by node, or all together if `shape` is ()."""
     nodes = prepared.facts.n_nodes
     same = np.ones(nodes, dtype=bool)

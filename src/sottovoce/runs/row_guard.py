@@ -72,8 +72,8 @@ def make_solver(rows: Rows, facts: Facts) -> Solver:
 class RowGuard:
     """Guards the rows of one node, or of all nodes of a simulation.
 
-    `solver` makes the solver of the local objectives, on whose certificate the guarantees rely.  With `centring` a
-    restored row guard reads rows moved by the mean that its state holds.
+    `solver` makes the solver of the local objectives, on whose certificate the guarantees rely.
+    With `centring` a restored row guard reads rows moved by the mean that its state holds.
     """
 
     rows: Rows
@@ -94,7 +94,9 @@ class RowGuard:
         if self.move is not None:
             raise LedgerError("centre: rows are moved once, by the mean that was charged first")
         self.move = self.centring.map(mean)
-        solvers = [self.solver(replace(self.rows, move=one), self.facts) for one in self.move.apart()]
+        solvers = [
+            self.solver(replace(self.rows, move=one), self.facts) for one in self.move.apart()
+        ]
         self._vault = Vault(solvers[0] if len(solvers) == 1 else Apart(solvers), self.noise)
         return self.move
 
@@ -182,20 +184,29 @@ class RowGuard:
         among = net.among(self.facts)
         among.check(self.facts)
         attempt = query.attempt(self.facts, among)
-        sealed = np.frombuffer(self._charged(query, draw), dtype="<i8").reshape(query.blank(self.facts).shape)
+        sealed = np.frombuffer(self._charged(query, draw), dtype="<i8").reshape(
+            query.blank(self.facts).shape
+        )
         total = net.total(sealed.astype(np.int64))
         if not attempt.is_plausible(total):
-            raise Refused("sum: is larger than rows and noise can make it: a site sent something else; end the run")
+            raise Refused(
+                "sum: is larger than rows and noise can make it: a site sent something else; end "
+                "the run"
+            )
         return attempt.opened(total)
 
     def _charged(self, query: Query | Sum, draw: Callable[[], bytes]) -> bytes:
-        """Charge the query's event and draw its answer, or take the answer that the ledger holds of this release."""
+        """Charge the query's event and draw its answer, or take the answer that the ledger holds
+        of this release.
+        """
         event, stamp = query.event(self.facts), query.stamp()
         own: bytes | None = None
 
         def stamped() -> bytes:
             nonlocal own
-            with np.errstate(all="ignore"):  # overflow depends on rows, so it must cause no error or warning
+            with np.errstate(
+                all="ignore"
+            ):  # overflow depends on rows, so it must cause no error or warning
                 own = draw() + stamp
             return own
 
@@ -204,17 +215,24 @@ class RowGuard:
         stored = self.ledger.once(event, stamped)
         size = 8 * query.blank(self.facts).size
         if stored[size:] != stamp:
-            rule = "was computed at a different iterate: a neighbour or the hub replayed a different message"
+            rule = (
+                "was computed at a different iterate: a neighbour or the hub replayed a "
+                "different message"
+            )
             remedy = "end the run, or run this under another name"
             raise LedgerMismatch(f"resume: release {self._releases} of this run {rule}; {remedy}")
-        if stored != own:  # stored before, or by another process that was first to answer this event
+        if (
+            stored != own
+        ):  # stored before, or by another process that was first to answer this event
             query.replay(self._vault, self.facts, self._releases)
         return stored[:size]
 
     def state(self) -> dict[str, Array]:
-        """State for a checkpoint, in addition to the ledger: counters and public reference points, no rows.
+        """State for a checkpoint, in addition to the ledger: counters and public reference points,
+        no rows.
 
-        A simulation's also holds the secrets of queries and solver; at a site these are lost with the process.
+        A simulation's also holds the secrets of queries and solver; at a site these are lost with
+        the process.
         """
         state = {"releases": np.array(self._releases)} | self._vault.solver.state()
         if self.move is not None:
@@ -231,4 +249,6 @@ class RowGuard:
         if "mean" in state:
             self.centre(np.asarray(state["mean"], dtype=float))
         self._vault.solver.restore(state)
-        self._vault.restore({k.removeprefix("memory."): v for k, v in state.items() if k.startswith("memory.")})
+        self._vault.restore(
+            {k.removeprefix("memory."): v for k, v in state.items() if k.startswith("memory.")}
+        )

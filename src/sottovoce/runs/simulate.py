@@ -81,7 +81,8 @@ class Result:
     ledger, statement : list of dict, Statement
         Events in order, and what has been proved of them.
     seconds : float
-        Duration, for the rows' holder only: it depends on the rows, and no epsilon covers it.  Not saved.
+        Duration, for the rows' holder only: it depends on the rows, and no epsilon covers it.  Not
+        saved.
     extra : dict
         What the caller keeps with the run (schema, data set, scores); it must fit in JSON.
     start : Start or None
@@ -133,10 +134,14 @@ class Result:
 
     @property
     def consensus(self) -> Array:
-        """The average over nodes that are not lost (002, section VIII), (R, d); InvalidInput for a recipe's run."""
+        """The average over nodes that are not lost (002, section VIII), (R, d); InvalidInput for
+        a recipe's run.
+        """
         if self.config.method in ANSWERS:
             rule = "is of answers, whose run trained no model"
-            raise InvalidInput("run", self.config.method, rule, "use the file that `train --save` wrote")
+            raise InvalidInput(
+                "run", self.config.method, rule, "use the file that `train --save` wrote"
+            )
         lost = self.extra.get("dropout", {}).get("since", {})
         stay = [i for i in range(self.models.shape[1]) if str(i) not in lost]
         return self.models[:, stay].mean(axis=1) if lost and stay else self.models.mean(axis=1)
@@ -144,13 +149,22 @@ class Result:
     def packed(self) -> memoryview:
         """Pack all but the duration as the bytes of an ``.npz`` file without pickled objects."""
         meta = {
-            "version": FORMAT, "config": self.config.to_dict(), "facts": self.facts.to_dict(),
-            "algorithm": self.algorithm, "rounds": self.rounds,
-            "stopped": self.stopped, "ledger": self.ledger, "privacy": self.privacy, "extra": self.extra,
-        }  # fmt: skip
+            "version": FORMAT,
+            "config": self.config.to_dict(),
+            "facts": self.facts.to_dict(),
+            "algorithm": self.algorithm,
+            "rounds": self.rounds,
+            "stopped": self.stopped,
+            "ledger": self.ledger,
+            "privacy": self.privacy,
+            "extra": self.extra,
+        }
         arrays = {"models": self.models, "meta": np.array(json.dumps(meta))}
         if self.start is not None:
-            arrays |= {"start": self.start.vector, "start_record": np.array(json.dumps(self.start.record))}
+            arrays |= {
+                "start": self.start.vector,
+                "start_record": np.array(json.dumps(self.start.record)),
+            }
         if self.centring is not None:
             arrays["centring"] = np.array(json.dumps(self.centring.to_dict()))
         if self.move is not None:
@@ -158,12 +172,16 @@ class Result:
         return files.pack(**arrays)
 
     def save(self, path: str | Path) -> None:
-        """Write :meth:`packed` to a file, in one step; NotWritten if that fails, and an older file remains."""
+        """Write :meth:`packed` to a file, in one step; NotWritten if that fails, and an older
+        file remains.
+        """
         files.write("save", path, self.packed())
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
-        """Read what :meth:`save` wrote, which may come from anybody; CheckpointError if it is no saved run."""
+        """Read what :meth:`save` wrote, which may come from anybody; CheckpointError if it is no
+        saved run.
+        """
         refused: Refusal | None = None
         try:
             arrays = files.read_arrays(path)
@@ -181,11 +199,23 @@ class Result:
     @classmethod
     def _of_record(cls, arrays: Mapping[str, Array], meta: dict[str, Any]) -> Result:
         """Read what :meth:`packed` wrote; an error of :data:`engine.UNREADABLE` otherwise."""
-        config, facts = RunConfig.from_record(meta.pop("config")), Facts.from_dict(meta.pop("facts"))
+        config, facts = (
+            RunConfig.from_record(meta.pop("config")),
+            Facts.from_dict(meta.pop("facts")),
+        )
         models = arrays["models"]
         _check_models(models, config, facts)
-        kinds = {"algorithm": dict, "rounds": int, "stopped": str, "ledger": list, "privacy": dict, "extra": dict}
-        if meta.keys() != kinds.keys() or not all(type(meta[name]) is kind for name, kind in kinds.items()):
+        kinds = {
+            "algorithm": dict,
+            "rounds": int,
+            "stopped": str,
+            "ledger": list,
+            "privacy": dict,
+            "extra": dict,
+        }
+        if meta.keys() != kinds.keys() or not all(
+            type(meta[name]) is kind for name, kind in kinds.items()
+        ):
             raise ValueError("another record")
         said = Statement.from_dict(meta.pop("privacy"))
         start = None
@@ -230,11 +260,23 @@ def _centring_of(arrays: Mapping[str, Array], config: RunConfig, facts: Facts) -
 
 
 def simulate(
-    config: RunConfig, rows: Rows, *, observers: Sequence[Observer] = (), checkpoint: str | Path | None = None,
-    label: str = "", ledger: DurableLedger | Ledger | None = None, run_name: str | None = None, caveat: Caveat = None,
-    deal: bytes | None = None, start: Start | None = None, method: Recipe | None = None, loss: Loss | None = None,
-    digest: bytes | None = None, centre: Centring | None = None, dropout: float = 0.0,
-) -> Result:  # fmt: skip
+    config: RunConfig,
+    rows: Rows,
+    *,
+    observers: Sequence[Observer] = (),
+    checkpoint: str | Path | None = None,
+    label: str = "",
+    ledger: DurableLedger | Ledger | None = None,
+    run_name: str | None = None,
+    caveat: Caveat = None,
+    deal: bytes | None = None,
+    start: Start | None = None,
+    method: Recipe | None = None,
+    loss: Loss | None = None,
+    digest: bytes | None = None,
+    centre: Centring | None = None,
+    dropout: float = 0.0,
+) -> Result:
     """Run all nodes and replicates at once.
 
     Parameters
@@ -245,38 +287,44 @@ def simulate(
     observers : sequence of callables ``(k, state)``
         Called after every round; states are counted from the start.
     checkpoint : path, optional
-        A file written after every round.  If it exists and belongs to this configuration, the run goes on from it, bit
-        for bit as if it had never stopped.
+        A file written after every round.  If it exists and belongs to this configuration, the run
+        goes on from it, bit for bit as if it had never stopped.
     label : str
-        Names the data in the run's key.  Never a digest of rows: in a ledger the key is the run's name.
+        Names the data in the run's key.  Never a digest of rows: in a ledger the key is the run's
+        name.
     ledger : DurableLedger or Ledger, optional
-        A budget that several runs share.  One on disk reserves the run before the first round and stores every release
-        before it is used; the same call resumes or replays the run.  One in memory refuses the run before its first
-        round if the budget does not cover all of it.
+        A budget that several runs share.  One on disk reserves the run before the first round and
+        stores every release before it is used; the same call resumes or replays the run.  One in
+        memory refuses the run before its first round if the budget does not cover all of it.
     run_name : str, optional
         Name of the run in that ledger; None for its key.
     caveat : str, or iterable of str or None, optional
-        What epsilon does not cover, for the statement: see :func:`sottovoce.runs.pricing.privacy_statement`.
+        What epsilon does not cover, for the statement: see
+        :func:`sottovoce.runs.pricing.privacy_statement`.
     deal : bytes, optional
-        Digest of which row is at which node, for a ledger in memory (:meth:`sottovoce.ledger.memory.Ledger.charge`):
-        of a table and of each node's row numbers in it.  None digests every node's rows, right if they stay there.
+        Digest of which row is at which node, for a ledger in memory
+        (:meth:`sottovoce.ledger.memory.Ledger.charge`): of a table and of each node's row numbers
+        in it.  None digests every node's rows, right if they stay there.
     start : Start, optional
-        The public point from which the run starts, and to which its regulariser pulls; None for zero.  It changes no
-        price; the statement says what it was computed from.
+        The public point from which the run starts, and to which its regulariser pulls; None for
+        zero.  It changes no price; the statement says what it was computed from.
     method : Recipe, optional
-        Asked in place of the configuration's method, under its budget, trust and seed.  The run's key holds its
-        identity, so that no answer is read as that of another recipe, model or threshold.
+        Asked in place of the configuration's method, under its budget, trust and seed.  The run's
+        key holds its identity, so that no answer is read as that of another recipe, model or
+        threshold.
     loss : Loss, optional
         None for the configuration's.
     digest : bytes, optional
-        Of the rows that a ledger on disk belongs to, in place of that of `rows`, which stands for them too.
+        Of the rows that a ledger on disk belongs to, in place of that of `rows`, which stands for
+        them too.
     centre : Centring, optional
         Asks for the rows' mean first, within epsilon, and runs the method on rows without it
-        (:func:`sottovoce.runs.centre.decide`).  States are of moved rows; models, start and result of rows as they
-        were.
+        (:func:`sottovoce.runs.centre.decide`).  States are of moved rows; models, start and result
+        of rows as they were.
     dropout : float
-        Probability of each site to be lost for good in a round, drawn from the seed, for all replicates alike: the run
-        goes on, or ends, as separate sites would.  The ledger keeps the price of the plan, with all sites to the end.
+        Probability of each site to be lost for good in a round, drawn from the seed, for all
+        replicates alike: the run goes on, or ends, as separate sites would.  The ledger keeps the
+        price of the plan, with all sites to the end.
 
     Returns
     -------
@@ -329,7 +377,8 @@ def run_planned(
     digest: bytes | None = None,
     dropout: float = 0.0,
 ) -> Result:
-    """Run what is planned on the rows that it was planned for: charge, draw, exchange, and state what was proved.
+    """Run what is planned on the rows that it was planned for: charge, draw, exchange, and state
+    what was proved.
 
     Parameters
     ----------
@@ -357,18 +406,24 @@ def run_planned(
     lead = (config.replicates, prepared.facts.n_nodes)
     noise = _noise(config.seed, lead)
     rows_in_ledger = _RowsInLedger(rows, held(config, rows), deal=deal, digest=digest)
-    prepared, book = _book(prepared, ledger, rows_in_ledger, run_name, key, simulated=noise.simulated)
+    prepared, book = _book(
+        prepared, ledger, rows_in_ledger, run_name, key, simulated=noise.simulated
+    )
     with book if isinstance(book, Joint) else nullcontext():
         alone = ledger is None and checkpoint is None and config.method not in ANSWERS
         lossy = _lossy(dropout, prepared, rows_in_ledger.held, config.seed, alone)
-        guard = RowGuard(rows_in_ledger.held, prepared.facts, noise, book, centring=prepared.centring)
+        guard = RowGuard(
+            rows_in_ledger.held, prepared.facts, noise, book, centring=prepared.centring
+        )
         net = DenseNet(prepared.graph) if lossy is None else lossy
         place = Place(prepared.facts, net, guard, lead, rows.d, place_of(start))
         file = None if checkpoint is None else _Checkpoint(Path(checkpoint), key, guard)
         if file is not None and not noise.simulated and ledger is None:
             rule = "a checkpoint alone cannot repeat this noise"
             raise InvalidInput("seed", None, rule, "give a seed or a ledger")
-        place, outcome = _run_rounds(prepared.algorithm, place, guard, config.rounds, lossy, observers, file)
+        place, outcome = _run_rounds(
+            prepared.algorithm, place, guard, config.rounds, lossy, observers, file
+        )
     known = privacy_facts(prepared, book.rows, simulated=noise.simulated, caveat=caveat)
     if start is not None:
         known.append(Caveats(start.caveat))
@@ -400,7 +455,8 @@ def run_planned(
 
 @dataclass(frozen=True)
 class _RowsInLedger:
-    """The rows of a run as they were dealt to sites and as row guards hold them, and what ledgers know them by.
+    """The rows of a run as they were dealt to sites and as row guards hold them, and what ledgers
+    know them by.
 
     Parameters
     ----------
@@ -435,10 +491,14 @@ def _book(
     *,
     simulated: bool,
 ) -> tuple[Prepared, Ledger | Joint | Run]:
-    """The ledger that a run charges, and the run as it was priced: with the noise that it had when it was begun."""
+    """The ledger that a run charges, and the run as it was priced: with the noise that it had
+    when it was begun.
+    """
     if isinstance(ledger, DurableLedger):
         if ledger.demonstration and not simulated:
-            raise InvalidInput("ledger", None, "was made for a demonstration", "use the ledger of these rows")
+            raise InvalidInput(
+                "ledger", None, "was made for a demonstration", "use the ledger of these rows"
+            )
         ledger.identity.bind(*rows.digests_on_disk())
         name = run_name or key
         if name in ledger.runs:
@@ -448,7 +508,8 @@ def _book(
             _check_no_former(ledger)
         return prepared, _reserve(prepared, ledger, name, key)
     if ledger is not None:
-        # Not sound where two people have equal rows and change places: the digest stays, and what they spent moves.
+        # Not sound where two people have equal rows and change places: the digest stays, and what
+        # they spent moves.
         return prepared, _join(prepared, ledger, rows.deal_in_memory())
     if np.any(np.isfinite(prepared.ledger.epsilon)):
         prepared.ledger.expect(prepared.plan().rows)
@@ -464,8 +525,11 @@ class _Checkpoint:
     guard: RowGuard
 
     def load(self, algorithm: Algorithm[Any], place: Place) -> tuple[int, Any]:
-        """Rounds done and the state after them; 0 and None for a run that begins, or begins again."""
-        # Without a seed the ledger has what was said in all rounds, and an algorithm that recalls needs all of it.
+        """Rounds done and the state after them; 0 and None for a run that begins, or begins
+        again.
+        """
+        # Without a seed the ledger has what was said in all rounds, and an algorithm that recalls
+        # needs all of it.
         again = algorithm.recalls and not self.guard.noise.simulated
         if again or not self.path.exists():
             return 0, None
@@ -476,12 +540,17 @@ class _Checkpoint:
         engine.save_checkpoint(self.path, self.key, k, state, self.guard)
 
     def check_mean(self, place: Place) -> None:
-        """Refuse a file that holds another mean of the rows than the one that was released first."""
+        """Refuse a file that holds another mean of the rows than the one that was released
+        first.
+        """
         guard = self.guard
         released = replace(guard, ledger=_again(guard.ledger))
         engine.centred(replace(place, guard=released), released, guard.facts)
         if released.move != guard.move:
-            rule = "holds a mean that differs from the released mean; delete the checkpoint to continue"
+            rule = (
+                "holds a mean that differs from the released mean; delete the checkpoint to "
+                "continue"
+            )
             raise CheckpointError(f"checkpoint={shown(self.path)}: {rule}")
 
 
@@ -494,7 +563,9 @@ def _run_rounds(
     observers: Sequence[Observer],
     file: _Checkpoint | None,
 ) -> tuple[Place, engine.Outcome]:
-    """Centre rows if that is asked for, and run all rounds that are left; also the place of the method."""
+    """Centre rows if that is asked for, and run all rounds that are left; also the place of the
+    method.
+    """
     done, state, stopped, watchers = 0, None, engine.FINISHED, list(observers)
     if file is not None:
         done, state = file.load(algorithm, place)
@@ -507,7 +578,9 @@ def _run_rounds(
         place, stopped = engine.centred(place, guard, guard.facts)
     if stopped == engine.FINISHED:
         step = None if lossy is None else partial(_lossy_round, algorithm, lossy)
-        outcome = engine.run(algorithm, place, rounds, observers=watchers, state=state, done=done, step=step)
+        outcome = engine.run(
+            algorithm, place, rounds, observers=watchers, state=state, done=done, step=step
+        )
     else:
         outcome = engine.Outcome(algorithm.init(place), 0, stopped)
     if lossy is not None and outcome.stopped == engine.NEIGHBOUR:
@@ -516,7 +589,9 @@ def _run_rounds(
 
 
 def _noise(seed: int | None, lead: tuple[int, int]) -> Noise:
-    """Noise of every replicate and node: of the operating system, or of a simulation that can be repeated."""
+    """Noise of every replicate and node: of the operating system, or of a simulation that can be
+    repeated.
+    """
     if seed is None:
         return SystemNoise(lead)
     replicates, nodes = lead
@@ -530,22 +605,31 @@ def _in_ledger(book: Ledger | Joint | Run, ledger: DurableLedger | Ledger) -> In
     return InLedger(Shared(name, ledger.total(), budget, ledger.delta))
 
 
-def _lossy(dropout: float, prepared: Prepared, rows: Rows, seed: int | None, alone: bool) -> DropoutNet | None:
+def _lossy(
+    dropout: float, prepared: Prepared, rows: Rows, seed: int | None, alone: bool
+) -> DropoutNet | None:
     if dropout == 0.0:
         return None
     nodes = prepared.facts.n_nodes
     if seed is None or not alone or nodes < 2 or not prepared.config.trusted.between_sites:
-        rule = "rehearses the loss of sites, in a simulation of a method between sites, without ledger and checkpoint"
+        rule = (
+            "rehearses the loss of sites, in a simulation of a method between sites, without "
+            "ledger and checkpoint"
+        )
         raise InvalidInput("dropout", dropout, rule, "give a seed, or leave it out")
     since, induced = drawn(dropout, seed, nodes), bool(prepared.algorithm.induced)
     return DropoutNet(prepared.graph, since, rows.n[:, 0], induced=induced)
 
 
-def _lossy_round(algorithm: Algorithm[Any], net: DropoutNet, k: int, state: Any, place: Place) -> Any:
+def _lossy_round(
+    algorithm: Algorithm[Any], net: DropoutNet, k: int, state: Any, place: Place
+) -> Any:
     """Run a round of the nodes that are left; lost ones keep their state."""
     net.begin(k, place.facts)
     after = algorithm.round(k, state, place)
-    return type(after)(*(np.where(net.here, new, old) for new, old in zip(after, state, strict=True)))
+    return type(after)(
+        *(np.where(net.here, new, old) for new, old in zip(after, state, strict=True))
+    )
 
 
 def _lost_sites(net: DropoutNet | None, rate: float, rounds: int) -> dict[str, Any]:
@@ -557,18 +641,25 @@ def _lost_sites(net: DropoutNet | None, rate: float, rounds: int) -> dict[str, A
 
 
 def simulate_many(
-    configs: Iterable[RunConfig], rows: Rows, *, n_jobs: int | None = None, caveat: Caveat = None,
+    configs: Iterable[RunConfig],
+    rows: Rows,
+    *,
+    n_jobs: int | None = None,
+    caveat: Caveat = None,
     start: Start | None = None,
-) -> list[Result]:  # fmt: skip
-    """Run several configurations on the same rows, distributed by joblib; each result is that of :func:`simulate`.
+) -> list[Result]:
+    """Run several configurations on the same rows, distributed by joblib; each result is that of
+    :func:`simulate`.
 
     Parameters
     ----------
     configs : iterable of RunConfig
     rows : Rows
-        Sent once to each worker if joblib's backend can do so (memory-mapped, or scattered over a cluster).
+        Sent once to each worker if joblib's backend can do so (memory-mapped, or scattered over a
+        cluster).
     n_jobs : int, optional
-        As in joblib; None for what an enclosing ``joblib.parallel_config`` says (say "dask" or "ray"), or for one.
+        As in joblib; None for what an enclosing ``joblib.parallel_config`` says (say "dask" or
+        "ray"), or for one.
     caveat, start : optional
         As for :func:`simulate`, of all runs.
 
@@ -579,7 +670,11 @@ def simulate_many(
     """
     said = caveat_text(caveat)
     one = joblib.delayed(simulate)
-    return list(joblib.Parallel(n_jobs=n_jobs)(one(config, rows, caveat=said, start=start) for config in configs))
+    return list(
+        joblib.Parallel(n_jobs=n_jobs)(
+            one(config, rows, caveat=said, start=start) for config in configs
+        )
+    )
 
 
 def _affordable(prepared: Prepared) -> tuple[Event, ...]:
@@ -628,16 +723,24 @@ def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
         rule = f"the ledger counts people with rows at {counted} site" + "s" * (counted > 1)
         raise InvalidInput("sites_per_row", m, rule, f"share a ledger made with sites_per_row={m}")
     if counted > m and prepared.facts.participants:
-        rule = f"the ledger counts people with rows at {counted} sites, and sums were priced for {m}"
+        rule = (
+            f"the ledger counts people with rows at {counted} sites, and sums were priced for {m}"
+        )
         raise InvalidInput("sites_per_row", m, rule, f"use sites_per_row={counted}")
-    if counted > prepared.facts.n_nodes:  # a row guard of all sites' rows would hold several of one person
+    if (
+        counted > prepared.facts.n_nodes
+    ):  # a row guard of all sites' rows would hold several of one person
         nodes = prepared.facts.n_nodes
         rule = f"the ledger counts people with rows at {counted} sites, and this run has {nodes}"
-        raise InvalidInput("method", prepared.config.method, rule, f"use a ledger made with sites_per_row={nodes}")
+        raise InvalidInput(
+            "method", prepared.config.method, rule, f"use a ledger made with sites_per_row={nodes}"
+        )
     shared.settle()
     if not shared.accountant.is_filter:
         rule = "its totals are not proved for runs that are chosen as one goes"
-        raise InvalidInput("accountant", shared.accountant.name, rule, "share a ledger of 'pure', 'zcdp' or 'rdp'")
+        raise InvalidInput(
+            "accountant", shared.accountant.name, rule, "share a ledger of 'pure', 'zcdp' or 'rdp'"
+        )
     return Joint(prepared.ledger, shared, _affordable(prepared), deal)
 
 
@@ -658,10 +761,17 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> 
     check_notion(prepared.config, prepared.facts, ledger)
     if len(ledger.epsilon) != prepared.facts.n_nodes:
         rule = f"the ledger holds {len(ledger.epsilon)} nodes"
-        raise InvalidInput("nodes", prepared.facts.n_nodes, rule, "use the ledger made for this partition")
+        raise InvalidInput(
+            "nodes", prepared.facts.n_nodes, rule, "use the ledger made for this partition"
+        )
     if prepared.config.sites_per_row > 1:
         rule = "a ledger on disk counts each node's rows alone"
-        raise InvalidInput("sites_per_row", prepared.config.sites_per_row, rule, "share a ledger in memory, or use 1")
+        raise InvalidInput(
+            "sites_per_row",
+            prepared.config.sites_per_row,
+            rule,
+            "share a ledger in memory, or use 1",
+        )
     allowed = _affordable(prepared)
     if name in ledger.runs:
         return ledger.resume(name, key)
@@ -669,11 +779,16 @@ def _reserve(prepared: Prepared, ledger: DurableLedger, name: str, key: str) -> 
 
 
 def _check_no_former(ledger: DurableLedger) -> None:
-    """Refuse to begin a run without a name beside one of a version before 0.3 that did not end: it may be the same."""
+    """Refuse to begin a run without a name beside one of a version before 0.3 that did not end:
+    it may be the same.
+    """
     former = [name for name in ledger.runs.former if re.fullmatch("[0-9a-f]{32}", name)]
     if former:
         rule = f"{FORMER}, and it holds what it reserved; this may be the same run"
-        remedy = "end it with version 0.2, close it with `sottovoce ledger close`, or give this one a name of its own"
+        remedy = (
+            "end it with version 0.2, close it with `sottovoce ledger close`, or give this "
+            "one a name of its own"
+        )
         raise LedgerMismatch(f"run={former[0]!r}: {rule}; {remedy}")
 
 

@@ -1,8 +1,10 @@
-"""A run's starting point, which is public: an earlier run's model, the minimiser over public rows, or a vector given.
+"""A run's starting point, which is public: an earlier run's model, the minimiser over public rows,
+or a vector given.
 
-The run is the same algorithm on ``v = w - start`` (:class:`sottovoce.runs.engine.Place`), so its regulariser pulls to
-the start.  Prices and noise do not change, because no event depends on a public vector.  The guarantee is about this
-run's rows; :attr:`Start.caveat` tells in every statement what the start itself was computed from.
+The run is the same algorithm on ``v = w - start`` (:class:`sottovoce.runs.engine.Place`), so its
+regulariser pulls to the start.  Prices and noise do not change, because no event depends on a
+public vector.  The guarantee is about this run's rows; :attr:`Start.caveat` tells in every
+statement what the start itself was computed from.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Start:
     kind : {"given", "public", "run"}
         A vector given as public, the minimiser over public rows, or the model of an earlier run.
     epsilon, delta : float, optional
-        What the earlier run cost by its record, its own start included; an epsilon of None without a guarantee.
+        What the earlier run cost by its record, its own start included; an epsilon of None without
+        a guarantee.
     simulated : bool
         Whether the earlier run's noise can be repeated, so that its model protects nothing.
     """
@@ -48,13 +51,19 @@ class Start:
     def __post_init__(self) -> None:
         vector = np.array(self.vector, dtype=float)
         if vector.ndim != 1 or not vector.size or not np.all(np.isfinite(vector)):
-            raise InvalidInput("start", None, "must be one vector of finite numbers", "give one number a weight")
+            raise InvalidInput(
+                "start", None, "must be one vector of finite numbers", "give one number a weight"
+            )
         vector.setflags(write=False)
         object.__setattr__(self, "vector", vector)
         costs = (0.0 if self.epsilon is None else self.epsilon, self.delta)
-        sound = all(isinstance(cost, float) and math.isfinite(cost) and cost >= 0.0 for cost in costs)
+        sound = all(
+            isinstance(cost, float) and math.isfinite(cost) and cost >= 0.0 for cost in costs
+        )
         if self.kind not in get_args(Kind) or type(self.simulated) is not bool or not sound:
-            raise InvalidInput("start", None, "is not the record of a starting point", "use Start(vector)")
+            raise InvalidInput(
+                "start", None, "is not the record of a starting point", "use Start(vector)"
+            )
 
     @cached_property
     def digest(self) -> str:
@@ -83,8 +92,12 @@ class Start:
         if self.simulated or self.epsilon is None:
             why = "its noise can be removed" if self.simulated else "it has no guarantee"
             return f"the rows of the earlier run whose model is the starting point: {why}"
-        cost = f"epsilon = {ceil_text(self.epsilon)}" + (f", delta = {self.delta:g}" if self.delta else "")
-        said = f"the cost of the earlier run whose model is the starting point, by its record {cost}"
+        cost = f"epsilon = {ceil_text(self.epsilon)}" + (
+            f", delta = {self.delta:g}" if self.delta else ""
+        )
+        said = (
+            f"the cost of the earlier run whose model is the starting point, by its record {cost}"
+        )
         return f"{said}: where both runs read the same row, the two costs add up"
 
     @property
@@ -131,13 +144,20 @@ def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
         return config
     if config.start not in (None, start.digest):
         rule = "is the digest of another starting point than the one given"
-        raise InvalidInput("start", config.start, rule, "give the point that the configuration was made with")
+        raise InvalidInput(
+            "start", config.start, rule, "give the point that the configuration was made with"
+        )
     if start.vector.shape != (d,):
         rule = f"has {start.vector.size} entries, and a classifier here has {d}"
         raise InvalidInput("start", None, rule, "use a start of the same schema and loss")
     if config.seed is None and not start.protects:
-        rule = "is the model of a run that protects nothing (a simulation, or without a budget), and this is a release"
-        raise InvalidInput("start", None, rule, "start from a release, or give a seed for a simulation")
+        rule = (
+            "is the model of a run that protects nothing (a simulation, or without a budget), "
+            "and this is a release"
+        )
+        raise InvalidInput(
+            "start", None, rule, "start from a release, or give a seed for a simulation"
+        )
     return replace(config, start=start.digest)
 
 

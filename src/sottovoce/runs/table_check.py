@@ -1,4 +1,6 @@
-"""A table checked as training will take it: counted, encoded, dealt to its sites and stacked, and nothing spent."""
+"""A table checked as training will take it: counted, encoded, dealt to its sites and stacked,
+and nothing spent.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from .training import TrainConfig, deal, for_dataset, rows_at
 
 
 def review_for_training(schema: Schema, table: Table) -> Review:
-    """:func:`sottovoce.data.review`, and what `sottovoce train` would refuse when it deals the rows to sites.
+    """:func:`sottovoce.data.review`, and what `sottovoce train` would refuse when it deals the rows
+    to sites.
 
     Parameters
     ----------
@@ -30,7 +33,8 @@ def review_for_training(schema: Schema, table: Table) -> Review:
 
 
 def refusal_of(schema: Schema, table: Table) -> InvalidInput | None:
-    """The error with which `sottovoce train` would refuse a table, with its default options; None if it would not.
+    """The error with which `sottovoce train` would refuse a table, with its default options; None
+    if it would not.
 
     The same functions are called in the same order, up to the first that would spend anything.
     """

@@ -1,7 +1,7 @@
 """Training from files: load data, deal rows to nodes, train, and score on held-out rows.
 
-Scores read rows without noise: test rows are taken as public, and baselines read training rows.  So they are for
-a holder of all data, as in a simulation; separate sites cannot ask for them.
+Scores read rows without noise: test rows are taken as public, and baselines read training rows.  So
+they are for a holder of all data, as in a simulation; separate sites cannot ask for them.
 """
 
 from __future__ import annotations
@@ -57,20 +57,23 @@ class TrainConfig:
     nodes : int, optional
         Number of sites; None for 5, or as many as a ``site:NAME`` partition finds.
     partition : str, optional
-        How rows are dealt, see :func:`sottovoce.data.partition`; None for the sites of the schema's `site` column, or
-        at random if it names none.
+        How rows are dealt, see :func:`sottovoce.data.partition`; None for the sites of the schema's
+        `site` column, or at random if it names none.
     strength, sizes
         How unlike sites are, and their relative sizes.
     test_share : float, optional
         Share of a user's table that is held out.
     start, public : str, optional
-        File of an earlier run from whose model this run starts, or table of public rows, from whose minimiser.
+        File of an earlier run from whose model this run starts, or table of public rows, from whose
+        minimiser.
     public_share : float, optional
         Share of the training rows that a simulation takes as public instead.
     centre : bool
-        Whether to ask for the rows' mean first, where :func:`sottovoce.runs.centre.decide` says that it pays.
+        Whether to ask for the rows' mean first, where :func:`sottovoce.runs.centre.decide` says
+        that it pays.
     dropout : float
-        Probability of each site to be lost in a round: see :func:`sottovoce.runs.simulate.simulate`.
+        Probability of each site to be lost in a round: see
+        :func:`sottovoce.runs.simulate.simulate`.
 
     Examples
     --------
@@ -80,7 +83,8 @@ class TrainConfig:
     >>> TrainConfig(RunConfig(seed=None), public_share=0.1)
     Traceback (most recent call last):
     ...
-    sottovoce.errors.InvalidInput: public_share=0.1: would make rows of the data public, which only a simulation may...
+    sottovoce.errors.InvalidInput: public_share=0.1: would make rows of the data public, which only
+    a simulation may...
     """
 
     run: RunConfig = field(default_factory=RunConfig)
@@ -105,7 +109,9 @@ class TrainConfig:
 
 def one_starting_point(config: TrainConfig) -> Iterator[InvalidInput]:
     """A run starts from one point."""
-    given = [name for name in ("start", "public", "public_share") if getattr(config, name) is not None]
+    given = [
+        name for name in ("start", "public", "public_share") if getattr(config, name) is not None
+    ]
     if len(given) > 1:
         rule = f"a run has one starting point, and {' and '.join(given)} each give one"
         yield InvalidInput(given[1], None, rule, "give one of them")
@@ -115,7 +121,9 @@ def public_rows_of_a_simulation(config: TrainConfig) -> Iterator[InvalidInput]:
     """Only a simulation may declare rows of the data public."""
     if config.public_share is not None and config.run.seed is None:
         rule = "would make rows of the data public, which only a simulation may do"
-        yield InvalidInput("public_share", config.public_share, rule, "give a table of public rows, or a seed")
+        yield InvalidInput(
+            "public_share", config.public_share, rule, "give a table of public rows, or a seed"
+        )
 
 
 @dataclass(frozen=True)
@@ -125,20 +133,23 @@ class Report:
     Attributes
     ----------
     test_errors, site_test_errors : array (R,), array (R, N)
-        Errors per replicate of the average model and of every node's own (:meth:`sottovoce.problem.task.Task.error`);
-        empty without test rows.
+        Errors per replicate of the average model and of every node's own
+        (:meth:`sottovoce.problem.task.Task.error`); empty without test rows.
     nonprivate_test_error : float or None
-        Error of the best linear model without privacy on the same columns: see :mod:`sottovoce.runs.yardstick`.
+        Error of the best linear model without privacy on the same columns: see
+        :mod:`sottovoce.runs.yardstick`.
     baseline_test_errors : dict of str to float or None
         Errors of models that use no columns: see :meth:`sottovoce.problem.task.Task.baselines`.
     site_labels : array (N,)
-        :meth:`sottovoce.problem.task.Task.summary` of every node's training labels, for the data's holder only.
+        :meth:`sottovoce.problem.task.Task.summary` of every node's training labels, for the data's
+        holder only.
     choice, public : Choice or None, Public or None
         What ``method="auto"`` picked, and the public rows from which the run started.
     decision : Decision or None
         Whether rows were centred; None if that was not asked.
     details : dict of str to Detail
-        More of the first replicate's average model: see :meth:`sottovoce.problem.task.Task.details`.
+        More of the first replicate's average model: see
+        :meth:`sottovoce.problem.task.Task.details`.
     notes, holder_notes : tuple of str
         What a reader should know, and those of it that count rows, for the data's holder only.
 
@@ -167,7 +178,8 @@ class Report:
     holder_notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Report({self.result!r})"  # and nothing of the rows and of what is for their holder only
+        # and nothing of the rows and of what is for their holder only
+        return f"Report({self.result!r})"
 
     def _repr_html_(self) -> str:
         return self.result._repr_html_()
@@ -193,8 +205,9 @@ class Report:
             "site_test_error": self.site_test_errors.mean(axis=0).tolist() if errors.size else None,
             "nonprivate_test_error": self.nonprivate_test_error,
             **{f"{name}_test_error": error for name, error in self.baseline_test_errors.items()},
-            "seconds": self.result.seconds, "notes": list(self.notes),
-        }  # fmt: skip
+            "seconds": self.result.seconds,
+            "notes": list(self.notes),
+        }
         if self.details:
             found["test_details"] = {name: detail.value for name, detail in self.details.items()}
         return {key: jsonable(value) for key, value in found.items()}
@@ -203,14 +216,24 @@ class Report:
         """Return public facts and what was released, as plain data."""
         run, result = self.config.run, self.result
         report = {
-            "method": run.method, "data": self.config.data, "nodes": result.facts.n_nodes, "graph": run.graph,
-            "partition": self.config.partition, "rounds": result.rounds, "rounds_asked": run.rounds,
-            "stopped": result.stopped, "replicates": run.replicates, "seed": run.seed,
-            "n_train": result.facts.n[:, 0].astype(int).tolist(), "n_test": self.dataset.n_units_held_out,
-            "features": result.facts.d, "privacy": result.privacy,
+            "method": run.method,
+            "data": self.config.data,
+            "nodes": result.facts.n_nodes,
+            "graph": run.graph,
+            "partition": self.config.partition,
+            "rounds": result.rounds,
+            "rounds_asked": run.rounds,
+            "stopped": result.stopped,
+            "replicates": run.replicates,
+            "seed": run.seed,
+            "n_train": result.facts.n[:, 0].astype(int).tolist(),
+            "n_test": self.dataset.n_units_held_out,
+            "features": result.facts.d,
+            "privacy": result.privacy,
             "notes": [note for note in self.notes if note not in self.holder_notes],
-            "config": run.to_dict(), "algorithm": result.algorithm,
-        }  # fmt: skip
+            "config": run.to_dict(),
+            "algorithm": result.algorithm,
+        }
         if "dropout" in result.extra:
             report["dropout"] = result.extra["dropout"]
         if self.decision is not None:
@@ -261,11 +284,19 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
     _check_sites(partition, dataset)
     if dataset.people is None or dataset.schema is None or dataset.schema.person is None:
         return data.partition(
-            partition, dataset.y_train, nodes, seed, dataset.train_columns, strength=config.strength,
-            sizes=config.sizes, task=dataset.task,
-        )  # fmt: skip
+            partition,
+            dataset.y_train,
+            nodes,
+            seed,
+            dataset.train_columns,
+            strength=config.strength,
+            sizes=config.sizes,
+            task=dataset.task,
+        )
     if partition.startswith("site:"):
-        parts = data.partition(partition, dataset.y_train, nodes, seed, dataset.train_columns, sizes=config.sizes)
+        parts = data.partition(
+            partition, dataset.y_train, nodes, seed, dataset.train_columns, sizes=config.sizes
+        )
     elif partition == "iid":
         parts = person.at_random(dataset.people, nodes, seed, config.sizes)
     else:
@@ -275,7 +306,9 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
 
 
 def _check_sites(how: str, dataset: data.Dataset) -> None:
-    """Refuse rows without a site, held-out ones too: whether a table is refused must not depend on the split."""
+    """Refuse rows without a site, held-out ones too: whether a table is refused must not depend
+    on the split.
+    """
     site = None if dataset.schema is None else dataset.schema.site
     if site is not None and dataset.sites is not None and how == f"site:{site}":
         data.partition(how, np.zeros(len(dataset.sites)), None, columns={site: dataset.sites})
@@ -318,12 +351,16 @@ def rows_at(config: TrainConfig, dataset: data.Dataset, parts: Sequence[IntArray
     tables = [(dataset.X_train[part], dataset.y_train[part]) for part in parts]
     rows = rows_of(dataset.task, tables, dataset.weights_of(parts))
     if dataset.people is not None and config.run.rows_per_person is not None:
-        rows = rows.with_people([dataset.people[part] for part in parts], config.run.rows_per_person)
+        rows = rows.with_people(
+            [dataset.people[part] for part in parts], config.run.rows_per_person
+        )
     rows.check(make_loss(config.run.loss))
     return rows
 
 
-def raw_digest(config: TrainConfig, schema: Schema | None, sites: int, ledger: DurableLedger | None) -> bytes | None:
+def raw_digest(
+    config: TrainConfig, schema: Schema | None, sites: int, ledger: DurableLedger | None
+) -> bytes | None:
     """Compute the digest by which a ledger on disk knows a table, apart from its schema.
 
     Parameters
@@ -366,7 +403,11 @@ def deal_of(how: str, schema: Schema | None, sites: int, run: RunConfig) -> str:
     str
     """
     deal = ONE_SITE if sites == 1 or run.trusted.pools_rows else how
-    return deal if schema is None or schema.person is None else f"{deal}, person {schema.person.column}"
+    return (
+        deal
+        if schema is None or schema.person is None
+        else f"{deal}, person {schema.person.column}"
+    )
 
 
 def train(
@@ -382,8 +423,8 @@ def train(
 ) -> Report:
     """Load, deal, train and score.
 
-    With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose` first picks the method and its open knobs from
-    public facts: sizes of the sites, schema, public rows.
+    With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose` first picks the method and its
+    open knobs from public facts: sizes of the sites, schema, public rows.
 
     Parameters
     ----------
@@ -395,8 +436,8 @@ def train(
     check : callable ``(dataset, config, sites)``, optional
         Called before anything is chosen or spent; it may refuse the run.  A curator is one site.
     released : callable ``(result)``, optional
-        Called as soon as all is released, and before scores are computed, which take time and memory of their own:
-        whatever befalls these, what was paid for can be stored.
+        Called as soon as all is released, and before scores are computed, which take time and
+        memory of their own: whatever befalls these, what was paid for can be stored.
 
     Returns
     -------
@@ -416,7 +457,8 @@ def train(
     Examples
     --------
     >>> from sottovoce import RunConfig, TrainConfig, train
-    >>> report = train(TrainConfig(RunConfig("momentum", epsilon=2.0, delta=1e-5, seed=0), data="synthetic:n=2000,d=4"))
+    >>> run = RunConfig("momentum", epsilon=2.0, delta=1e-5, seed=0)
+    >>> report = train(TrainConfig(run, data="synthetic:n=2000,d=4"))
     >>> report.result.statement.epsilon <= 2.0
     True
     """
@@ -440,7 +482,9 @@ def _simulated(
     ledger: DurableLedger | None,
     run_name: str | None,
 ) -> Result:
-    """The run of a configuration whose method is chosen; it keeps the names of its data and its schema."""
+    """The run of a configuration whose method is chosen; it keeps the names of its data and its
+    schema.
+    """
     dataset = given.dataset
     result = simulate(
         config.run,
@@ -476,7 +520,9 @@ class _Given(NamedTuple):
         return None if self.decision is None else self.decision.centring
 
 
-def _given(config: TrainConfig, check: Callable[[data.Dataset, RunConfig, int], object] | None) -> _Given:
+def _given(
+    config: TrainConfig, check: Callable[[data.Dataset, RunConfig, int], object] | None
+) -> _Given:
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     config = for_dataset(config, dataset)
     known, dataset = _public_rows(config, dataset)
@@ -496,15 +542,33 @@ def _given(config: TrainConfig, check: Callable[[data.Dataset, RunConfig, int], 
 
 def _check_before_data(config: TrainConfig) -> None:
     """Refuse what is wrong whatever the data are: it should not have to wait for them."""
-    if config.run.seed is None and (config.partition or "").partition(":")[0] in ("label", "dirichlet", "column"):
-        rule = "deals rows by what they hold, so that one row can move others to another site: no release covers that"
-        raise InvalidInput("partition", config.partition, rule, "use iid or site:NAME, or a seed for a simulation")
+    if config.run.seed is None and (config.partition or "").partition(":")[0] in (
+        "label",
+        "dirichlet",
+        "column",
+    ):
+        rule = (
+            "deals rows by what they hold, so that one row can move others to another site: "
+            "no release covers that"
+        )
+        raise InvalidInput(
+            "partition", config.partition, rule, "use iid or site:NAME, or a seed for a simulation"
+        )
     if config.nodes is not None:
-        make_graph(config.run.graph, config.nodes, config.run.seed or 0, listed=not config.run.trusted.opens_sums)
+        make_graph(
+            config.run.graph,
+            config.nodes,
+            config.run.seed or 0,
+            listed=not config.run.trusted.opens_sums,
+        )
 
 
-def _public_rows(config: TrainConfig, dataset: data.Dataset) -> tuple[data.Dataset | None, data.Dataset]:
-    """Rows that are taken as public, None if there are none, and those that are left to the sites."""
+def _public_rows(
+    config: TrainConfig, dataset: data.Dataset
+) -> tuple[data.Dataset | None, data.Dataset]:
+    """Rows that are taken as public, None if there are none, and those that are left to the
+    sites.
+    """
     if config.public_share is not None:
         return set_aside(dataset, config.public_share, config.run.seed or 0)
     if config.public is not None:
@@ -512,7 +576,9 @@ def _public_rows(config: TrainConfig, dataset: data.Dataset) -> tuple[data.Datas
     return None, dataset
 
 
-def _start(config: TrainConfig, dataset: data.Dataset, public: Public | None, width: int) -> Start | None:
+def _start(
+    config: TrainConfig, dataset: data.Dataset, public: Public | None, width: int
+) -> Start | None:
     """Return the public point from which the run starts; None for zero."""
     if public is not None:
         return public.start
@@ -540,7 +606,10 @@ def _choice(given: _Given, free: Sequence[str] | None) -> Choice:
 
 def _label(config: TrainConfig) -> str:
     """Return the text by which the run's key names the data."""
-    label = f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} {config.test_share}"
+    label = (
+        f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} "
+        f"{config.test_share}"
+    )
     return label if config.public_share is None else f"{label} public {config.public_share}"
 
 
@@ -579,16 +648,23 @@ def _notes(given: _Given, result: Result) -> list[str]:
         notes.append(given.centring.says)
     if schema is not None:
         if schema.site and not how.startswith("site:"):
-            notes.append(f"the schema names {schema.site!r} as the site, but rows were dealt by {how!r}")
+            notes.append(
+                f"the schema names {schema.site!r} as the site, but rows were dealt by {how!r}"
+            )
         notes += long_rows(schema)
     if "dropout" in result.extra:
         lost = [f"{i} from round {k} on" for i, k in result.extra["dropout"]["since"].items()]
-        notes.append(f"sites lost in this rehearsal: {', '.join(lost) or 'none'}; the price is that of all to the end")
+        notes.append(
+            f"sites lost in this rehearsal: {', '.join(lost) or 'none'}; the price is that of all "
+            "to the end"
+        )
     return notes
 
 
 class _Scores(NamedTuple):
-    """Errors on held-out rows: fields are those of :class:`Report`, empty or None without such rows."""
+    """Errors on held-out rows: fields are those of :class:`Report`, empty or None without such
+    rows.
+    """
 
     test_errors: Array
     site_test_errors: Array
@@ -602,7 +678,9 @@ def _scores(result: Result, dataset: data.Dataset, start: Start | None) -> _Scor
     constant = task.baselines(dataset.y_train)
     if not len(y):
         names = [*constant] if start is None else ["start", *constant]
-        return _Scores(np.empty(0), np.empty((0, result.facts.n_nodes)), None, dict.fromkeys(names), {})
+        return _Scores(
+            np.empty(0), np.empty((0, result.facts.n_nodes)), None, dict.fromkeys(names), {}
+        )
     baselines: dict[str, float | None] = {}
     if start is not None:
         baselines["start"] = float(task.model_errors(X, y, start.vector))
@@ -622,7 +700,11 @@ def _as_trained(result: Result, task: Task, X: Array) -> list[Array]:
 
     A class is that of a row of any length; a number is not.
     """
-    return [X] if result.move is None or task.names else [one.shortened(X) for one in result.move.apart()]
+    return (
+        [X]
+        if result.move is None or task.names
+        else [one.shortened(X) for one in result.move.apart()]
+    )
 
 
 def _errors(task: Task, rows: list[Array], y: Array, W: Array) -> Array:
@@ -637,8 +719,14 @@ def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
     if dataset.schema is None:
         rule = "synthetic rows have no schema that a table of public rows could share"
         raise InvalidInput("public", config.public, rule, "use public_share, or data with a schema")
-    if Path(config.public).exists() and Path(config.data).exists() and Path(config.public).samefile(config.data):
-        raise InvalidInput("public", config.public, "is the data itself", "give a table of other, public rows")
+    if (
+        Path(config.public).exists()
+        and Path(config.data).exists()
+        and Path(config.public).samefile(config.data)
+    ):
+        raise InvalidInput(
+            "public", config.public, "is the data itself", "give a table of other, public rows"
+        )
     return data.load(config.public, schema=dataset.schema, test_share=None)
 
 
@@ -647,7 +735,9 @@ def _of_one_class(sites: Sequence[int]) -> list[str]:
     if not sites:
         return []
     named = ", ".join(map(str, sites[:_NAMED]))
-    more = f" and {len(sites) - _NAMED:,} more, {len(sites):,} in all" if len(sites) > _NAMED else ""
+    more = (
+        f" and {len(sites) - _NAMED:,} more, {len(sites):,} in all" if len(sites) > _NAMED else ""
+    )
     return [f"sites with one class only: {named}{more} (for the data's holder only)"]
 
 
@@ -671,16 +761,22 @@ def _of_start(result: Result, public: Public | None) -> list[str]:
         return notes
     if start.kind == "run":
         notes.append(
-            "the run started from an earlier run's model, whose cost was paid separately: if both runs used the same "
+            "the run started from an earlier run's model, whose cost was paid separately: if both "
+            "runs used the same "
             "rows, what such a row has spent is the sum of both totals"
         )
         if not start.protects:
-            notes.append("the earlier run protects nothing (a simulation, or without a budget): never release this one")
+            notes.append(
+                "the earlier run protects nothing (a simulation, or without a budget): never "
+                "release this one"
+            )
     if public is not None:
         norm, gradient = public.row_norms(), public.gradient_norms()
         notes.append(
-            f"{len(public.X):,} rows were taken as public: no site holds them, and nothing protects them; half of them "
-            f"have a norm above {norm[0]:.2f}; at the start half have a gradient shorter than {gradient[0]:.2f}, and "
+            f"{len(public.X):,} rows were taken as public: no site holds them, and nothing "
+            "protects them; half of them "
+            f"have a norm above {norm[0]:.2f}; at the start half have a gradient shorter than "
+            f"{gradient[0]:.2f}, and "
             f"nine in ten one shorter than {gradient[1]:.2f}"
         )
     return notes

@@ -1,16 +1,17 @@
 """The yardstick "without privacy": how well a linear model can do on the same columns.
 
-A private run is compared with the best of several linear models, not with a fit of its own kind without noise: such a
-fit has the run's penalty, shortened rows and scale of columns, and a comparison with it flatters the run.  The models
-are the converged minimisers of the logistic loss, of softmax, or of the squared residuals, under :data:`PENALTIES`,
-on
+A private run is compared with the best of several linear models, not with a fit of its own kind
+without noise: such a fit has the run's penalty, shortened rows and scale of columns, and a
+comparison with it flatters the run.  The models are the converged minimisers of the logistic loss,
+of softmax, or of the squared residuals, under :data:`PENALTIES`, on
 
-- the encoded rows, and the encoded rows before any is shortened (:attr:`sottovoce.data.schema.Schema.shortens`);
-- columns as they are encoded, where the smaller penalty is next to none, and columns of mean 0 and variance 1, which
-  scikit-learn's users know.
+- the encoded rows, and the encoded rows before any is shortened
+  (:attr:`sottovoce.data.schema.Schema.shortens`);
+- columns as they are encoded, where the smaller penalty is next to none, and columns of mean 0 and
+  variance 1, which scikit-learn's users know.
 
-Of these the one with the least error *on the test rows* counts.  So chosen, it is a little better than a model that
-sees training rows alone: that errs on the side that does not flatter the run.
+Of these the one with the least error *on the test rows* counts.  So chosen, it is a little better
+than a model that sees training rows alone: that errs on the side that does not flatter the run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from .config import RunConfig
 from .simulate import pooled_minimiser
 
 PENALTIES = {"encoded": (1e-4, 1.0, 100.0), "standardised": (1.0, 100.0)}
-"""Weights of ``||w||^2 / 2`` beside the *sum* of the rows' losses: 1 / C in scikit-learn's terms."""
+"""Weights of ``||w||^2 / 2`` beside the *sum* of the rows' losses: 1 / C in scikit-learn's
+terms.
+"""
 LEAST_SQUARES = (0.0, 1.0, 100.0)
 """Penalties of the least squares, on standardised columns."""
 _CONSTANT = 10.0
@@ -40,7 +43,8 @@ _FLAT = 1e-9
 
 
 def least_error(dataset: data.Dataset) -> float | None:
-    """The error of the best linear model without privacy on the test rows (:meth:`sottovoce.problem.task.Task.error`).
+    """The error of the best linear model without privacy on the test rows
+    (:meth:`sottovoce.problem.task.Task.error`).
 
     Parameters
     ----------
@@ -50,8 +54,8 @@ def least_error(dataset: data.Dataset) -> float | None:
     Returns
     -------
     float or None
-        None where there is no such model: no training row with a label has a weight, or no solver gets there.  That is
-        no error, as the private run is finished and may have been paid for.
+        None where there is no such model: no training row with a label has a weight, or no solver
+        gets there.  That is no error, as the private run is finished and may have been paid for.
     """
     task = dataset.task
     known = task.known(dataset.y_train)
@@ -80,7 +84,9 @@ def _encodings(dataset: data.Dataset) -> Iterator[tuple[Array, Array]]:
 
 
 def _fitted(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[Array]:
-    """Margins of test rows, (t,) or (K, t), of every model on rows X with the labels and weights of `dataset`."""
+    """Margins of test rows, (t,) or (K, t), of every model on rows X with the labels and weights
+    of `dataset`.
+    """
     mean, deviation = X.mean(axis=0), X.std(axis=0)
     varied = deviation > _FLAT * np.maximum(np.abs(mean), np.finfo(float).tiny)
 
@@ -102,7 +108,9 @@ def _with_constant(X: Array) -> Array:
 
 
 def _minimised(dataset: data.Dataset, X: Array, X_test: Array, penalty: float) -> Iterator[Array]:
-    """Margins of the minimiser of the logistic loss or softmax; none where the solver does not get there."""
+    """Margins of the minimiser of the logistic loss or softmax; none where the solver does not
+    get there.
+    """
     task = dataset.task
     longest = max(1.0, float(np.sqrt(np.einsum("ij,ij->i", X, X).max()))) * (1.0 + 1e-9)
     weights = None if dataset.weights is None else [dataset.weights]

@@ -1,4 +1,6 @@
-"""Solvers of replicates whose rows differ, as one: each replicate has rows moved by a mean of its own."""
+"""Solvers of replicates whose rows differ, as one: each replicate has rows moved by a mean of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,17 @@ class Apart(Solver):
     def _joined(states: list[dict[str, Array]]) -> dict[str, Array]:
         """Arrays (N, 1, ...) of every replicate side by side; counters are the same of all."""
         return {
-            name: x if np.ndim(x) == 0 else np.concatenate([state[name] for state in states], axis=1)
+            name: x
+            if np.ndim(x) == 0
+            else np.concatenate([state[name] for state in states], axis=1)
             for name, x in states[0].items()
         }
 
     def restore(self, state: dict[str, Array]) -> None:
         for r, solver in enumerate(self._solvers):
-            solver.restore({name: x if np.ndim(x) == 0 else x[:, r : r + 1] for name, x in state.items()})
+            solver.restore(
+                {name: x if np.ndim(x) == 0 else x[:, r : r + 1] for name, x in state.items()}
+            )
 
     def skip(self, start: Array) -> None:
         for one, solver in zip(start, self._solvers, strict=True):
@@ -66,12 +72,18 @@ class Apart(Solver):
             As :meth:`Solver.minimise`.
         """
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
-        whole = [np.broadcast_to(x, (*lead, np.shape(x)[-1] if np.ndim(x) else 1)) for x in (linear, q, start, tol)]
-        found = [solver.minimise(*each) for solver, *each in zip(self._solvers, *whole, strict=True)]
+        whole = [
+            np.broadcast_to(x, (*lead, np.shape(x)[-1] if np.ndim(x) else 1))
+            for x in (linear, q, start, tol)
+        ]
+        found = [
+            solver.minimise(*each) for solver, *each in zip(self._solvers, *whole, strict=True)
+        ]
         return Solution(
-            np.stack([one.w for one in found]), np.stack([one.gradient_norm for one in found]),
+            np.stack([one.w for one in found]),
+            np.stack([one.gradient_norm for one in found]),
             max(one.iterations for one in found),
-        )  # fmt: skip
+        )
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
         """Return the gradient of the data term on every replicate's rows.

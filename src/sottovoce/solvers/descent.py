@@ -15,11 +15,17 @@ from .newton import newton
 from .quasinewton import Memory, Problem, dots, gathered
 
 MAX_ITERATIONS = 500
-NEAR = 1e-5  # below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the norm
-REFRESH = 25  # iterations after which an unfinished solve gets a new preconditioner, from its own current points
+# below this gradient norm, over C, single precision ends if two sweeps in a row do not halve the
+# norm
+NEAR = 1e-5
+# iterations after which an unfinished solve gets a new preconditioner, from its own current points
+REFRESH = 25
 SAMPLE = 64  # replicates whose mean curvature makes the preconditioner
-FLAT = 0.6  # a step is too long if its derivative at the end is more than this share of the descent at its start
-LEAST_CHANGE = 1e-6  # of the gradient, over C, in a step in single precision; in smaller ones rounding hides curvature
+# a step is too long if its derivative at the end is more than this share of the descent at its
+# start
+FLAT = 0.6
+# of the gradient, over C, in a step in single precision; in smaller ones rounding hides curvature
+LEAST_CHANGE = 1e-6
 _PATIENCE = 2  # iterations without a halved norm after which single precision may end
 _WORTH_NARROWING = 0.75  # share of the working set that is at most left when it is made smaller
 _SHORTEST = 1e-9  # length of a step below which it is taken as it is
@@ -82,16 +88,40 @@ class Descent:
         memory: Memory,
         exact: bool,
     ) -> None:
-        self.loss, self.C, self.renewed, self.exact = objective.loss, objective.C, objective.renewed, exact
-        self.sweep, self.first, self.problem, self.goals, self.memory = sweep, problem, problem, goals, memory
-        self.out_w, self.out_g, self.out_norm = np.empty_like(w), np.empty_like(w), np.full(w.shape[:2], np.inf)
-        # The working set: what is left of nodes and replicates, where they stand in the whole, and their state.
-        self.node, self.rep, self.at = np.arange(w.shape[0]), np.arange(w.shape[1]), self._everywhere()
+        self.loss, self.C, self.renewed, self.exact = (
+            objective.loss,
+            objective.C,
+            objective.renewed,
+            exact,
+        )
+        self.sweep, self.first, self.problem, self.goals, self.memory = (
+            sweep,
+            problem,
+            problem,
+            goals,
+            memory,
+        )
+        self.out_w, self.out_g, self.out_norm = (
+            np.empty_like(w),
+            np.empty_like(w),
+            np.full(w.shape[:2], np.inf),
+        )
+        # The working set: what is left of nodes and replicates, where they stand in the whole, and
+        # their state.
+        self.node, self.rep, self.at = (
+            np.arange(w.shape[0]),
+            np.arange(w.shape[1]),
+            self._everywhere(),
+        )
         self.goal = goals
         self.w = w
         self.g = self._gradient(w) if g is None else g
         self.eased = problem.eased(self.g)
-        self.direction, self.slope, self.length = self.g, np.zeros(w.shape[:2]), np.ones(w.shape[:2])
+        self.direction, self.slope, self.length = (
+            self.g,
+            np.zeros(w.shape[:2]),
+            np.ones(w.shape[:2]),
+        )
         # Which solves are at a new point and need a new direction; None before the first step.
         self.fresh: BoolArray | None = None
         self.all_fresh = True
@@ -167,7 +197,9 @@ class Descent:
         cut = np.ix_(keep_node, keep_rep)
         self.node, self.rep = self.node[keep_node], self.rep[keep_rep]
         self.at = np.ix_(self.node, self.rep)
-        self.w, self.g, self.eased, self.direction = (x[cut] for x in (self.w, self.g, self.eased, self.direction))
+        self.w, self.g, self.eased, self.direction = (
+            x[cut] for x in (self.w, self.g, self.eased, self.direction)
+        )
         self.slope, self.length, self.goal = (x[cut] for x in (self.slope, self.length, self.goal))
         if self.fresh is not None:
             self.fresh = self.fresh[cut]
@@ -176,7 +208,9 @@ class Descent:
             self.sweep = self.sweep.keep(keep_node)
 
     def _renew(self) -> None:
-        """Take a new preconditioner: the reference point is too far.  The new one is for these solves only."""
+        """Take a new preconditioner: the reference point is too far.  The new one is for these
+        solves only.
+        """
         self.problem = self.renewed(self.loss, self.sweep, self.problem, self.w[:, :SAMPLE])
         self.memory, self.eased = Memory(self.w.shape), self.problem.eased(self.g)
 
@@ -192,20 +226,27 @@ class Descent:
             self.length = np.where(self.fresh, 1.0, self.length)
 
     def _step(self) -> None:
-        """Go along the directions; solves for which that is too far stay, and try a shorter step next."""
-        x = self.w + (self.direction if self.all_fresh else self.length[:, :, None] * self.direction)
-        if not self.exact:  # the new point is rounded to single precision, so that it adds no rounding to the gradient
+        """Go along the directions; solves for which that is too far stay, and try a shorter step
+        next.
+        """
+        x = self.w + (
+            self.direction if self.all_fresh else self.length[:, :, None] * self.direction
+        )
+        # the new point is rounded to single precision, so that it adds no rounding to the gradient
+        if not self.exact:
             x = x.astype(np.float32).astype(float)
         s, g = x - self.w, self._gradient(x)
         derivative = dots(g, self.direction)
-        # F is convex along the direction, so its derivative grows with the length.  A step is too long if the
-        # derivative at its end is too steep; no step counts as too short.
+        # F is convex along the direction, so its derivative grows with the length.  A step is too
+        # long if the derivative at its end is too steep; no step counts as too short.
         fresh = derivative <= -FLAT * self.slope
         if not fresh.all():
             fresh |= self.length < _SHORTEST
         self.all_fresh = bool(fresh.all())
         if not self.all_fresh:
-            secant = np.divide(self.slope, self.slope - derivative, out=np.ones_like(self.length), where=~fresh)
+            secant = np.divide(
+                self.slope, self.slope - derivative, out=np.ones_like(self.length), where=~fresh
+            )
             self.length = self.length * np.clip(secant, 0.1, np.where(fresh, 1.0, 0.9))
             took = fresh[:, :, None]
             x, s, g = np.where(took, x, self.w), np.where(took, s, 0.0), np.where(took, g, self.g)
@@ -220,6 +261,12 @@ class Descent:
             one = self.problem.keep(np.flatnonzero(self.node == i), np.flatnonzero(self.rep == r))
             sweep = self.sweep.keep(self.node == i)
             w, g = newton(
-                self.loss, sweep, one, self.out_w[i, r], float(self.goals[i, r]), C=self.C, renewed=self.renewed
+                self.loss,
+                sweep,
+                one,
+                self.out_w[i, r],
+                float(self.goals[i, r]),
+                C=self.C,
+                renewed=self.renewed,
             )
             self.out_w[i, r], self.out_g[i, r], self.out_norm[i, r] = w, g, np.linalg.norm(g)

@@ -2,26 +2,28 @@
 
 The objective of node i and replicate r, in the papers' scale, is
 
-    F(w) = (C / n_i) sum_k loss(a_k.w) + linear.w + (q / 2) ||w||^2,        a_k = y_k x_k, ||a_k|| <= 1,
-    grad F(w) = (C / n_i) sum_k derivative(a_k.w) a_k + linear + q w,
-    Hess F(w) = (C / n_i) sum_k curvature(a_k.w) a_k a_k' + q I  >=  q I,
+    F(w) = (C / n_i) sum_k loss(a_k.w) + linear.w + (q / 2) ||w||^2,        a_k = y_k x_k, ||a_k||
+    <= 1, grad F(w) = (C / n_i) sum_k derivative(a_k.w) a_k + linear + q w, Hess F(w) = (C / n_i)
+    sum_k curvature(a_k.w) a_k a_k' + q I  >=  q I,
 
-with ``a_k.w - t_k`` in place of ``a_k.w`` for rows with a number to predict.  F is q-strongly convex, so
-``||grad F(w)|| <= g`` certifies ``||w - argmin F|| <= g / q``.
+with ``a_k.w - t_k`` in place of ``a_k.w`` for rows with a number to predict.  F is q-strongly
+convex, so ``||grad F(w)|| <= g`` certifies ``||w - argmin F|| <= g / q``.
 
-Method: limited-memory BFGS (:mod:`sottovoce.solvers.quasinewton`) on top of a Newton preconditioner.  The Hessian's
-data term is computed once per node at *reference points* (curvatures averaged over replicates) and shared by all
-replicates and rounds; the quadratic term only shifts its spectrum.  So all replicates of a node need one matrix product
-together, and nearly every step has length one.  An iteration is one sweep over the distinct rows
-(:mod:`sottovoce.data.sweep`, :mod:`sottovoce.data.deduplicated`), in single precision until rounding prevents further
-progress, then in double.  The certificate is always computed in double, from a new sweep at the answer.
+Method: limited-memory BFGS (:mod:`sottovoce.solvers.quasinewton`) on top of a Newton
+preconditioner.  The Hessian's data term is computed once per node at *reference points* (curvatures
+averaged over replicates) and shared by all replicates and rounds; the quadratic term only shifts
+its spectrum.  So all replicates of a node need one matrix product together, and nearly every step
+has length one.  An iteration is one sweep over the distinct rows (:mod:`sottovoce.data.sweep`,
+:mod:`sottovoce.data.deduplicated`), in single precision until rounding prevents further progress,
+then in double.  The certificate is always computed in double, from a new sweep at the answer.
 
-Two gradients cost nothing.  The data term's gradient at the last solve's answer is known, so a solve starts there,
-unless its public start is far nearer to the new minimiser.  And the end of the last step in single precision is first
-evaluated in double precision.
+Two gradients cost nothing.  The data term's gradient at the last solve's answer is known, so a
+solve starts there, unless its public start is far nearer to the new minimiser.  And the end of the
+last step in single precision is first evaluated in double precision.
 
-Nodes are solved one after the other, each while its rows are in cache, and small nodes in batches; threads share nodes
-and groups of replicates.  Neither what is solved together nor any result depends on the number of threads.
+Nodes are solved one after the other, each while its rows are in cache, and small nodes in batches;
+threads share nodes and groups of replicates.  Neither what is solved together nor any result
+depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -44,11 +46,15 @@ from .local_rows import Grouping, LocalRows, Part, Task, unstack
 from .preconditioner import Preconditioner
 from .quasinewton import Memory, Problem, dots
 
-SINGLE = 6e-8  # smallest gradient norm, over C, that is asked for in single precision; then one more step is taken
+# smallest gradient norm, over C, that is asked for in single precision; then one more step is taken
+SINGLE = 6e-8
 NEARER = 6.0  # factor by which a sweep brings a solve nearer to its minimiser, about
-LESS = 0.8  # share of a certificate that is asked for in single precision, so that rounding does not spoil it
-SINGLE_WORTH = 2**22  # multiplications per sweep above which single precision is worth its copy of the rows
-CHUNK = 2**21  # entries of all classifiers that are solved for at a time; the solver takes forty times that memory
+# share of a certificate that is asked for in single precision, so that rounding does not spoil it
+LESS = 0.8
+# multiplications per sweep above which single precision is worth its copy of the rows
+SINGLE_WORTH = 2**22
+# entries of all classifiers that are solved for at a time; the solver takes forty times that memory
+CHUNK = 2**21
 
 
 def certified_error(C: float, tol: ArrayLike, q: Array) -> Array:
@@ -85,7 +91,9 @@ class DataTerm(NamedTuple):
     stretch: float = 1.0
 
 
-def rounding_bound(term: DataTerm, size: Array, pull: Array, q: Array, *, margins: bool = True) -> Array:
+def rounding_bound(
+    term: DataTerm, size: Array, pull: Array, q: Array, *, margins: bool = True
+) -> Array:
     """Bound the error of a gradient that is computed in double precision.
 
     Parameters
@@ -176,12 +184,16 @@ def elsewhere_bound(C: float, loss: Loss, d: int, size: ArrayLike, stretch: floa
         return np.zeros_like(size)
     share = (9.0 * d + 80.0) * 2.0**-53 * stretch**2
     longest = share * stretch**2 if loss.by_norm else share
-    return np.asarray(C * (share * loss.hessian_bound * size + 2.0 * longest * loss.derivative_bound))
+    return np.asarray(
+        C * (share * loss.hessian_bound * size + 2.0 * longest * loss.derivative_bound)
+    )
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Minimisers of shape (..., d), with the gradient norms reached (..., 1) and the iterations spent."""
+    """Minimisers of shape (..., d), with the gradient norms reached (..., 1) and the iterations
+    spent.
+    """
 
     w: Array
     gradient_norm: Array
@@ -191,37 +203,56 @@ class Solution:
 class Solver:
     """Solves the local problems of the nodes in `rows`.
 
-    The last answer, where the next solve starts, is secret; a certificate holds from any start, so no guarantee depends
-    on it.  :meth:`state` and :meth:`secrets` return what :meth:`restore` takes, so that a resumed
-    simulation repeats every bit.
+    The last answer, where the next solve starts, is secret; a certificate holds from any start, so
+    no guarantee depends on it.  :meth:`state` and :meth:`secrets` return what :meth:`restore`
+    takes, so that a resumed simulation repeats every bit.
     """
 
-    _last: tuple[Array, Array] | None = None  # the last solve's answers (N, R, d), and the data term's gradients there
+    _last: tuple[Array, Array] | None = (
+        None  # the last solve's answers (N, R, d), and the data term's gradients there
+    )
 
     def __init__(self, rows: Rows, loss: Loss, C: float) -> None:
         self._prepare(LocalRows.of(rows, loss, C), Preconditioner)
 
-    def _prepare(self, rows: LocalRows, preconditioner: Callable[[LocalRows], Preconditioner]) -> None:
+    def _prepare(
+        self, rows: LocalRows, preconditioner: Callable[[LocalRows], Preconditioner]
+    ) -> None:
         self._rows = rows
         self._preconditioner = preconditioner(rows)
         self._grouping = Grouping(rows)
 
     def state(self) -> dict[str, Array]:
         """Public: what :meth:`restore` needs."""
-        return {"solves": np.array(self._preconditioner.solves), "reference": self._preconditioner.reference}
+        return {
+            "solves": np.array(self._preconditioner.solves),
+            "reference": self._preconditioner.reference,
+        }
 
     def secrets(self) -> dict[str, Array]:
         """Secret: what :meth:`restore` needs besides, so that later solves repeat every bit."""
-        return {} if self._last is None else dict(zip(("answer", "gradient"), self._last, strict=True))
+        return (
+            {} if self._last is None else dict(zip(("answer", "gradient"), self._last, strict=True))
+        )
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Resume from a :meth:`state`, and from :meth:`secrets` if the same dictionary holds them."""
-        self._preconditioner.restore(int(state["solves"]), np.asarray(state["reference"], dtype=float))
-        known = [np.asarray(state[name], dtype=float) for name in ("answer", "gradient") if name in state]
-        self._last = (known[0], known[1]) if len(known) == 2 and known[0].shape == known[1].shape else None
+        """Resume from a :meth:`state`, and from :meth:`secrets` if the same dictionary holds
+        them.
+        """
+        self._preconditioner.restore(
+            int(state["solves"]), np.asarray(state["reference"], dtype=float)
+        )
+        known = [
+            np.asarray(state[name], dtype=float) for name in ("answer", "gradient") if name in state
+        ]
+        self._last = (
+            (known[0], known[1]) if len(known) == 2 and known[0].shape == known[1].shape else None
+        )
 
     def skip(self, start: Array) -> None:
-        """Count a solve whose answer is known but for its noise; the next one starts from its own start."""
+        """Count a solve whose answer is known but for its noise; the next one starts from its
+        own start.
+        """
         self._preconditioner.count(self._rows.stack(start, start.shape[:-1]))
         self._last = None
 
@@ -251,14 +282,16 @@ class Solver:
 
         Guarantee
         ---------
-        ``||w - argmin F|| <= 2 C tol / q`` (:func:`certified_error`), whatever `start` is and whatever
-        was solved before.
+        ``||w - argmin F|| <= 2 C tol / q`` (:func:`certified_error`), whatever `start` is and
+        whatever was solved before.
         """
         lead = np.broadcast_shapes(linear.shape[:-1], start.shape[:-1])
         w0, c = self._rows.stack(start, lead), self._rows.stack(linear, lead)
         curvature = self._rows.stack(np.broadcast_to(q, (*lead, 1)), lead)
         self._preconditioner.count(w0)
-        goal = self._rows.stack(np.broadcast_to(np.asarray(tol, dtype=float) * self._rows.C, (*lead, 1)), lead)
+        goal = self._rows.stack(
+            np.broadcast_to(np.asarray(tol, dtype=float) * self._rows.C, (*lead, 1)), lead
+        )
         self._must_show(w0, c, curvature, goal)
         step = max(1, CHUNK // (w0.shape[0] * w0.shape[2]))
         if self._last is not None and self._last[0].shape != w0.shape:
@@ -275,10 +308,14 @@ class Solver:
     def _must_show(self, w: Array, c: Array, q: Array, goal: Array) -> None:
         """Refuse a certificate at `w` that rounding alone could spoil."""
         size, pull = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (w, c))
-        term = DataTerm(self._rows.C, self._rows.n[:, :, None], self._rows.loss, w.shape[-1], self._rows.stretch)
+        term = DataTerm(
+            self._rows.C, self._rows.n[:, :, None], self._rows.loss, w.shape[-1], self._rows.stretch
+        )
         hidden = rounding_bound(term, size, pull, q)
         if not np.all(hidden <= goal):
-            rule = "double precision cannot certify a gradient norm this small here; use a larger tol"
+            rule = (
+                "double precision cannot certify a gradient norm this small here; use a larger tol"
+            )
             raise SolverError(f"tol={float(np.min(goal)) / self._rows.C:g}: {rule}")
 
     def gradient(self, w: Array, part: int = 0, parts: int = 1) -> Array:
@@ -298,29 +335,40 @@ class Solver:
         """
         lead, points = w.shape[:-1], self._rows.stack(w, w.shape[:-1])
         sweep = self._rows.given.every(part, parts) if parts > 1 else self._rows.given
-        weight = self._rows.C / np.maximum(self._rows.units // parts, 1.0)  # n itself: C / (C / n) may round below it
+        # n itself: C / (C / n) may round below it
+        weight = self._rows.C / np.maximum(self._rows.units // parts, 1.0)
         return unstack(weight[:, :, None] * sweep.gradient(self._rows.loss, points), lead)
 
     def total(self, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
-        """Sums over rows of any statistic at public points `w` (..., d), (..., m), block by block in a fixed order.
+        """Sums over rows of any statistic at public points `w` (..., d), (..., m), block by block
+        in a fixed order.
 
-        ``each(block, loss, points)`` takes a block of rows of M nodes, the loss for these rows and points (M, R, d) to
-        sums (M, R, m).
+        ``each(block, loss, points)`` takes a block of rows of M nodes, the loss for these rows and
+        points (M, R, d) to sums (M, R, m).
         """
         lead, points = w.shape[:-1], self._rows.stack(w, w.shape[:-1])
         with one_thread_a_product():
             return unstack(self._rows.given.total(self._rows.loss, points, each), lead)
 
     def objective(self, w: Array, clip: float) -> Array:
-        """The data term with every row's loss clipped to [0, clip], ``(C / n)`` times their sum, shape (..., 1)."""
+        """The data term with every row's loss clipped to [0, clip], ``(C / n)`` times their sum,
+        shape (..., 1).
+        """
         lead, points = w.shape[:-1], self._rows.stack(w, w.shape[:-1])
         values = self._rows.given.values(self._rows.loss, points, clip, self._rows.n)
         return unstack(self._rows.weight[:, :, None] * values, lead)
 
     def _solve(
-        self, w: Array, c: Array, q: Array, goal: Array, answer: Array | None = None, derivative: Array | None = None
+        self,
+        w: Array,
+        c: Array,
+        q: Array,
+        goal: Array,
+        answer: Array | None = None,
+        derivative: Array | None = None,
     ) -> tuple[Array, Array, Array, int]:
-        """Minimisers, gradients and their norms (M, R, 1) in double precision, and the iterations of the slowest.
+        """Minimisers, gradients and their norms (M, R, 1) in double precision, and the iterations
+        of the slowest.
 
         `answer` is the last solve's, where the data term has the gradient `derivative`.
         """
@@ -333,10 +381,17 @@ class Solver:
             problem, start, gradient = whole.keep(part.nodes, reps), w[cut], None
             if answer is not None and derivative is not None:
                 start, gradient = _nearer(problem, start, answer[cut], derivative[cut])
-            return self._solve_part(part, problem, start, gradient, goal[cut][:, :, 0], single=single)
+            return self._solve_part(
+                part, problem, start, gradient, goal[cut][:, :, 0], single=single
+            )
 
         tasks, on_threads = self._grouping.tasks(w.shape[1], single=single)
-        out, gradients, norms, slowest = np.empty_like(w), np.empty_like(w), np.empty(w.shape[:2]), 0
+        out, gradients, norms, slowest = (
+            np.empty_like(w),
+            np.empty_like(w),
+            np.empty(w.shape[:2]),
+            0,
+        )
         # Threads share each of the last few.
         found = chain(shared(solved, tasks[:on_threads]), map(solved, tasks[on_threads:]))
         for (part, reps), end in zip(tasks, found, strict=True):
@@ -348,7 +403,9 @@ class Solver:
     def _solve_part(
         self, part: Part, problem: Problem, w: Array, g: Array | None, goals: Array, *, single: bool
     ) -> Phase:
-        """Solve for some nodes and replicates from `w`, where the gradient is `g` if it is known."""
+        """Solve for some nodes and replicates from `w`, where the gradient is `g` if it is
+        known.
+        """
         memory, done = Memory(w.shape), 0
         if single and part.short is not None:
             loose = np.maximum(LESS * goals, SINGLE * self._rows.C)
@@ -357,13 +414,23 @@ class Solver:
             # Double precision starts at the end of one more step: a gradient there is due anyway.
             last = memory.direction(first.g, problem.eased(first.g))
             w, g = first.w + last * (first.norm <= NEAR * self._rows.C)[:, :, None], None
-        if g is not None and np.any(np.sqrt(dots(g, g)) <= goals):  # a certificate takes a sweep of its own
+        if g is not None and np.any(
+            np.sqrt(dots(g, g)) <= goals
+        ):  # a certificate takes a sweep of its own
             g = None
         found = self._descend(part.sweep, problem, w, g, goals, memory, exact=True)
         return replace(found, iterations=done + found.iterations)
 
     def _descend(
-        self, sweep: Sweep, problem: Problem, w: Array, g: Array | None, goals: Array, memory: Memory, *, exact: bool
+        self,
+        sweep: Sweep,
+        problem: Problem,
+        w: Array,
+        g: Array | None,
+        goals: Array,
+        memory: Memory,
+        *,
+        exact: bool,
     ) -> Phase:
         descent = Descent(
             Objective(self._rows.loss, self._rows.C, self._preconditioner.renewed),
@@ -378,7 +445,9 @@ class Solver:
         return descent.run()
 
 
-def _nearer(problem: Problem, start: Array, answer: Array, derivative: Array) -> tuple[Array, Array | None]:
+def _nearer(
+    problem: Problem, start: Array, answer: Array, derivative: Array
+) -> tuple[Array, Array | None]:
     """Choose the start of a solve: the last answer, with the gradient there, or the given `start`.
 
     The gradient at `start` takes a sweep.  The preconditioner guesses the minimiser from the known
@@ -387,5 +456,6 @@ def _nearer(problem: Problem, start: Array, answer: Array, derivative: Array) ->
     g = derivative + problem.c + problem.q * answer
     step = problem.eased(g)
     ahead = answer - step - start
-    known = bool(np.vdot(step, step) <= NEARER**2 * np.vdot(ahead, ahead))  # not where anything is infinite
+    # not where anything is infinite
+    known = bool(np.vdot(step, step) <= NEARER**2 * np.vdot(ahead, ahead))
     return (answer, g) if known else (start, None)

@@ -12,15 +12,19 @@ from ..data.sweep import INLINE, Sweep, cores
 from ..problem.losses import Loss
 from ..util.typing import Array, IntArray
 
-ALONE = 2**16  # entries of a node's rows above which the node is solved by itself, while its rows are in cache
+# entries of a node's rows above which the node is solved by itself, while its rows are in cache
+ALONE = 2**16
 TOGETHER = 2**20  # multiplications of a sweep of small nodes that are solved together
-APART = 2**24  # on other devices: multiplications of a node's sweep above which the node is solved by itself
-WORTH = 2**20  # multiplications of a sweep of all nodes above which solves are shared out to threads
+# on other devices: multiplications of a node's sweep above which the node is solved by itself
+APART = 2**24
+# multiplications of a sweep of all nodes above which solves are shared out to threads
+WORTH = 2**20
 REPLICATES = 64  # most replicates of a large node that are solved together
 
 
 class LocalRows:
-    """The rows of all N nodes, the loss on them, and how much each counts: ``(C / n_i) sum_k loss(a_k.w)``.
+    """The rows of all N nodes, the loss on them, and how much each counts: ``(C / n_i) sum_k
+    loss(a_k.w)``.
 
     Attributes
     ----------
@@ -39,7 +43,14 @@ class LocalRows:
     """
 
     def __init__(
-        self, given: Sweep, distinct: Sweep, n: Array, units: Array, loss: Loss, C: float, stretch: float = 1.0
+        self,
+        given: Sweep,
+        distinct: Sweep,
+        n: Array,
+        units: Array,
+        loss: Loss,
+        C: float,
+        stretch: float = 1.0,
     ) -> None:
         self.given, self.distinct = given, distinct
         self.n, self.units, self.weight = n, units, C / units
@@ -102,7 +113,9 @@ def unstack(x: Array, lead: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True)
 class Part:
-    """Nodes that are solved together: their rows, also in single precision if there is such a copy."""
+    """Nodes that are solved together: their rows, also in single precision if there is such a
+    copy.
+    """
 
     nodes: IntArray
     sweep: Sweep
@@ -124,7 +137,10 @@ class Grouping:
         """All tasks, the longest first, and how many of them are shared out to threads."""
         parts = self._apart(replicates, single)
         tasks = [(part, some) for part in parts for some in self._replicates(part, replicates)]
-        work = [len(some) * float(self._rows.n[part.nodes].sum()) * self._rows.width for part, some in tasks]
+        work = [
+            len(some) * float(self._rows.n[part.nodes].sum()) * self._rows.width
+            for part, some in tasks
+        ]
         longest_first = [tasks[k] for k in np.argsort(-np.array(work), kind="stable")]
         return longest_first, self._shared_out(work)
 
@@ -147,7 +163,8 @@ class Grouping:
         size = self._rows.n[:, 0] * self._rows.width
         large = size >= ALONE if sweep.here else size * replicates >= APART
         order = np.concatenate([batch.nodes for batch in sweep.batches] or [np.arange(len(size))])
-        order = order[~large[order]]  # neighbours in memory are solved together, so that views of rows suffice
+        # neighbours in memory are solved together, so that views of rows suffice
+        order = order[~large[order]]
         room = TOGETHER if sweep.here else np.inf
         batch = np.floor(np.cumsum(size[order]) * replicates / room).astype(int)
         alone = [np.array([i]) for i in np.flatnonzero(large)]
@@ -156,7 +173,9 @@ class Grouping:
         for ids in alone + together:
             keep = np.zeros(len(size), dtype=bool)
             keep[ids] = True
-            found.append(Part(np.sort(ids), sweep.keep(keep), None if short is None else short.keep(keep)))
+            found.append(
+                Part(np.sort(ids), sweep.keep(keep), None if short is None else short.keep(keep))
+            )
         return found
 
     def _replicates(self, part: Part, replicates: int) -> list[IntArray]:

@@ -16,7 +16,9 @@ from ..util.typing import Array
 from .quasinewton import Problem
 
 MOST = 1000  # most Newton steps
-STAGE = 50  # most Newton steps for each softened loss, whose minimiser is only the start for the next
+STAGE = (
+    50  # most Newton steps for each softened loss, whose minimiser is only the start for the next
+)
 CONJUGATE = 1000  # most products with the Hessian in one Newton step
 
 Renewed = Callable[[Loss, Sweep, Problem, Array], Problem]
@@ -62,7 +64,9 @@ def newton(
         w, _ = _descend(loss.softened(width), sweep, problem, w, 0.5 * goal, STAGE, renewed)
         width *= 0.1
     w, g = _descend(loss, sweep, problem, w, goal, MOST, renewed)
-    if not np.linalg.norm(g) <= goal:  # the norm depends on the rows, so the message must not show it
+    if (
+        not np.linalg.norm(g) <= goal
+    ):  # the norm depends on the rows, so the message must not show it
         rule = "a local solve stopped short of its certificate; use a larger rho or tol"
         raise SolverError(f"tol={goal / C:g}: {rule}")
     return w, g
@@ -73,7 +77,8 @@ def _descend(
 ) -> tuple[Array, Array]:
     """At most `most` Newton steps with exact line searches.
 
-    F is convex along a line, so its derivative has one zero there, which bisection finds for every curvature.
+    F is convex along a line, so its derivative has one zero there, which bisection finds for every
+    curvature.
     """
 
     def gradient(x: Array) -> Array:
@@ -101,7 +106,9 @@ def _descend(
     return w, g
 
 
-def _step(loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array, renewed: Renewed) -> Array:
+def _step(
+    loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array, renewed: Renewed
+) -> Array:
     """The Newton step, by preconditioned conjugate gradients with the true Hessian."""
     # Preconditioned conjugate gradients for H p = -g: `left` is the residual.
     at = renewed(loss, sweep, problem, w[None, None])
@@ -109,7 +116,9 @@ def _step(loss: Loss, sweep: Sweep, problem: Problem, w: Array, g: Array, renewe
     eased = at.eased(left[None, None])[0, 0]
     along, worth = eased, float(left @ eased)
     for _ in range(CONJUGATE):
-        turned = problem.weight * sweep.turn(loss, w[None, None], along[None, None]) + problem.q * along
+        turned = (
+            problem.weight * sweep.turn(loss, w[None, None], along[None, None]) + problem.q * along
+        )
         bent = float(along @ turned[0, 0])
         if not bent > 0.0:  # lost in rounding
             break

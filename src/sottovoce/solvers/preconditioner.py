@@ -1,4 +1,6 @@
-"""The Newton preconditioner of local solves: Hessians at reference points, shared by all replicates and rounds."""
+"""The Newton preconditioner of local solves: Hessians at reference points, shared by all
+replicates and rounds.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,19 @@ from .local_rows import LocalRows
 from .quasinewton import Problem
 
 ENOUGH = 200  # rows a feature that the preconditioner is computed from
-LARGE = 2**18  # entries of a node's rows above which the preconditioner is computed in single precision
-INVERTED = 20.0  # a preconditioner is stored as an inverse for every penalty if ``d^2`` is at most this times n
-WIDEST = 2000  # features up to which the preconditioner is the whole reference Hessian; beyond, its diagonal
+# entries of a node's rows above which the preconditioner is computed in single precision
+LARGE = 2**18
+# a preconditioner is stored as an inverse for every penalty if ``d^2`` is at most this times n
+INVERTED = 20.0
+# features up to which the preconditioner is the whole reference Hessian; beyond, its diagonal
+WIDEST = 2000
 
 
 class Preconditioner:
     """Hessians of the data terms at public points; a quadratic term only shifts their spectra.
 
-    It is rebuilt at the solves number 1, 2, 4, 8, ... from the starting points of the first replicates.
+    It is rebuilt at the solves number 1, 2, 4, 8, ... from the starting points of the first
+    replicates.
 
     Attributes
     ----------
@@ -57,7 +63,9 @@ class Preconditioner:
         """Return the problem of these linear and quadratic terms, with this preconditioner."""
         assert self.spectrum is not None
         spectrum = self.spectrum[:, None, :]
-        return Problem(c, q, self._rows.weight[:, :, None], self._basis, spectrum, self._inverted(q))
+        return Problem(
+            c, q, self._rows.weight[:, :, None], self._basis, spectrum, self._inverted(q)
+        )
 
     def renewed(self, loss: Loss, sweep: Sweep, problem: Problem, at: Array) -> Problem:
         """Replace a problem's preconditioner by one from the curvature at given points.
@@ -81,18 +89,26 @@ class Preconditioner:
     def _factorise(self, reference: Array) -> None:
         self.reference = reference
         rows, width = self._rows, reference.shape[-1]
-        large, parts = float(np.max(rows.n)) * width >= LARGE, int(np.min(rows.n) // (ENOUGH * width))
+        large, parts = (
+            float(np.max(rows.n)) * width >= LARGE,
+            int(np.min(rows.n) // (ENOUGH * width)),
+        )
         if parts > 1:  # of some rows it is nearly as good
             sweep, weight = rows.given.every(0, parts), rows.weight * parts
         else:
-            sweep, weight = (rows.single() or rows.distinct) if large else rows.distinct, rows.weight
+            sweep, weight = (
+                (rows.single() or rows.distinct) if large else rows.distinct,
+                rows.weight,
+            )
         self._basis, self.spectrum = self._eigen(rows.loss, sweep, weight, reference, typical=True)
         self._inverse = None
 
     def _eigen(
         self, loss: Loss, sweep: Sweep, weight: Array, at: Array, *, typical: bool
     ) -> tuple[Array | None, Array]:
-        """Eigenvectors (M, d, d) and values (M, d) of the data term's Hessian; beyond `WIDEST` its diagonal."""
+        """Eigenvectors (M, d, d) and values (M, d) of the data term's Hessian; beyond `WIDEST`
+        its diagonal.
+        """
         wide = at.shape[-1] > WIDEST
         hessian = sweep.hessian(loss, at, wide, typical)
         if wide:
@@ -103,11 +119,20 @@ class Preconditioner:
         return vectors, np.maximum(values, 0.0)  # rounding puts some below
 
     def _inverted(self, q: Array) -> Array | None:
-        """The preconditioner's inverse, if all replicates have the same quadratic term and it is cheap."""
+        """The preconditioner's inverse, if all replicates have the same quadratic term and it is
+        cheap.
+        """
         basis, spectrum, own = self._basis, self.spectrum, q[:, :1]
-        if basis is None or basis.shape[1] ** 2 > INVERTED * float(np.max(self._rows.n)) or not np.all(q == own):
+        if (
+            basis is None
+            or basis.shape[1] ** 2 > INVERTED * float(np.max(self._rows.n))
+            or not np.all(q == own)
+        ):
             return None
         if self._inverse is None or not np.array_equal(self._inverse[0], own):
             assert spectrum is not None
-            self._inverse = own, np.matmul(basis / (spectrum[:, None, :] + own), basis.transpose(0, 2, 1))
+            self._inverse = (
+                own,
+                np.matmul(basis / (spectrum[:, None, :] + own), basis.transpose(0, 2, 1)),
+            )
         return self._inverse[1]

@@ -1,12 +1,14 @@
 """Limited-memory BFGS for many problems at once, in compact form around a preconditioner.
 
-With steps S, changes of the gradient Y and the preconditioner's inverse H, one pair a row and ``s_i.y_i = 1``, the
-quasi-Newton direction for a gradient g is minus (Byrd, Nocedal and Schnabel, 1994, theorem 2.2)
+With steps S, changes of the gradient Y and the preconditioner's inverse H, one pair a row and
+``s_i.y_i = 1``, the quasi-Newton direction for a gradient g is minus (Byrd, Nocedal and Schnabel,
+1994, theorem 2.2)
 
     H g + S' (R^-T ((I + Y H Y') c - Y H g)) - (Y H)' c,      c = R^-1 S g,
 
-where R is the upper triangle of ``S Y'``: a fixed number of array operations for any number of pairs, unlike the two
-loops of the textbook, and ``H y`` costs nothing as the difference of two ``H g``.
+where R is the upper triangle of ``S Y'``: a fixed number of array operations for any number of
+pairs, unlike the two loops of the textbook, and ``H y`` costs nothing as the difference of two ``H
+g``.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ MEMORY = 10  # largest number of pairs
 
 def dots(x: Array, y: Array) -> Array:
     """Inner products of rows, (M, R)."""
-    return np.matmul(x[:, :, None, :], y[:, :, :, None])[:, :, 0, 0]  # faster than einsum for few rows
+    # faster than einsum for few rows
+    return np.matmul(x[:, :, None, :], y[:, :, :, None])[:, :, 0, 0]
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,9 @@ class Problem:
     def keep(self, node: Any, rep: Any) -> Problem:
         cut = np.ix_(node, rep)
         basis, inverse = (None if x is None else x[node] for x in (self.basis, self.inverse))
-        return Problem(self.c[cut], self.q[cut], self.weight[node], basis, self.spectrum[node], inverse)
+        return Problem(
+            self.c[cut], self.q[cut], self.weight[node], basis, self.spectrum[node], inverse
+        )
 
     def eased(self, g: Array) -> Array:
         """Apply the preconditioner's inverse to `g`, (M, R, d)."""
@@ -71,7 +76,8 @@ class Problem:
 
 
 class Memory:
-    """Pairs of steps and changes of gradients, the oldest first, for (M, R) problems of d variables.
+    """Pairs of steps and changes of gradients, the oldest first, for (M, R) problems of d
+    variables.
 
     The pair of a problem that took no step is zero and changes nothing.
     """
@@ -79,8 +85,10 @@ class Memory:
     def __init__(self, shape: tuple[int, ...], most: int = MEMORY) -> None:
         nodes, replicates, d = shape
         self.count = 0
-        self.s, self.y, self.v = (np.zeros((nodes, replicates, most, d)) for _ in range(3))  # v = H y
-        self.inverse, self.inner = (np.zeros((nodes, replicates, most, most)) for _ in range(2))  # R^-1, Y H Y'
+        # v = H y
+        self.s, self.y, self.v = (np.zeros((nodes, replicates, most, d)) for _ in range(3))
+        # R^-1, Y H Y'
+        self.inverse, self.inner = (np.zeros((nodes, replicates, most, most)) for _ in range(2))
         self.size = np.zeros((nodes, replicates, most))  # ||y|| before it was scaled
 
     def add(self, s: Array, y: Array, v: Array, sy: Array) -> None:
@@ -155,7 +163,9 @@ class Memory:
         return new
 
 
-def gathered(problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[int, ...], least: float) -> Memory:
+def gathered(
+    problem: Problem, pieces: list[tuple[Any, Memory]], shape: tuple[int, ...], least: float
+) -> Memory:
     """Gather memories of parts of the problems into one memory of all, under one preconditioner.
 
     Parameters

@@ -10,7 +10,9 @@ import numpy as np
 from .typing import Array, BoolArray
 
 
-def bisect_unbounded(holds: Callable[[float], bool], start: float, relative_width: float) -> tuple[float, float]:
+def bisect_unbounded(
+    holds: Callable[[float], bool], start: float, relative_width: float
+) -> tuple[float, float]:
     """Bracket the end of a property of positive numbers, by doubling and then bisection.
 
     Parameters
@@ -43,7 +45,9 @@ def bisect_unbounded(holds: Callable[[float], bool], start: float, relative_widt
     return low, high
 
 
-def bisect_between(holds: Callable[[Array], BoolArray], low: Array, high: Array, halvings: int) -> tuple[Array, Array]:
+def bisect_between(
+    holds: Callable[[Array], BoolArray], low: Array, high: Array, halvings: int
+) -> tuple[Array, Array]:
     """Bisect the end of a property between two arrays, element by element.
 
     Parameters

@@ -1,8 +1,10 @@
-"""Records (dataclasses and named tuples) as plain data for JSON, and back: one strict reader for files of others.
+"""Records (dataclasses and named tuples) as plain data for JSON, and back: one strict reader for
+files of others.
 
-A record's keys are the names of its fields, so that a class shows what its file holds, and its annotations are what
-the reader accepts.  Every key must be there, and no other; every value must have the very type of its field: no number
-is taken from a text, and no truth value for a number.  What the values may be is checked by the class itself.
+A record's keys are the names of its fields, so that a class shows what its file holds, and its
+annotations are what the reader accepts.  Every key must be there, and no other; every value must
+have the very type of its field: no number is taken from a text, and no truth value for a number.
+What the values may be is checked by the class itself.
 
 Arrays are nested lists with None for NaN, tuples are lists, and records within records are objects.
 """
@@ -93,7 +95,9 @@ def from_plain(cls: type[T], plain: Any, **elsewhere: Any) -> T:
 
 def is_record(kind: object) -> bool:
     """Whether a type is a dataclass or a named tuple."""
-    return isinstance(kind, type) and (is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")))
+    return isinstance(kind, type) and (
+        is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+    )
 
 
 _KNOWN: dict[type, dict[str, Any]] = {}
@@ -119,7 +123,10 @@ def _record(cls: type[T], plain: Any, place: str, elsewhere: Mapping[str, Any] =
         raise Unreadable(f"{where}lacks {', '.join(missing)}")
     if plain.keys() != kinds.keys():
         raise Unreadable(f"{where}has keys other than {', '.join(kinds)}")
-    values = {name: _value(kind, plain[name], f"{place}.{name}" if place else name) for name, kind in kinds.items()}
+    values = {
+        name: _value(kind, plain[name], f"{place}.{name}" if place else name)
+        for name, kind in kinds.items()
+    }
     return cls(**values, **elsewhere)
 
 
@@ -164,13 +171,18 @@ def _tuple(kinds: tuple[Any, ...], plain: Any, place: str) -> tuple[Any, ...]:
         return tuple(_list(kinds, plain, place))
     if not isinstance(plain, list) or len(plain) != len(kinds):
         raise _wrong(place, f"a list of {len(kinds)}")
-    return tuple(_value(kind, one, f"{place}[{k}]") for k, (kind, one) in enumerate(zip(kinds, plain, strict=True)))
+    return tuple(
+        _value(kind, one, f"{place}[{k}]")
+        for k, (kind, one) in enumerate(zip(kinds, plain, strict=True))
+    )
 
 
 def _dict(kinds: tuple[Any, ...], plain: Any, place: str) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise _wrong(place, "an object")
-    return {key: _value(kinds[1], one, f"{place}[{k}]") for k, (key, one) in enumerate(plain.items())}
+    return {
+        key: _value(kinds[1], one, f"{place}[{k}]") for k, (key, one) in enumerate(plain.items())
+    }
 
 
 def _array(kinds: tuple[Any, ...], plain: Any, place: str) -> Array:

@@ -1,9 +1,10 @@
 """What goes on from one version to the next, and the line that refuses what does not.
 
-A ledger opens in every later version, at the price of its events: what it holds is data, and a published event never
-changes its meaning.  Nothing else of versions before 0.3 goes on.  Since then saved models, plans, checkpoints, pickled
-estimators, and runs in ledgers say of which format they are; one that says none, or an earlier one, is refused before
-anything is read as what it may not be.
+A ledger opens in every later version, at the price of its events: what it holds is data, and a
+published event never changes its meaning.  Nothing else of versions before 0.3 goes on.  Since then
+saved models, plans, checkpoints, pickled estimators, and runs in ledgers say of which format they
+are; one that says none, or an earlier one, is refused before anything is read as what it may not
+be.
 """
 
 from __future__ import annotations

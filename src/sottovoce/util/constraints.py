@@ -1,7 +1,7 @@
 """Constraints, declared beside the fields that they bind, and the one function that checks them.
 
-A frozen dataclass states what its fields may hold, as scikit-learn's estimators do, and asks for the check when it is
-made::
+A frozen dataclass states what its fields may hold, as scikit-learn's estimators do, and asks for
+the check when it is made::
 
     @dataclass(frozen=True)
     class Run:
@@ -12,12 +12,12 @@ made::
         def __post_init__(self) -> None:
             validate(self, rules=(one_run_without_a_seed,))
 
-A rule over several fields is a named function of the object, which yields an :class:`InvalidInput` for what is wrong.
-:func:`validate` collects everything that is wrong and raises one error.
+A rule over several fields is a named function of the object, which yields an :class:`InvalidInput`
+for what is wrong. :func:`validate` collects everything that is wrong and raises one error.
 
-There are about ten kinds of constraint.  A library for them (pydantic, cattrs) would convert values, report in its own
-words and load before the first command's help is printed; here a value is never converted, and every message says
-field, value, rule and what to do.
+There are about ten kinds of constraint.  A library for them (pydantic, cattrs) would convert
+values, report in its own words and load before the first command's help is printed; here a value is
+never converted, and every message says field, value, rule and what to do.
 """
 
 from __future__ import annotations
@@ -191,7 +191,8 @@ class Interval(Constraint):
     Parameters
     ----------
     low, high : float
-        Infinite ends leave that side open; infinity itself is a number of the interval if its end is closed.
+        Infinite ends leave that side open; infinity itself is a number of the interval if its end
+        is closed.
     closed : {"both", "low", "high", "neither"}
         Which ends belong to it.
     why : str
@@ -357,7 +358,9 @@ class UsableSize(Constraint):
         return all(number is None or self._is_usable(number) for number in numbers)
 
     def _is_usable(self, number: float) -> bool:
-        return number == 0 or not math.isfinite(number) or self.smallest <= abs(number) <= self.largest
+        return (
+            number == 0 or not math.isfinite(number) or self.smallest <= abs(number) <= self.largest
+        )
 
 
 def _entries(value: object) -> tuple[object, ...]:
@@ -371,7 +374,8 @@ def optional(constraint: Constraint) -> Constraint:
 
 
 def as_number(value: object) -> float | None:
-    """A real number as a float; None of True, False, other kinds, and of whole numbers that are too long.
+    """A real number as a float; None of True, False, other kinds, and of whole numbers that are too
+    long.
 
     Fractions are of another kind: records of runs are JSON, which has none.
     """
@@ -436,7 +440,9 @@ def broken_rules(target: Any, rules: Iterable[Rule]) -> list[InvalidInput]:
     return [wrong for rule in rules for wrong in rule(target)]
 
 
-def validate(target: Any, rules: Sequence[Rule] = (), error: type[InvalidInput] = InvalidInput) -> None:
+def validate(
+    target: Any, rules: Sequence[Rule] = (), error: type[InvalidInput] = InvalidInput
+) -> None:
     """Check the constraints of a dataclass's fields, then the rules over several of them.
 
     Rules may trust that every field by itself keeps to its constraint, so they are asked only if

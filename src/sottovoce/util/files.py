@@ -1,11 +1,11 @@
 """Bounded reading and atomic writing of files.
 
-Anybody may have made a file that is read: it must be a regular file (a pipe might never end) of bounded size; JSON and
-TOML have bounded depth and digits; arrays come from ``.npz`` files without pickles and without compression, so they
-take no more memory than the file has bytes.
+Anybody may have made a file that is read: it must be a regular file (a pipe might never end) of
+bounded size; JSON and TOML have bounded depth and digits; arrays come from ``.npz`` files without
+pickles and without compression, so they take no more memory than the file has bytes.
 
-A new file is written under a temporary name in the same folder and then renamed: on a full disk the old file is
-unchanged.
+A new file is written under a temporary name in the same folder and then renamed: on a full disk the
+old file is unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ LARGEST = 16 * 2**20  #: most bytes of a text file: a schema, a study, an edge l
 PROBE = 2**18  #: bytes written on trial before a run: about the size of a saved run of a few sites
 _SQLITE = b"SQLite format 3\0"
 _IS_DATABASE = "holds a ledger or another database, which is never written over"
-_DEPTH, _DIGITS, _PARTS = 64, 100, 64  # of JSON and TOML: levels, digits of an integer, parts of a dotted key
+# of JSON and TOML: levels, digits of an integer, parts of a dotted key
+_DEPTH, _DIGITS, _PARTS = (
+    64,
+    100,
+    64,
+)
 _NESTS = 4_000_000  # lists and objects of a JSON text; each takes some sixty bytes in memory
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?""")
 _DOTTED = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_PARTS}}}")
@@ -62,7 +67,9 @@ def regular(field: str, path: str | Path) -> Path:
             reason = "not a regular file"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "no path"
-    raise InvalidInput(field, Path(path), f"cannot be read: {reason}", "check the path and the file")
+    raise InvalidInput(
+        field, Path(path), f"cannot be read: {reason}", "check the path and the file"
+    )
 
 
 def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
@@ -93,7 +100,9 @@ def read(field: str, path: str | Path, largest: int = LARGEST) -> bytes:
         rule = f"cannot be read: {error.strerror}"
         raise InvalidInput(field, Path(path), rule, "check the path and the file") from None
     if len(data) > largest:
-        raise InvalidInput(field, Path(path), f"has more than {largest:,} bytes", "use a smaller file")
+        raise InvalidInput(
+            field, Path(path), f"has more than {largest:,} bytes", "use a smaller file"
+        )
     return data
 
 
@@ -142,7 +151,9 @@ def from_json(text: str, *, infinite: bool = False) -> Any:
     if text.count("[") + text.count("{") > _NESTS:
         raise ValueError(f"holds more than {_NESTS:,} lists and objects")
     try:
-        found = json.loads(text, parse_int=_integer, parse_constant=constant, object_pairs_hook=_once)
+        found = json.loads(
+            text, parse_int=_integer, parse_constant=constant, object_pairs_hook=_once
+        )
         return _bounded(found, infinite)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
@@ -165,7 +176,8 @@ def from_toml(text: str) -> dict[str, Any]:
     except ValueError as error:
         if isinstance(error, tomllib.TOMLDecodeError):
             raise
-        raise ValueError(f"holds an integer of more than {_DIGITS} digits") from None  # of more than Python reads
+        # of more than Python reads
+        raise ValueError(f"holds an integer of more than {_DIGITS} digits") from None
     return dict(_bounded(value, True))
 
 
@@ -189,7 +201,9 @@ def _bounded(value: Any, infinite: bool) -> Any:
         if isinstance(one, dict | list):
             if depth > _DEPTH:
                 raise ValueError("is nested too deeply")
-            todo += [(inner, depth + 1) for inner in (one.values() if isinstance(one, dict) else one)]
+            todo += [
+                (inner, depth + 1) for inner in (one.values() if isinstance(one, dict) else one)
+            ]
         elif isinstance(one, int) and one.bit_length() > 3.33 * _DIGITS:
             raise ValueError(f"holds an integer of more than {_DIGITS} digits")
         elif isinstance(one, float) and not infinite and not math.isfinite(one):
@@ -233,7 +247,9 @@ def pack(**arrays: Any) -> memoryview:
     return file.getbuffer()
 
 
-def check(field: str, path: str | Path, *, make: bool = False, reads: Iterable[object] = ()) -> None:
+def check(
+    field: str, path: str | Path, *, make: bool = False, reads: Iterable[object] = ()
+) -> None:
     """Refuse a path where no file can be written, before any budget is spent.
 
     A quarter MiB is written on trial and removed.  Only :func:`write` notices a disk that fills up
@@ -258,9 +274,13 @@ def check(field: str, path: str | Path, *, make: bool = False, reads: Iterable[o
     """
     try:
         place = Path(os.path.realpath(path))
-        inputs = [other for other in reads if isinstance(other, str | Path) and os.path.exists(other)]
+        inputs = [
+            other for other in reads if isinstance(other, str | Path) and os.path.exists(other)
+        ]
         if place.exists() and any(place.samefile(other) for other in inputs):
-            raise InvalidInput(field, Path(path), "is a file that this command reads", "give another path")
+            raise InvalidInput(
+                field, Path(path), "is a file that this command reads", "give another path"
+            )
         if _database(place):
             raise InvalidInput(field, Path(path), _IS_DATABASE, "give another path")
         if make:
@@ -268,7 +288,9 @@ def check(field: str, path: str | Path, *, make: bool = False, reads: Iterable[o
         _write_on_trial(field, Path(path), place)
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
-        raise InvalidInput(field, Path(path), rule, "free some space, or give another path") from None
+        raise InvalidInput(
+            field, Path(path), rule, "free some space, or give another path"
+        ) from None
 
 
 def _write_on_trial(field: str, path: Path, place: Path) -> None:
@@ -276,7 +298,9 @@ def _write_on_trial(field: str, path: Path, place: Path) -> None:
     if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
         raise InvalidInput(field, path, "its folder must exist and be writable", "make it first")
     if place.exists() and not (place.is_file() and os.access(place, os.W_OK)):
-        raise InvalidInput(field, path, "exists, and is no file that may be written over", "give another path")
+        raise InvalidInput(
+            field, path, "exists, and is no file that may be written over", "give another path"
+        )
     with tempfile.TemporaryFile(dir=place.parent) as file:
         file.write(bytes(PROBE))
         file.flush()
@@ -284,7 +308,12 @@ def _write_on_trial(field: str, path: Path, place: Path) -> None:
 
 
 def write(
-    field: str, path: str | Path, content: bytes | memoryview | str, *, mode: int = 0o666, make: bool = False
+    field: str,
+    path: str | Path,
+    content: bytes | memoryview | str,
+    *,
+    mode: int = 0o666,
+    make: bool = False,
 ) -> None:
     """Write a file atomically: readers find the old file or the new one, even after a crash.
 
@@ -323,8 +352,13 @@ def write(
             os.fsync(file.fileno())
         os.replace(temporary, place)
     except OSError as error:
-        reason, remedy = error.strerror or type(error).__name__, "free some space, or give another path"
-        raise NotWritten(f"{field}={shown(Path(path))}: cannot be written: {reason}; {remedy}") from None
+        reason, remedy = (
+            error.strerror or type(error).__name__,
+            "free some space, or give another path",
+        )
+        raise NotWritten(
+            f"{field}={shown(Path(path))}: cannot be written: {reason}; {remedy}"
+        ) from None
     finally:
         if temporary is not None:
             with suppress(OSError):  # a file that is left does no harm, and the error matters more
@@ -340,7 +374,9 @@ def _database(place: Path) -> bool:
 
 
 def keep(name: str, content: bytes | memoryview) -> Path | None:
-    """Write to the temporary folder, else to the user's home; the path, or None if neither works."""
+    """Write to the temporary folder, else to the user's home; the path, or None if neither
+    works.
+    """
     for folder in (tempfile.gettempdir, Path.home):
         try:
             place = Path(tempfile.mkdtemp(prefix="sottovoce-", dir=folder())) / name

@@ -1,11 +1,13 @@
-"""HTML pages, tables of notebooks and drawings, rendered by jinja2 from the files in ``templates/``.
+"""HTML pages, tables of notebooks and drawings, rendered by jinja2 from the files in
+``templates/``.
 
-All HTML of the package is in that folder.  Python hands a template plain texts and numbers, and every text is escaped
-where it is put in.  A template that names a value which it was not given fails, so none can be left out silently.
+All HTML of the package is in that folder.  Python hands a template plain texts and numbers, and
+every text is escaped where it is put in.  A template that names a value which it was not given
+fails, so none can be left out silently.
 
-A page is one file that asks nobody for anything, for phones and desks.  A plot over names is one row of HTML a name
-and an SVG with positions in percent of its width: names wrap, text keeps its size on a phone, and a screen reader reads
-the rows.
+A page is one file that asks nobody for anything, for phones and desks.  A plot over names is one
+row of HTML a name and an SVG with positions in percent of its width: names wrap, text keeps its
+size on a phone, and a screen reader reads the rows.
 """
 
 from __future__ import annotations
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _LEFT, _BOTTOM, _SIDE = 40.0, 310.0, 300.0
-"""Corner and side of the unit square in a square plot; its ticks and labels stand in templates/macros.html."""
+"""Corner and side of the unit square in a square plot; its ticks and labels stand in
+templates/macros.html.
+"""
 
 
 class Column(NamedTuple):
-    """The head of a column, and the CSS class of its cells: ``n`` aligns numbers, ``w`` keeps a cell on one line."""
+    """The head of a column, and the CSS class of its cells: ``n`` aligns numbers, ``w`` keeps a
+    cell on one line.
+    """
 
     text: str
     css: str = ""
@@ -87,7 +93,15 @@ def notebook(
     str
         HTML, with all texts escaped.
     """
-    return render("notebook.html", title=title, words=words, text=text, pairs=pairs, table=table, remark=remark)
+    return render(
+        "notebook.html",
+        title=title,
+        words=words,
+        text=text,
+        pairs=pairs,
+        table=table,
+        remark=remark,
+    )
 
 
 @cache

@@ -32,11 +32,15 @@ def as_python_numbers(value: Any) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """The canonical JSON text of `value`: sorted keys, no spaces, shortest floats that read back exactly."""
+    """The canonical JSON text of `value`: sorted keys, no spaces, shortest floats that read back
+    exactly.
+    """
     try:
         return _ENCODER.encode(value)
     except ValueError as error:
-        raise InvalidInput("event", None, "parameters must be finite numbers or texts", "see its attributes") from error
+        raise InvalidInput(
+            "event", None, "parameters must be finite numbers or texts", "see its attributes"
+        ) from error
 
 
 def jsonable(value: Any) -> Any:
@@ -63,10 +67,14 @@ def _known(value: Any) -> Any:
 
 
 HOLDER_ONLY = "holder_only"
-"""Key of what a release holds back: functions of the rows without noise, for the holder of the rows alone."""
+"""Key of what a release holds back: functions of the rows without noise, for the holder of the
+rows alone.
+"""
 
 
-def shown_of(released: dict[str, Any], held_back: dict[str, Any], *, release: bool, holder: bool) -> dict[str, Any]:
+def shown_of(
+    released: dict[str, Any], held_back: dict[str, Any], *, release: bool, holder: bool
+) -> dict[str, Any]:
     """Select what a command may print as JSON: of a release what was released, of a simulation all.
 
     Parameters
@@ -87,7 +95,8 @@ def shown_of(released: dict[str, Any], held_back: dict[str, Any], *, release: bo
     """
     if not release:
         return with_held_back(released, held_back)
-    empty = dict.fromkeys(sorted(held_back.keys() - released.keys()))  # so that readers find the same keys
+    # so that readers find the same keys
+    empty = dict.fromkeys(sorted(held_back.keys() - released.keys()))
     return released | empty | ({HOLDER_ONLY: held_back} if holder else {})
 
 
@@ -119,9 +128,12 @@ def digest_of(*public: Any) -> bytes:
 
 
 def _injective(value: Any) -> Any:
-    """JSON that differs where values do: floats with all bits, arrays by shape and hash, dataclasses by class."""
+    """JSON that differs where values do: floats with all bits, arrays by shape and hash,
+    dataclasses by class.
+    """
     if isinstance(value, np.ndarray):
-        numbers = np.ascontiguousarray(value.astype("<f8", casting="same_kind")) + 0.0  # 0 has one sign
+        # 0 has one sign
+        numbers = np.ascontiguousarray(value.astype("<f8", casting="same_kind")) + 0.0
         return {"array": list(value.shape), "hash": keyed_hash(numbers.tobytes()).hex()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         entries = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

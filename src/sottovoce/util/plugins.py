@@ -1,16 +1,17 @@
-"""What other installed packages bring: methods, commands and audits, which they name as entry points.
+"""What other installed packages bring: methods, commands and audits, which they name as entry
+points.
 
 A package declares them in its ``pyproject.toml``::
 
     [project.entry-points."sottovoce.methods"]
-    my_method = "my_package.methods:MyMethod"     # a class that sottovoce.register takes, of the same name
+    my_method = "my_package.methods:MyMethod"      # a method class of that name
     [project.entry-points."sottovoce.commands"]
-    my_command = "my_package.commands:my_command" # a click command
+    my_command = "my_package.commands:my_command"  # a click command
     [project.entry-points."sottovoce.audits"]
-    my_claim = "my_package.audits:MY_CLAIM"       # a sottovoce.audit.Adversary
+    my_claim = "my_package.audits:MY_CLAIM"        # a sottovoce.audit.Adversary
 
-Nothing of a package is imported before an object of it is asked for by its name.  What is installed is read from the
-``entry_points.txt`` that an installer writes beside every package.
+Nothing of a package is imported before an object of it is asked for by its name.  What is installed
+is read from the ``entry_points.txt`` that an installer writes beside every package.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ def load(group: str, name: str) -> Any:
     except (Exception, SystemExit) as error:  # its module may do anything while it is imported
         said = f"{type(error).__name__}: {error}"
         rule = f"is brought by the package {entry.package}, which cannot be loaded ({said})"
-        raise InvalidInput(_field(group), name, rule, f"repair or uninstall {entry.package}") from error
+        raise InvalidInput(
+            _field(group), name, rule, f"repair or uninstall {entry.package}"
+        ) from error
 
 
 def first_line(entry: EntryPoint) -> str:

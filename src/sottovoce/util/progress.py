@@ -43,7 +43,12 @@ def bar(
     from rich import progress as parts  # which few need
 
     clock = parts.TimeRemainingColumn() if left else parts.TimeElapsedColumn()
-    columns = parts.TextColumn("{task.description}"), parts.BarColumn(), parts.MofNCompleteColumn(), clock
+    columns = (
+        parts.TextColumn("{task.description}"),
+        parts.BarColumn(),
+        parts.MofNCompleteColumn(),
+        clock,
+    )
     drawn = parts.Progress(*columns, console=console, transient=True)
     task, timer = drawn.add_task(text, total=total), threading.Timer(after, drawn.start)
     timer.daemon = True
@@ -88,7 +93,10 @@ def told(verbose: bool | int | None) -> Iterator[Teller]:
     `verbose` None shows a bar on a terminal once work is long, True a bar at once or lines, False
     nothing.
     """
-    here = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
+    here = (
+        threading.current_thread() is threading.main_thread()
+        and multiprocessing.parent_process() is None
+    )
     asked = verbose is not None and bool(verbose)
     if (verbose is None and not here) or (verbose is not None and not asked):
         yield Teller(None, False)

@@ -1,8 +1,8 @@
 """Array types, and the shape letters used throughout.
 
-R replicates, N nodes, n rows of one node, d features.  ``...`` are leading axes that an algorithm never looks at:
-``()`` at a real site, ``(R, N)`` in a simulation.  Vectors are ``(..., d)``; per-node scalars ``(..., 1)``, to
-broadcast.
+R replicates, N nodes, n rows of one node, d features.  ``...`` are leading axes that an algorithm
+never looks at: ``()`` at a real site, ``(R, N)`` in a simulation.  Vectors are ``(..., d)``;
+per-node scalars ``(..., 1)``, to broadcast.
 """
 
 from __future__ import annotations

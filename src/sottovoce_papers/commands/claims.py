@@ -18,7 +18,11 @@ _COLOURS = {"false": "bold red", "unproved": "yellow"}
 
 
 @click.command(name="claims")
-@click.option("--rows", is_flag=True, help="The theorems on accuracy instead: how many rows each asks of a node.")
+@click.option(
+    "--rows",
+    is_flag=True,
+    help="The theorems on accuracy instead: how many rows each asks of a node.",
+)
 @as_json()
 def claims(rows: bool, as_json: bool) -> None:
     """Compare every printed privacy claim of the papers with what can be proved, at one setting.
@@ -41,7 +45,8 @@ def claims(rows: bool, as_json: bool) -> None:
 def _print_rows(found: list[dict[str, Any]]) -> None:
     setting = ", ".join(f"{name}={value:g}" for name, value in sample_size.SETTING.items())
     caption = (
-        f"{setting}. Free constants are taken to be 1: compare two bounds of one theorem, and read no number as rows "
+        f"{setting}. Free constants are taken to be 1: compare two bounds of one theorem, and read "
+        "no number as rows "
         "needed. inf: promised for no number of rows. Formulas: docs/explanation/design_tools.md"
     )
     table = Listing(title="Rows for an accuracy", caption=caption, caption_justify="left")
@@ -49,7 +54,9 @@ def _print_rows(found: list[dict[str, Any]]) -> None:
         table.add_column(header, justify="right" if header in ("printed", "corrected") else "left")
     for row in found:
         constants = row["constants"].replace(sample_size.FREE, "free")
-        table.add_row(row["theorem"], f"{row['printed']:.3g}", f"{row['corrected']:.3g}", escape(constants))
+        table.add_row(
+            row["theorem"], f"{row['printed']:.3g}", f"{row['corrected']:.3g}", escape(constants)
+        )
     Console().print(table)
 
 
@@ -57,9 +64,11 @@ def _print_claims() -> None:
     console = Console()
     setting = (
         f"{known.SITES} sites on a ring, {known.N_ROWS:,} rows a site, {known.FEATURES} features, "
-        f"{known.ROUNDS} rounds, C={known.C:g}, rho={known.RHO:g}, eta={known.ETA:g}, Huber loss of half-width 1/2, "
+        f"{known.ROUNDS} rounds, C={known.C:g}, rho={known.RHO:g}, eta={known.ETA:g}, Huber loss "
+        "of half-width 1/2, "
         "replace-one, printed forms with exact minimisation; "
-        f"004 at its own: {plausible.ROWS:,} rows, {plausible.FEATURES} features, eta={plausible.ETA:g}, "
+        f"004 at its own: {plausible.ROWS:,} rows, {plausible.FEATURES} features, "
+        f"eta={plausible.ETA:g}, "
         f"c1={plausible.BEND:g}, its line 3"
     )
     table = Listing(title="Claims and proofs", caption=setting, caption_justify="left")
@@ -70,15 +79,26 @@ def _print_claims() -> None:
     for row in known.table():
         style = "yellow" if row.reading else _COLOURS.get(row.verdict, "green")
         says = f"{row.says}; read as: {row.reading}" if row.reading else row.says
-        attained = "" if row.attained is None else f"{row.attained:.3f}" if math.isfinite(row.attained) else "inf"
+        attained = (
+            ""
+            if row.attained is None
+            else f"{row.attained:.3f}"
+            if math.isfinite(row.attained)
+            else "inf"
+        )
         instead = f"{row.corrected}: {ceil_text(row.corrected_epsilon)} at delta {row.delta:g}"
         table.add_row(
-            f"[bold]{escape(row.method)}[/], {escape(row.paper)}: {escape(says)}\n[dim]{escape(instead)}[/]",
-            ceil_text(row.claimed), attained, ceil_text(row.proved), ceil_text(row.proved_at_delta),
+            f"[bold]{escape(row.method)}[/], {escape(row.paper)}: "
+            f"{escape(says)}\n[dim]{escape(instead)}[/]",
+            ceil_text(row.claimed),
+            attained,
+            ceil_text(row.proved),
+            ceil_text(row.proved_at_delta),
             f"[{style}]{row.verdict}[/]",
-        )  # fmt: skip
+        )
     console.print(table)
     console.print(
-        "[dim]attained: the loss of a concrete pair of data sets; proofs: docs/privacy/verdicts.md; papers by number: "
+        "[dim]attained: the loss of a concrete pair of data sets; proofs: "
+        "docs/privacy/verdicts.md; papers by number: "
         "docs/explanation/papers.md[/]"
     )

@@ -22,18 +22,38 @@ _OPTIONS = [
     say("--schema", "TOML file declaring the public facts of your table.", type=click.Path()),
     say("--sites", "Number of sites.", type=int, default=_DEFAULT.sites),
     say("--rows", "Training rows of every site.", type=int, default=_DEFAULT.rows),
-    say("--aggregator-rows", "Training rows of the aggregator.", type=int, default=_DEFAULT.aggregator_rows),
-    say("--setting", "non-private; public-private: the aggregator's rows are public; private: nobody's are.",
-        type=click.Choice(SETTINGS), default=_DEFAULT.setting),
+    say(
+        "--aggregator-rows",
+        "Training rows of the aggregator.",
+        type=int,
+        default=_DEFAULT.aggregator_rows,
+    ),
+    say(
+        "--setting",
+        "non-private; public-private: the aggregator's rows are public; private: nobody's are.",
+        type=click.Choice(SETTINGS),
+        default=_DEFAULT.setting,
+    ),
     say("--epsilon", "Total of every party.", type=float, default=_DEFAULT.epsilon),
-    say("--delta", "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]", type=float),
+    say(
+        "--delta",
+        "Delta of an (epsilon, delta) guarantee.  [default: none, pure epsilon]",
+        type=float,
+    ),
     say("--relation", "Neighbouring data: replace-one or zero-out.", default=_DEFAULT.relation),
     say("--loss", f"One of: {', '.join(loss_texts())}.", default=_DEFAULT.loss),
-    say("--lambda", "Weight of the regulariser.", name="Lambda", type=float, default=_DEFAULT.Lambda),
-    say("--replicates", "Independent repetitions of the noise.", type=int, default=_DEFAULT.replicates),
+    say(
+        "--lambda", "Weight of the regulariser.", name="Lambda", type=float, default=_DEFAULT.Lambda
+    ),
+    say(
+        "--replicates",
+        "Independent repetitions of the noise.",
+        type=int,
+        default=_DEFAULT.replicates,
+    ),
     say("--seed", "Keys noise and split: a simulation.", type=int, default=_DEFAULT.seed),
     as_json(),
-]  # fmt: skip
+]
 
 
 @click.command(name="compare")
@@ -41,8 +61,9 @@ _OPTIONS = [
 def compare(as_json: bool, **knobs: Any) -> None:
     """Compare ways to aggregate the models of sites: accuracy, and what each promises to whom.
 
-    Every site releases one model.  They are used alone (local), averaged, or weighted by an aggregator that has rows
-    of its own (feature); the global method pools all rows at a trusted curator.
+    Every site releases one model.  They are used alone (local), averaged, or weighted by an
+    aggregator that has rows of its own (feature); the global method pools all rows at a trusted
+    curator.
 
     \b
       sottovoce compare                                003's: MNIST, epsilon 0.1
@@ -65,8 +86,10 @@ def _total(said: dict[str, Any]) -> str:
 
 def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console) -> None:
     console.print(
-        f"[bold]{escape(config.data)}[/], {config.setting}: {config.sites} sites of {config.rows:,} rows, an "
-        f"aggregator of {config.aggregator_rows:,}; {escape(config.loss)} loss, Lambda {config.Lambda:g}; "
+        f"[bold]{escape(config.data)}[/], {config.setting}: {config.sites} sites of "
+        f"{config.rows:,} rows, an "
+        f"aggregator of {config.aggregator_rows:,}; {escape(config.loss)} loss, Lambda "
+        f"{config.Lambda:g}; "
         f"{config.replicates} replicates of the noise on one split"
     )
     quality = _TASK.wording.quality
@@ -75,12 +98,19 @@ def _render(config: CompareConfig, rows: list[dict[str, Any]], console: Console)
         scored = f"{_TASK.quality(row['test_error']):.3f} ± {row['test_error_sd']:.3f}"
         table.add_row(row["method"], scored, _total(row["sites"]), _total(row["aggregator"]))
     console.print(table)
-    console.print(f"\n[bold]What that means[/] ({config.relation}; {quality} ± its standard deviation over the noise)")
+    console.print(
+        f"\n[bold]What that means[/] ({config.relation}; {quality} ± its standard deviation over "
+        "the noise)"
+    )
     for row in rows:
         for who in ("sites", "aggregator"):
             said = row[who]
             rest = f"; not: {said['not_protected']}" if said["not_protected"] else ""
-            console.print(f"  {row['method']}, {who}: protects {said['protects']}{rest}", highlight=False)
+            console.print(
+                f"  {row['method']}, {who}: protects {said['protects']}{rest}", highlight=False
+            )
     if caveat := rows[0]["sites"].get("caveat"):
         console.print(f"[bold yellow]Not covered[/]: {escape(caveat)}.")
-    console.print("[dim]A simulation, not a release: whoever knows the seed can remove the noise.[/]")
+    console.print(
+        "[dim]A simulation, not a release: whoever knows the seed can remove the noise.[/]"
+    )

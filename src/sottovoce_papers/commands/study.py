@@ -1,4 +1,6 @@
-"""``sottovoce study``: run an experiment that a TOML file describes, and write its table, figures and page."""
+"""``sottovoce study``: run an experiment that a TOML file describes, and write its table,
+figures and page.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,23 @@ from ..studies.run import StudyRun, changed, run, write
 from ..studies.verdicts import BASES, UNSEEN, Judged, judged
 
 _OPTIONS = [
-    say("--quick", "Smaller grids, fewer rounds and replicates: seconds instead of minutes.", is_flag=True),
-    say("--out", "Folder that gets a folder a study.", default="studies", type=click.Path(file_okay=False)),
-    say("--jobs", "Cells at a time, as joblib's n_jobs; -1 is every processor.", type=int, default=-1),
+    say(
+        "--quick",
+        "Smaller grids, fewer rounds and replicates: seconds instead of minutes.",
+        is_flag=True,
+    ),
+    say(
+        "--out",
+        "Folder that gets a folder a study.",
+        default="studies",
+        type=click.Path(file_okay=False),
+    ),
+    say(
+        "--jobs",
+        "Cells at a time, as joblib's n_jobs; -1 is every processor.",
+        type=int,
+        default=-1,
+    ),
     say("--replicates", "Instead of the study's own.", type=click.IntRange(min=1)),
     say("--seed", "Instead of the study's own.", type=click.IntRange(min=0)),
     say("--data", "Your own table, for a study that takes one.", type=click.Path()),
@@ -41,14 +57,21 @@ class FinishedStudy(NamedTuple):
 @click.argument("name", required=False)
 @takes(_OPTIONS)
 def study(
-    name: str | None, quick: bool, out: str, jobs: int, replicates: int | None, seed: int | None, data: str | None,
-    listed: bool, as_json: bool,
-) -> None:  # fmt: skip
+    name: str | None,
+    quick: bool,
+    out: str,
+    jobs: int,
+    replicates: int | None,
+    seed: int | None,
+    data: str | None,
+    listed: bool,
+    as_json: bool,
+) -> None:
     """Run the study NAME, `all`, or one of your own from a TOML file.
 
-    Writes OUT/NAME: every replicate (table.csv, and table.parquet with pyarrow), figures (PNG and SVG), a page,
-    index.html, and its verdicts as data (verdicts.json).  Finished cells are kept, so a killed study goes on where it
-    stood.
+    Writes OUT/NAME: every replicate (table.csv, and table.parquet with pyarrow), figures (PNG and
+    SVG), a page, index.html, and its verdicts as data (verdicts.json).  Finished cells are kept, so
+    a killed study goes on where it stood.
 
     \b
       sottovoce study --list              what there is
@@ -60,7 +83,9 @@ def study(
         _list(as_json)
         return
     if name is None:
-        raise click.UsageError("name a study, `all`, or a TOML file; `sottovoce study --list` names them")
+        raise click.UsageError(
+            "name a study, `all`, or a TOML file; `sottovoce study --list` names them"
+        )
     figures.require()
     chosen = [spec.load(each) for each in spec.names()] if name == "all" else [spec.load(name)]
     console = Console(stderr=True)
@@ -87,7 +112,9 @@ def study(
         sys.exit(1)
 
 
-def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console) -> FinishedStudy:
+def _one(
+    one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, console: Console
+) -> FinishedStudy:
     with progress(console, one.name, left=True) as bar:
         tell = bar and (lambda done, of: bar(completed=done, total=of))
         done = run(one, out, quick=quick, jobs=jobs, file=data, progress=tell)
@@ -102,8 +129,12 @@ def _one(one: spec.Study, out: str, quick: bool, jobs: int, data: str | None, co
 
 
 def _unjudged(done: StudyRun, claims: list[Judged]) -> list[str]:
-    """What leaves claims without a verdict: values that no row has, and claims that found no rows."""
-    unseen = [one for one in claims if any(verdict.word == UNSEEN for verdict in one.verdicts.values())]
+    """What leaves claims without a verdict: values that no row has, and claims that found no
+    rows.
+    """
+    unseen = [
+        one for one in claims if any(verdict.word == UNSEEN for verdict in one.verdicts.values())
+    ]
     if done.quick:  # which leaves settings out
         return []
     lines = [f"claim {page.said_of(one)!r}: {UNSEEN}" for one in unseen]
@@ -114,21 +145,34 @@ def _list(as_json: bool) -> None:
     studies = [spec.load(name) for name in spec.names()]
     if as_json:
         plain = [
-            {"name": one.name, "title": one.title, "paper": one.paper, "cells": len(one.points()),
-             "quick_cells": len(one.quickly().points()), "needs": one.file.how if one.file else None}
+            {
+                "name": one.name,
+                "title": one.title,
+                "paper": one.paper,
+                "cells": len(one.points()),
+                "quick_cells": len(one.quickly().points()),
+                "needs": one.file.how if one.file else None,
+            }
             for one in studies
-        ]  # fmt: skip
+        ]
         print_json(plain, indent=2)
         return
     table = listing("<name", "<what", "<after", ">cells")
     table.title, table.columns[0].no_wrap = "Studies", True
     for one in studies:
         own = " [dim](your own table)[/]" if one.file else ""
-        table.add_row(escape(one.name), escape(one.title) + own, escape(one.paper) or "ours", str(len(one.points())))
+        table.add_row(
+            escape(one.name),
+            escape(one.title) + own,
+            escape(one.paper) or "ours",
+            str(len(one.points())),
+        )
     Console().print(table)
 
 
-def _plain(finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None) -> dict[str, Any]:
+def _plain(
+    finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None
+) -> dict[str, Any]:
     def words(one: Judged) -> dict[str, Any]:
         found = {basis: verdict.word for basis, verdict in one.verdicts.items()}
         return {"says": one.claim.says, "reading": one.reading} | dict.fromkeys(BASES, None) | found
@@ -136,17 +180,26 @@ def _plain(finished: list[FinishedStudy], skipped: list[str], failed: list[str],
     return {
         "studies": [
             {
-                "name": done.study.name, "page": str(done.folder / "index.html"),
-                "table": str(done.folder / "table.csv"), "rows": len(done.rows), "cells": done.cells,
-                "reused": done.reused, "seconds": done.seconds, "claims": [words(one) for one in claims],
+                "name": done.study.name,
+                "page": str(done.folder / "index.html"),
+                "table": str(done.folder / "table.csv"),
+                "rows": len(done.rows),
+                "cells": done.cells,
+                "reused": done.reused,
+                "seconds": done.seconds,
+                "claims": [words(one) for one in claims],
             }
             for done, _, claims in finished
         ],
-        "skipped": skipped, "failed": failed, "index": None if index is None else str(index),
-    }  # fmt: skip
+        "skipped": skipped,
+        "failed": failed,
+        "index": None if index is None else str(index),
+    }
 
 
-def _render(finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None) -> None:
+def _render(
+    finished: list[FinishedStudy], skipped: list[str], failed: list[str], index: Path | None
+) -> None:
     console = Console()
     for done, _, claims in finished:
         kept = f", {done.reused} of them kept from before" if done.reused else ""
@@ -157,7 +210,9 @@ def _render(finished: list[FinishedStudy], skipped: list[str], failed: list[str]
             for basis, verdict in one.verdicts.items():
                 told = f"    {BASES[basis]}: {escape(verdict.reason)}: [bold]{verdict.word}[/]"
                 console.print(told, highlight=False)
-        console.print(f"  {escape(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True)
+        console.print(
+            f"  {escape(str(done.folder / 'index.html'))}", highlight=False, soft_wrap=True
+        )
     for line in skipped:
         console.print(f"[yellow]left out[/] {escape(line)}", highlight=False)
     for line in failed:

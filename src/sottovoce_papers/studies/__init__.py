@@ -1,1 +1,3 @@
-"""Studies: experiments that a TOML file describes, run cell by cell, with tables, figures and a page for each."""
+"""Studies: experiments that a TOML file describes, run cell by cell, with tables, figures and a
+page for each.
+"""

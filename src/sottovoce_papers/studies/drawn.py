@@ -25,12 +25,17 @@ def panels(done: StudyRun, mark: str = "") -> Drawn:
     if kept is not None:
         return kept
     study = done.study
-    drawn = [(figure, figures.draw(figure, done.rows, study.paper_points, mark)) for figure in study.figures]
+    drawn = [
+        (figure, figures.draw(figure, done.rows, study.paper_points, mark))
+        for figure in study.figures
+    ]
     for _, those in drawn:
         for panel in those:
             write(folder / f"{panel.name}.svg", panel.svg)
             write(folder / f"{panel.name}.png", panel.png)
-    listed = {figure.name: [[panel.name, panel.title] for panel in those] for figure, those in drawn}
+    listed = {
+        figure.name: [[panel.name, panel.title] for panel in those] for figure, those in drawn
+    }
     write(folder / _INDEX, json.dumps({"stamp": stamp, "panels": listed}, indent=1) + "\n")
     return drawn
 
@@ -40,14 +45,23 @@ _INDEX = "panels.json"
 
 def _kept(folder: Path, stamp: str, done: StudyRun) -> Drawn | None:
     try:
-        index = json.loads(files.read_text("out", folder / _INDEX)) if (folder / _INDEX).is_file() else {}
+        index = (
+            json.loads(files.read_text("out", folder / _INDEX))
+            if (folder / _INDEX).is_file()
+            else {}
+        )
         if index.get("stamp") != stamp:
             return None
 
         def panel(name: str, title: str) -> Panel:
-            return Panel(name, title, *((folder / f"{name}.{kind}").read_bytes() for kind in ("svg", "png")))
+            return Panel(
+                name, title, *((folder / f"{name}.{kind}").read_bytes() for kind in ("svg", "png"))
+            )
 
-        return [(figure, [panel(*each) for each in index["panels"][figure.name]]) for figure in done.study.figures]
+        return [
+            (figure, [panel(*each) for each in index["panels"][figure.name]])
+            for figure in done.study.figures
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # damaged: drawn anew
 
@@ -55,7 +69,13 @@ def _kept(folder: Path, stamp: str, done: StudyRun) -> Drawn | None:
 def _stamp(done: StudyRun, mark: str) -> str:
     """Digest of everything that a panel shows, and of what draws it."""
     study, here = done.study, resources.files(__package__)
-    said = [version("sottovoce"), version("matplotlib"), mark, repr(study.figures), repr(study.paper_points)]
+    said = [
+        version("sottovoce"),
+        version("matplotlib"),
+        mark,
+        repr(study.figures),
+        repr(study.paper_points),
+    ]
     hashed = hashlib.blake2b(json.dumps(said).encode(), digest_size=16)
     for name in ("figures.py", "spec.py"):
         hashed.update((here / name).read_bytes())

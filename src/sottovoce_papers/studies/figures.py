@@ -1,7 +1,8 @@
-"""Figures of a study: one image for each panel, as PNG and SVG, readable with colour blindness and on any screen.
+"""Figures of a study: one image for each panel, as PNG and SVG, readable with colour blindness and
+on any screen.
 
-Colours are Okabe and Ito's, and every series has a marker and a line of its own too.  The same table gives the same
-bytes of SVG.
+Colours are Okabe and Ito's, and every series has a marker and a line of its own too.  The same
+table gives the same bytes of SVG.
 """
 
 from __future__ import annotations
@@ -27,18 +28,28 @@ BLACK, EXACT = "#000000", ("admm", "without noise")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)), (0, (8, 2)))
 STYLE: Any = {  # of matplotlib
-    "font.size": 11, "axes.titlesize": 11, "legend.fontsize": 10, "svg.hashsalt": "sottovoce",
-    "svg.fonttype": "path", "font.family": "DejaVu Sans", "axes.spines.top": False, "axes.spines.right": False,
-    "axes.grid": True, "grid.color": "#d9dde2", "grid.linewidth": 0.7, "axes.axisbelow": True,
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "legend.fontsize": 10,
+    "svg.hashsalt": "sottovoce",
+    "svg.fonttype": "path",
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#d9dde2",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
     "legend.frameon": False,
-}  # fmt: skip
+}
 WIDTH, HEIGHT = 5.2, 3.3
 Look = dict[str, Any]  # colour, marker and line of a series
 _LETTER = 0.022  # width of a letter of a tick's label, in widths of the axes
 _FLAT = 0.02  # share of the axis below which a whole curve cannot be told from zero
 _DENSE = 12  # points of a curve above which its spread is a band and only some points are marked
 SPREADS = {
-    "ci": "mean and 95% interval of the mean over replicates, or over draws of graph and rows if there are several",
+    "ci": "mean and 95% interval of the mean over replicates, or over draws of graph and rows if "
+    "there are several",
     "sd": "mean and standard deviation over replicates",
     "range": "mean and range over replicates",
     "none": "mean over replicates",
@@ -56,23 +67,35 @@ class Panel:
 
 
 def require() -> None:
-    """Refuse with :class:`~sottovoce.errors.InvalidInput` a study whose figures cannot be drawn, without matplotlib."""
+    """Refuse with :class:`~sottovoce.errors.InvalidInput` a study whose figures cannot be drawn,
+    without matplotlib.
+    """
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise InvalidInput("figures", None, "need matplotlib", "pip install 'sottovoce[studies]'") from None
+        raise InvalidInput(
+            "figures", None, "need matplotlib", "pip install 'sottovoce[studies]'"
+        ) from None
 
 
-def draw(figure: Figure, rows: list[Row], points: Sequence[PaperPoints] = (), mark: str = "") -> list[Panel]:
+def draw(
+    figure: Figure, rows: list[Row], points: Sequence[PaperPoints] = (), mark: str = ""
+) -> list[Panel]:
     """The panels of a figure; none if no row passes its filter.
 
-    `rows` is the whole table of the study: a method has one colour in all figures of it.  `points` of the paper are
-    drawn hollow; `mark` stands behind the title of every panel.
+    `rows` is the whole table of the study: a method has one colour in all figures of it.  `points`
+    of the paper are drawn hollow; `mark` stands behind the title of every panel.
     """
-    kept = [row for row in select(rows, figure.filter) if not figure.y or _number(row.get(figure.y))]
+    kept = [
+        row for row in select(rows, figure.filter) if not figure.y or _number(row.get(figure.y))
+    ]
     if not kept:
         return []
-    facets = [value for value in _values(kept, figure.facet) if value is not None] if figure.facet else []
+    facets = (
+        [value for value in _values(kept, figure.facet) if value is not None]
+        if figure.facet
+        else []
+    )
     facets = facets or [None]
     figure = _scaled(figure, kept)
     order = _looks(figure, {series_of(row, figure): row for row in kept}, rows)
@@ -83,14 +106,22 @@ def draw(figure: Figure, rows: list[Row], points: Sequence[PaperPoints] = (), ma
         name = figure.name if len(facets) == 1 else f"{figure.name}-{k}"
         about = f"{figure.names.get(figure.facet, figure.facet)} {_said(figure, facet)}".strip()
         own = [one for one in points if one.figure == figure.name and one.facet in (None, facet)]
-        panels.append(_panel(figure, those, order, name, "" if facet is None else about, limits, own, mark))
+        panels.append(
+            _panel(figure, those, order, name, "" if facet is None else about, limits, own, mark)
+        )
     return panels
 
 
 def _panel(
-    figure: Figure, rows: list[Row], order: dict[str, Look], name: str, title: str, limits: tuple[float, float] | None,
-    points: Sequence[PaperPoints], mark: str,
-) -> Panel:  # fmt: skip
+    figure: Figure,
+    rows: list[Row],
+    order: dict[str, Look],
+    name: str,
+    title: str,
+    limits: tuple[float, float] | None,
+    points: Sequence[PaperPoints],
+    mark: str,
+) -> Panel:
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -102,20 +133,33 @@ def _panel(
         axes = canvas.add_subplot()
         for axis in figure.log:
             least = _least(figure, rows, axis)
-            how: dict[str, Any] = {"value": "log"} if least is None else {"value": "symlog", "linthresh": least}
+            how: dict[str, Any] = (
+                {"value": "log"} if least is None else {"value": "symlog", "linthresh": least}
+            )
             getattr(axes, f"set_{axis}scale")(**how)
         _DRAW[figure.kind](axes, figure, rows, order)
         for one in points:
             _paper(axes, figure, rows, order, one)
         for line in figure.references:
-            look: dict[str, Any] = {"color": "#444", "lw": 1.2, "ls": (0, (2, 2)), "label": line.get("label")}
+            look: dict[str, Any] = {
+                "color": "#444",
+                "lw": 1.2,
+                "ls": (0, (2, 2)),
+                "label": line.get("label"),
+            }
             if "diagonal" in line:  # y = x over the width of the axes
                 low, high = axes.get_xlim()
-                xs = np.geomspace(low, high, 100) if axes.get_xscale() == "log" else np.array([low, high])
+                xs = (
+                    np.geomspace(low, high, 100)
+                    if axes.get_xscale() == "log"
+                    else np.array([low, high])
+                )
                 axes.plot(xs, xs, **look)
                 axes.set_xlim(low, high)
             else:
-                (axes.axhline if "y" in line else axes.axvline)(line.get("y", line.get("x")), **look)
+                (axes.axhline if "y" in line else axes.axvline)(
+                    line.get("y", line.get("x")), **look
+                )
         axes.set_xlabel(figure.xlabel or figure.x)
         axes.set_ylabel(figure.ylabel or figure.y or "share of values")
         if limits is not None:
@@ -135,19 +179,32 @@ def _panel(
             wide = max(len(label) for label in found)
             columns = max(1, min(len(found), 3 if wide < 14 else 2 if wide < 26 else 1))
             axes.legend(
-                list(found.values()), list(found), loc="upper left", bbox_to_anchor=(-0.12, -0.2), ncols=columns,
-                borderaxespad=0.0, handlelength=2.6, columnspacing=1.2,
-            )  # fmt: skip
+                list(found.values()),
+                list(found),
+                loc="upper left",
+                bbox_to_anchor=(-0.12, -0.2),
+                ncols=columns,
+                borderaxespad=0.0,
+                handlelength=2.6,
+                columnspacing=1.2,
+            )
         images = []
-        for kind, more in (("svg", {"metadata": {"Date": None, "Creator": "sottovoce"}}), ("png", {"dpi": 160})):
+        for kind, more in (
+            ("svg", {"metadata": {"Date": None, "Creator": "sottovoce"}}),
+            ("png", {"dpi": 160}),
+        ):
             sink = io.BytesIO()
             canvas.savefig(sink, format=kind, bbox_inches="tight", pad_inches=0.08, **more)
             images.append(sink.getvalue())
     return Panel(name, title, *images)
 
 
-def _paper(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look], one: PaperPoints) -> None:
-    """Hollow markers at the paper's points, in the colour of their series, with the error of their reading."""
+def _paper(
+    axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look], one: PaperPoints
+) -> None:
+    """Hollow markers at the paper's points, in the colour of their series, with the error of
+    their reading.
+    """
     if figure.kind == "hist":
         return
     places = _values(rows, figure.x)
@@ -156,13 +213,24 @@ def _paper(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look], o
     look = order.get(one.series, {"color": BLACK, "marker": "o"})
     error = one.error or None
     axes.errorbar(
-        xs, ys, error, fmt=look["marker"], color=look["color"], mfc="none", mew=1.6, ms=9.0, capsize=3, label="paper",
+        xs,
+        ys,
+        error,
+        fmt=look["marker"],
+        color=look["color"],
+        mfc="none",
+        mew=1.6,
+        ms=9.0,
+        capsize=3,
+        label="paper",
         zorder=5,
-    )  # fmt: skip
+    )
 
 
 def _scaled(figure: Figure, rows: list[Row]) -> Figure:
-    """With a logarithmic y axis where a series of positive values would lie on zero on a linear one."""
+    """With a logarithmic y axis where a series of positive values would lie on zero on a linear
+    one.
+    """
     if figure.kind != "line" or "y" in figure.log:
         return figure
     found: dict[str, list[float]] = {}
@@ -174,7 +242,9 @@ def _scaled(figure: Figure, rows: list[Row]) -> Figure:
 
 
 def _least(figure: Figure, rows: list[Row], axis: str) -> float | None:
-    """The least positive value of a logarithmic axis on which some values are not positive; None if all are."""
+    """The least positive value of a logarithmic axis on which some values are not positive; None
+    if all are.
+    """
     values = _column(rows, figure.x if axis == "x" else figure.y)
     levels = [float(line[axis]) for line in figure.references if axis in line]
     every = np.concatenate([values, levels])
@@ -190,7 +260,9 @@ def _tick(value: float, place: int | None = None) -> str:
 
 
 def _few_ticks(axes: Any, figure: Figure, rows: list[Row]) -> None:
-    """Put the ticks of a logarithmic axis with few values at those values, and labels where there is room for them."""
+    """Put the ticks of a logarithmic axis with few values at those values, and labels where
+    there is room for them.
+    """
     xs = np.unique(_column(rows, figure.x)).tolist()
     if "x" in figure.log and 2 <= len(xs) <= 8 and min(b / a for a, b in pairwise(xs)) > 1.25:
         labels, last = [_tick(xs[0])], 0
@@ -237,22 +309,34 @@ def series_of(row: Row, figure: Figure) -> str:
 
 
 def _looks(figure: Figure, series: dict[str, Row], rows: list[Row]) -> dict[str, Look]:
-    """Of every series, in order: by its method where it has one, by its place elsewhere; no two are the same."""
+    """Of every series, in order: by its method where it has one, by its place elsewhere; no two
+    are the same.
+    """
     first = figure.series if isinstance(figure.series, str) else next(iter(figure.series), "")
-    known = [plain(row["method"]) for row in rows if isinstance(row.get("method"), str)] if first == "method" else []
+    known = (
+        [plain(row["method"]) for row in rows if isinstance(row.get("method"), str)]
+        if first == "method"
+        else []
+    )
     methods = [name for name in dict.fromkeys(known) if name not in EXACT]
     exact = [plain(str(row.get("method"))) in EXACT for row in series.values()]
     found: dict[str, Look] = {}
     used: dict[str, int] = {}
     for k, (name, row) in enumerate(series.items()):
         black = exact[k] and not all(exact)
-        method = plain(row["method"]) if (known or black) and isinstance(row.get("method"), str) else ""
+        method = (
+            plain(row["method"]) if (known or black) and isinstance(row.get("method"), str) else ""
+        )
         place = methods.index(method) if method in methods else k
         variant = used.get(method, 0) if method else 0
         used[method] = variant + 1
         colour = BLACK if black else COLOURS[place % len(COLOURS)]
         line = LINES[(2 * (place // len(COLOURS)) + (variant if method else place)) % len(LINES)]
-        found[name] = {"color": colour, "marker": MARKERS[(place + 3 * variant) % len(MARKERS)], "ls": line}
+        found[name] = {
+            "color": colour,
+            "marker": MARKERS[(place + 3 * variant) % len(MARKERS)],
+            "ls": line,
+        }
     return found
 
 
@@ -274,7 +358,9 @@ def summary(values: Array, spread: str) -> tuple[float, float, float]:
 
 
 def _summed(figure: Figure, rows: list[Row]) -> tuple[float, float, float]:
-    """:func:`summary` of these rows; the interval of a mean is over draws of graph and rows if there are several."""
+    """:func:`summary` of these rows; the interval of a mean is over draws of graph and rows if
+    there are several.
+    """
     values = _column(rows, figure.y)
     if figure.spread == "ci":
         draws = np.array([-1 if row.get("draw") is None else row["draw"] for row in rows])
@@ -314,7 +400,15 @@ def _line(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) ->
             low = np.maximum(low, 0.05 * mean)
         dense, every = len(xs) > _DENSE, max(1, len(xs) // 8)
         shift = list(order).index(name) % every
-        axes.plot(xs, mean, **look, lw=1.7, ms=5.0, markevery=(shift, every) if dense else None, label=label)
+        axes.plot(
+            xs,
+            mean,
+            **look,
+            lw=1.7,
+            ms=5.0,
+            markevery=(shift, every) if dense else None,
+            label=label,
+        )
         if np.any(found[:, 1:] > 0):
             if dense:
                 axes.fill_between(xs, low, high, color=look["color"], alpha=0.16, lw=0)
@@ -333,12 +427,28 @@ def _bar(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look]) -> 
         colour = order[name]["color"]
         reach = found[:, 1:].T if np.any(found[:, 1:] > 0) else None
         axes.bar(
-            at, found[:, 0], width * 0.92, yerr=reach, color=colour, alpha=0.75, ecolor="#222", capsize=2,
-            hatch=hatches[k % len(hatches)], edgecolor="white", lw=0, label=name or None, error_kw={"lw": 1.0},
-        )  # fmt: skip
+            at,
+            found[:, 0],
+            width * 0.92,
+            yerr=reach,
+            color=colour,
+            alpha=0.75,
+            ecolor="#222",
+            capsize=2,
+            hatch=hatches[k % len(hatches)],
+            edgecolor="white",
+            lw=0,
+            label=name or None,
+            error_kw={"lw": 1.0},
+        )
     texts = [_said(figure, place) for place in places]
     crowded = sum(map(len, texts)) > 34
-    axes.set_xticks(range(len(places)), texts, rotation=40 if crowded else 0, ha="right" if crowded else "center")
+    axes.set_xticks(
+        range(len(places)),
+        texts,
+        rotation=40 if crowded else 0,
+        ha="right" if crowded else "center",
+    )
     axes.grid(visible=False, axis="x")
 
 
@@ -357,7 +467,9 @@ def _scatter(axes: Any, figure: Figure, rows: list[Row], order: dict[str, Look])
         points = [(row[figure.x], row[figure.y]) for row in those if _number(row.get(figure.x))]
         if points:
             look = {key: order[name][key] for key in ("color", "marker")}
-            axes.scatter(*zip(*points, strict=True), **look, s=26, alpha=0.75, lw=0, label=name or None)
+            axes.scatter(
+                *zip(*points, strict=True), **look, s=26, alpha=0.75, lw=0, label=name or None
+            )
 
 
 def _limits(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:

@@ -1,7 +1,8 @@
-"""Every word of a verdict on a paper with the rule that gives it: one legend, which pages and documentation print.
+"""Every word of a verdict on a paper with the rule that gives it: one legend, which pages and
+documentation print.
 
-A word belongs to what gives it: the same "holds" of a study's claim, of a test and of a row of ``sottovoce claims``
-follows from three rules.
+A word belongs to what gives it: the same "holds" of a study's claim, of a test and of a row of
+``sottovoce claims`` follows from three rules.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ AMBIGUOUS = "ambiguous"
 """Stands before the verdict on one reading of several."""
 SAME_FORM, OTHER_FORM = "the printed form holds", "printed and corrected forms differ"
 _READING = "of one reading of several; the row says which"
-_FREE = "With a free constant, which no paper prints, only the order in which a bound grows can be read from it."
+_FREE = (
+    "With a free constant, which no paper prints, only the order in which a bound grows can "
+    "be read from it."
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class Source:
 
 
 def _setting() -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in sample_size.SETTING.items())
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value:g}" for name, value in sample_size.SETTING.items()
+    )
 
 
 NO_COUNTEREXAMPLE = "no counterexample found"
@@ -39,28 +45,36 @@ STATED = {
     NO_COUNTEREXAMPLE: "we have no proof of it, and every case that the test runs is as it says",
     verdicts.PART: "one of our numbers is not the paper's, and the row says which",
     verdicts.NOT: "here it is not so, or our number is another",
-    verdicts.REFUTED: "a proof, whose numbers the test computes, shows that what is printed is false",
-    verdicts.MISPRINT: "what is printed cannot be meant: the lines around it, or its source, need what the row says "
-    "instead, and that runs here; the test shows that the printed one does not do, or the other does",
+    verdicts.REFUTED: "a proof, whose numbers the test computes, shows that what is printed is "
+    "false",
+    verdicts.MISPRINT: "what is printed cannot be meant: the lines around it, or its source, "
+    "need what the row says "
+    "instead, and that runs here; the test shows that the printed one does not do, or the other "
+    "does",
     verdicts.UNTESTABLE: "the row says why nothing can be told at the paper's settings",
     verdicts.NOT_RUN: "the row says what is missing",
     AMBIGUOUS: _READING,
 }
 FORMS = {
     SAME_FORM: "the paper's proof, or the one that it follows, gives the printed formula",
-    OTHER_FORM: "the proof, with the rates that it cites taken for a loss of slope C^R, gives another formula, the "
+    OTHER_FORM: "the proof, with the rates that it cites taken for a loss of slope C^R, gives "
+    "another formula, the "
     "corrected one",
 }
 SOURCES = {
     "study": Source("Rows with a study", verdicts.RULE, verdicts.MEANINGS),
-    "verdict": Source("Rows with a test and no command", "The test fails where the verdict is wrong.", STATED),
+    "verdict": Source(
+        "Rows with a test and no command", "The test fails where the verdict is wrong.", STATED
+    ),
     "claim": Source(
         "Rows with `sottovoce claims`",
         f"At one setting, unless the row says another: {claims.SETTING}.",
         claims.MEANINGS | {AMBIGUOUS: _READING},
     ),
     "rows": Source(
-        "Rows with `sottovoce claims --rows`", f"Rows of a site at one setting: {_setting()}. {_FREE}", FORMS
+        "Rows with `sottovoce claims --rows`",
+        f"Rows of a site at one setting: {_setting()}. {_FREE}",
+        FORMS,
     ),
 }
 """By the key of an item in bench/papers.toml."""

@@ -1,6 +1,8 @@
-"""With what a study was made: versions, commit, day and machine, without names of hosts and without paths.
+"""With what a study was made: versions, commit, day and machine, without names of hosts and without
+paths.
 
-None of it is part of a result: tables and verdicts do not change with it, and their checksums leave it out.
+None of it is part of a result: tables and verdicts do not change with it, and their checksums leave
+it out.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ def here() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``sottovoce``, ``commit`` (None outside a clone; it ends in "+" if files of the package were changed after it),
-        ``date`` (of the day, UTC), ``processor``, ``cores``, ``system``, ``python``, ``libraries`` (name to version)
-        and ``linear_algebra`` (each library of it once, with the kernels that it chose for this processor).
+        ``sottovoce``, ``commit`` (None outside a clone; it ends in "+" if files of the package were
+        changed after it), ``date`` (of the day, UTC), ``processor``, ``cores``, ``system``,
+        ``python``, ``libraries`` (name to version) and ``linear_algebra`` (each library of it once,
+        with the kernels that it chose for this processor).
     """
     return {
         "sottovoce": version("sottovoce"),
@@ -48,17 +51,25 @@ def here() -> dict[str, Any]:
 
 def sentence(made: Mapping[str, Any]) -> str:
     """What :func:`here` tells, in a line."""
-    at = f" (commit {made['commit'][:12]}{'+' * made['commit'].endswith('+')})" if made.get("commit") else ""
+    at = (
+        f" (commit {made['commit'][:12]}{'+' * made['commit'].endswith('+')})"
+        if made.get("commit")
+        else ""
+    )
     libraries = ", ".join(f"{name} {number}" for name, number in made["libraries"].items())
     cores = f"{made['cores']} core{'s' * (made['cores'] != 1)}"
     return (
-        f"sottovoce {made['sottovoce']}{at}, on {made['date']}, on {made['processor']} with {cores} "
-        f"({made['system']}), Python {made['python']}, {libraries}, {', '.join(made['linear_algebra'])}"
+        f"sottovoce {made['sottovoce']}{at}, on {made['date']}, on {made['processor']} with "
+        f"{cores} "
+        f"({made['system']}), Python {made['python']}, {libraries}, "
+        f"{', '.join(made['linear_algebra'])}"
     )
 
 
 def processor() -> str:
-    """The kind of the processor, such as "AMD EPYC 7763"; of the machine ("x86_64") where the system does not tell."""
+    """The kind of the processor, such as "AMD EPYC 7763"; of the machine ("x86_64") where the
+    system does not tell.
+    """
     listed = Path("/proc/cpuinfo")
     if listed.is_file():
         for line in listed.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -69,19 +80,26 @@ def processor() -> str:
 
 
 def linear_algebra() -> list[str]:
-    """Libraries of linear algebra that are loaded, each once; kernels differ in the last digit of a sum."""
+    """Libraries of linear algebra that are loaded, each once; kernels differ in the last digit
+    of a sum.
+    """
     import scipy.linalg  # noqa: F401  # loaded, and NumPy with it, so that their libraries are told
     from threadpoolctl import threadpool_info
 
     found = [one for one in threadpool_info() if one["user_api"] == "blas"]
-    told = [f"{one['internal_api']} {one['version']} ({one.get('architecture', 'its own choice')})" for one in found]
+    told = [
+        f"{one['internal_api']} {one['version']} ({one.get('architecture', 'its own choice')})"
+        for one in found
+    ]
     return sorted(set(told))
 
 
 def commit(package: Path) -> str | None:
-    """The commit of the clone that a package lies in, with "+" if its files were changed since; None outside a clone.
+    """The commit of the clone that a package lies in, with "+" if its files were changed since;
+    None outside a clone.
 
-    A package that is installed below some other repository, in an environment inside a project, is in no clone.
+    A package that is installed below some other repository, in an environment inside a project, is
+    in no clone.
     """
     git = shutil.which("git")
     if git is None:
@@ -98,8 +116,12 @@ def _git(git: str, folder: Path, *arguments: str) -> str | None:
     """What git prints; None if it fails or takes long."""
     try:
         done = subprocess.run(
-            [git, "-C", str(folder), *arguments], capture_output=True, text=True, timeout=30, check=True
-        )  # fmt: skip
+            [git, "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

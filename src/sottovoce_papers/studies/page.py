@@ -22,7 +22,13 @@ from .run import StudyRun
 from .spec import Figure, Study, matches, select
 from .verdicts import Judged, Judgement, said
 
-_AGAINST = (verdicts.MOSTLY_NOT, verdicts.NOT, verdicts.MOSTLY_FAILS, verdicts.FAILS, verdicts.REFUTED)
+_AGAINST = (
+    verdicts.MOSTLY_NOT,
+    verdicts.NOT,
+    verdicts.MOSTLY_FAILS,
+    verdicts.FAILS,
+    verdicts.REFUTED,
+)
 _CSS = {verdicts.REPRODUCED: "yes", verdicts.HOLDS: "yes"} | dict.fromkeys(_AGAINST, "no")
 MARK = "quick run"
 _MOST = 400  # rows of a page's table
@@ -32,19 +38,33 @@ def verdicts_json(done: StudyRun, claims: Sequence[Judged]) -> str:
     """The verdicts of a study, and how it was run, as JSON."""
     study = done.study
     content = {
-        "study": study.name, "paper": study.paper, "replicates": study.replicates, "seed": study.seed,
-        "cells": done.cells, "quick": done.quick, "seconds": round(done.seconds, 1), "made": made.here(),
-        "differs": list(study.differs), "claims": [one.plain() for one in claims],
-    }  # fmt: skip
+        "study": study.name,
+        "paper": study.paper,
+        "replicates": study.replicates,
+        "seed": study.seed,
+        "cells": done.cells,
+        "quick": done.quick,
+        "seconds": round(done.seconds, 1),
+        "made": made.here(),
+        "differs": list(study.differs),
+        "claims": [one.plain() for one in claims],
+    }
     return json.dumps(jsonable(content), indent=1) + "\n"
 
 
-def page(done: StudyRun, drawn: Sequence[tuple[Figure, list[Panel]]], claims: Sequence[Judged], command: str) -> str:
+def page(
+    done: StudyRun,
+    drawn: Sequence[tuple[Figure, list[Panel]]],
+    claims: Sequence[Judged],
+    command: str,
+) -> str:
     """A study's self-contained page."""
     study = done.study
     made_with = (
-        f"{made.sentence(made.here())}. {done.cells} cells, {done.seconds:.0f} seconds of a processor together. "
-        f"Seed {study.seed}, {study.replicates} replicates; the same command with the same versions gives the same "
+        f"{made.sentence(made.here())}. {done.cells} cells, {done.seconds:.0f} seconds of a "
+        "processor together. "
+        f"Seed {study.seed}, {study.replicates} replicates; the same command with the same "
+        "versions gives the same "
         "numbers."
     )
     return render(
@@ -132,7 +152,9 @@ def _details_in_words(verdict: Judgement) -> str:
 
 
 def said_of(one: Judged) -> str:
-    """The sentence of a claim, with the paper's numbers and the reading under which it is judged."""
+    """The sentence of a claim, with the paper's numbers and the reading under which it is
+    judged.
+    """
     paper = f" The paper: {one.claim.paper}." if one.claim.paper else ""
     return one.claim.says + paper + (f" Reading: {one.reading}." if one.reading else "")
 
@@ -200,7 +222,9 @@ def _summary(done: StudyRun) -> Summary | None:
     study = done.study
     keys = list(study.table) or [key for key in study.varied() if key in done.columns]
     shown = [figure.y or figure.x for figure in study.figures]
-    values = [name for name in dict.fromkeys(shown) if name in done.columns and name not in keys][:6]
+    values = [name for name in dict.fromkeys(shown) if name in done.columns and name not in keys][
+        :6
+    ]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in done.rows:
         if matches(row, study.table_filter):
@@ -221,7 +245,9 @@ def _summary(done: StudyRun) -> Summary | None:
     return Summary(Table(columns, rows), left_out, folded=len(rows) > 24)
 
 
-def _columns(study: Study, keys: Sequence[str], values: Sequence[str], names: Mapping[str, str]) -> list[Column]:
+def _columns(
+    study: Study, keys: Sequence[str], values: Sequence[str], names: Mapping[str, str]
+) -> list[Column]:
     """The heads of the table of means: what the figures call each column."""
     units: dict[str, str] = {}
     for figure in reversed(study.figures):
@@ -235,10 +261,15 @@ def _columns(study: Study, keys: Sequence[str], values: Sequence[str], names: Ma
 
 def _means(rows: Sequence[Row], values: Sequence[str]) -> list[str]:
     """The mean of each value over rows, where it is a number."""
-    return [_mean([float(row[name]) for row in rows if isinstance(row.get(name), int | float)]) for name in values]
+    return [
+        _mean([float(row[name]) for row in rows if isinstance(row.get(name), int | float)])
+        for name in values
+    ]
 
 
-def _printed(study: Study, groups: Mapping[tuple[Any, ...], list[Row]], keys: list[str]) -> dict[tuple[Any, ...], str]:
+def _printed(
+    study: Study, groups: Mapping[tuple[Any, ...], list[Row]], keys: list[str]
+) -> dict[tuple[Any, ...], str]:
     """The paper's numbers, by the setting of the table that they belong to."""
     found: dict[tuple[Any, ...], list[str]] = {}
     for points in study.paper_points:
@@ -251,7 +282,9 @@ def _printed(study: Study, groups: Mapping[tuple[Any, ...], list[Row]], keys: li
                 those = select(rows, {**figure.filter, figure.x: x})
                 if points.facet is not None:
                     those = [row for row in those if row.get(figure.facet) == points.facet]
-                if any(not points.series or series_of(row, figure) == points.series for row in those):
+                if any(
+                    not points.series or series_of(row, figure) == points.series for row in those
+                ):
                     found.setdefault(key, []).append(told)
     return {key: "; ".join(dict.fromkeys(texts)) for key, texts in found.items()}
 
@@ -275,13 +308,23 @@ class Card(NamedTuple):
     picture: Picture | None
 
 
-def index(done: Sequence[tuple[StudyRun, Panel | None, Sequence[Judged]]], skipped: Sequence[str], command: str) -> str:
+def index(
+    done: Sequence[tuple[StudyRun, Panel | None, Sequence[Judged]]],
+    skipped: Sequence[str],
+    command: str,
+) -> str:
     """A page that leads to the studies' pages."""
     cards = []
     for one, panel, claims in done:
-        found = [(verdict.word, verdict.settings) for judged in claims for verdict in judged.verdicts.values()]
+        found = [
+            (verdict.word, verdict.settings)
+            for judged in claims
+            for verdict in judged.verdicts.values()
+        ]
         picture = None if panel is None else _picture(panel, one.study.title)
-        cards.append(Card(one.study.name, one.study.title, "; ".join(verdicts.summed(found)), picture))
+        cards.append(
+            Card(one.study.name, one.study.title, "; ".join(verdicts.summed(found)), picture)
+        )
     seconds = sum(one.seconds for one, _, _ in done)
     return render(
         "studies.html",

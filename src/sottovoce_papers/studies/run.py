@@ -1,8 +1,8 @@
 """Run a study: cells through joblib, each stored when it is done, then the tidy table.
 
-A cell's file is named by a digest of its parameters and of the code that it runs, and is written in one step: a study
-that was killed continues where it stopped, and no finished cell runs twice.  Runs that cells share are kept too: see
-:mod:`.kinds.kept`.
+A cell's file is named by a digest of its parameters and of the code that it runs, and is written in
+one step: a study that was killed continues where it stopped, and no finished cell runs twice.  Runs
+that cells share are kept too: see :mod:`.kinds.kept`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ _OWN = "sottovoce_papers"
 Progress = Callable[[int, int], None]  # called with the number of finished cells and of all
 
 _APART = {"sottovoce": ("cli/", "util/pages.py"), "sottovoce_papers": ("commands/", "studies/")}
-"""Files of each package that no cell runs; those of a kind and ``studies/tables.py`` are added to the digest."""
+"""Files of each package that no cell runs; those of a kind and ``studies/tables.py`` are added
+to the digest.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class StudyRun:
     folder: Path
     rows: list[Row]
     columns: list[str]
-    privacy: list[str] = field(default_factory=list)  # what cells reported on their guarantees, each once
+    # what cells reported on their guarantees, each once
+    privacy: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0  # of processors, cells that ran earlier included
     cells: int = 0
@@ -62,13 +65,19 @@ class StudyRun:
 
 
 def run(
-    study: Study, out: str | Path, *, quick: bool = False, jobs: int | None = None, file: str | Path | None = None,
+    study: Study,
+    out: str | Path,
+    *,
+    quick: bool = False,
+    jobs: int | None = None,
+    file: str | Path | None = None,
     progress: Progress | None = None,
-) -> StudyRun:  # fmt: skip
-    """Run the cells that are missing, and write ``OUT/NAME/table.csv`` (and ``table.parquet``, with pyarrow).
+) -> StudyRun:
+    """Run the cells that are missing, and write ``OUT/NAME/table.csv`` (and ``table.parquet``, with
+    pyarrow).
 
-    `quick` takes the study's overrides, `jobs` is joblib's ``n_jobs``, and `file` the user's table of a study that
-    needs one.
+    `quick` takes the study's overrides, `jobs` is joblib's ``n_jobs``, and `file` the user's table
+    of a study that needs one.
     """
     study = study.quickly() if quick else study
     cell = kinds.find(study.kind)
@@ -76,16 +85,22 @@ def run(
     folder, points = Path(out) / study.name, study.points()
     files.check("out", folder / "cells" / "file", make=True)
     shared = {"seed": study.seed, "replicates": study.replicates}
-    cells = [tables.sourced({**study.fixed, **point, **given, **asked, **shared}, file) for point in points]
+    cells = [
+        tables.sourced({**study.fixed, **point, **given, **asked, **shared}, file)
+        for point in points
+    ]
     todo = [(p, folder / "cells" / f"{digest(study.kind, p)}.json.gz") for p in cells]
     missing = list({path: (p, path) for p, path in todo if not path.exists()}.values())  # each once
     tell = progress or (lambda done, of: None)
     tell(len(todo) - len(missing), len(todo))
-    pool = _Pool(n_jobs=jobs if len(missing) > 1 else 1)  # one cell needs no processes beside this one
+    # one cell needs no processes beside this one
+    pool = _Pool(n_jobs=jobs if len(missing) > 1 else 1)
     pool.tell = lambda done: tell(len(todo) - len(missing) + done, len(todo))
     with warnings.catch_warnings():
         # joblib's workers make room for a fresh one when they have grown, and nothing is lost
-        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given to the executor")
+        warnings.filterwarnings(
+            "ignore", message="A worker stopped while some jobs were given to the executor"
+        )
         found = pool(delayed(_work)(cell, p, path) for p, path in missing)
     for (_, path), content in zip(missing, found, strict=True):
         if not path.exists():  # it ran on a machine that writes elsewhere
@@ -106,17 +121,32 @@ def run(
     notes += study.strangers(columns)
     if not quick:  # a quick run leaves settings out, and says so
         notes += study.unmatched(rows)
-    return StudyRun(study, folder, rows, columns, privacy, notes, seconds, len(todo), len(todo) - len(missing), quick)
+    return StudyRun(
+        study,
+        folder,
+        rows,
+        columns,
+        privacy,
+        notes,
+        seconds,
+        len(todo),
+        len(todo) - len(missing),
+        quick,
+    )
 
 
 def _kept(path: Path) -> dict[str, Any]:
     """A finished cell."""
     try:
         kept = dict(json.loads(gzip.decompress(path.read_bytes())))
-        if not isinstance(kept["seconds"], int | float) or not all(isinstance(row, dict) for row in kept["rows"]):
+        if not isinstance(kept["seconds"], int | float) or not all(
+            isinstance(row, dict) for row in kept["rows"]
+        ):
             raise ValueError("another record")
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError):
-        raise InvalidInput("out", path, "is no finished cell", "remove it, and it runs again") from None
+        raise InvalidInput(
+            "out", path, "is no finished cell", "remove it, and it runs again"
+        ) from None
     return kept
 
 
@@ -133,7 +163,10 @@ class _Parameters(dict[str, Any]):
     """Those of a cell; a missing one is refused by its name."""
 
     def __missing__(self, key: str) -> Any:
-        rule, remedy = "is needed by this kind of cell", "give it under [fixed], [grid] or [[cells]]"
+        rule, remedy = (
+            "is needed by this kind of cell",
+            "give it under [fixed], [grid] or [[cells]]",
+        )
         raise InvalidInput(f"cells.{key}", None, rule, remedy)
 
 
@@ -149,7 +182,9 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         rule = f"a cell of this kind cannot run with these parameters ({type(error).__name__})"
-        raise InvalidInput("cells", None, rule, "compare them with a study of the package") from error
+        raise InvalidInput(
+            "cells", None, rule, "compare them with a study of the package"
+        ) from error
     kept = {"parameters": p, "rows": rows, "seconds": time.process_time() - started}
     content = gzip.compress(json.dumps(kept).encode(), mtime=0)
     if path.parent.is_dir():
@@ -158,7 +193,9 @@ def _work(cell: kinds.Cell, p: dict[str, Any], path: Path) -> bytes:
 
 
 def _shelf(cell: Path) -> Shelf | None:
-    """Where runs that cells share are kept: beside the studies, on a machine that has their folder."""
+    """Where runs that cells share are kept: beside the studies, on a machine that has their
+    folder.
+    """
     folder = cell.parent
     return Shelf(folder.parent.parent / FOLDER, digest) if folder.is_dir() else None
 
@@ -171,14 +208,20 @@ def _user_file(study: Study, file: str | Path | None) -> dict[str, Any]:
     if study.file is None and file is None:
         return {}
     if study.file is None:
-        raise InvalidInput("data", str(file), f"{study.name} brings its own data", "leave --data out")
+        raise InvalidInput(
+            "data", str(file), f"{study.name} brings its own data", "leave --data out"
+        )
     if file is None:
-        raise InvalidInput("data", None, f"{study.name} needs a table of yours, --data FILE", study.file.how)
+        raise InvalidInput(
+            "data", None, f"{study.name} needs a table of yours, --data FILE", study.file.how
+        )
     return {"data": study.file.loader, "file": str(file), "digest": tables.digest(file)}
 
 
 def also(study: Study) -> dict[str, Any]:
-    """``also``, for a kind that can tell where errors say nothing, in a study with a claim on them; else nothing."""
+    """``also``, for a kind that can tell where errors say nothing, in a study with a claim on
+    them; else nothing.
+    """
     wanted = any(claim.value in ERRORS for claim in study.claims)
     return {"also": "noiseless_error"} if wanted and study.kind in kinds.NOISELESS else {}
 
@@ -193,7 +236,8 @@ def plain(p: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(kind: str, p: Mapping[str, Any]) -> str:
-    """Digest of a cell: its parameters (of a user's file the content, not the path), its kind and the code.
+    """Digest of a cell: its parameters (of a user's file the content, not the path), its kind and
+    the code.
 
     The code is that of both packages, and of a package that brings a method that the cell names.
     """
@@ -221,7 +265,9 @@ def _code_of(name: str) -> str:
     if not folders and getattr(module, "__file__", None):
         paths = [Path(str(module.__file__))]
     if not paths:
-        rule = "is defined in no file, so a finished cell cannot be told from one of another version"
+        rule = (
+            "is defined in no file, so a finished cell cannot be told from one of another version"
+        )
         raise InvalidInput("method", name, rule, "put it into a module")
     hashed = hashlib.blake2b(digest_size=16)
     for path in paths:
@@ -279,5 +325,7 @@ def _parquet(rows: list[Row], columns: list[str]) -> bytes:
 def changed(study: Study, replicates: int | None, seed: int | None) -> Study:
     """The study with replicates and seed of the command line, quick runs included."""
     if replicates is not None:
-        study = replace(study, replicates=replicates, quick={**study.quick, "replicates": replicates})
+        study = replace(
+            study, replicates=replicates, quick={**study.quick, "replicates": replicates}
+        )
     return study if seed is None else replace(study, seed=seed)

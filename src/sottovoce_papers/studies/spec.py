@@ -111,7 +111,9 @@ from sottovoce.util.typing import Any
 FIGURES = ("line", "bar", "hist", "scatter")
 SPREADS = ("ci", "sd", "range", "none")
 MOST_CELLS, _MOST_BINS = 100_000, 1000
-_KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: in words, and whether a value is of it
+_KINDS: dict[
+    str, tuple[str, Any]
+] = {  # of a field's type, as it is written: in words, and whether a value is of it
     "str": ("text", lambda v: isinstance(v, str)),
     "bool": ("true or false", lambda v: isinstance(v, bool)),
     "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
@@ -124,16 +126,28 @@ _KINDS: dict[str, tuple[str, Any]] = {  # of a field's type, as it is written: i
     ),
     "tuple[Any, ...]": ("a list", lambda v: isinstance(v, list | tuple)),
     "Mapping[str, Any]": ("a table", lambda v: isinstance(v, Mapping)),
-    "Mapping[str, str]": ("a table of texts", lambda v: isinstance(v, Mapping) and _all(tuple(v.values()), str)),
+    "Mapping[str, str]": (
+        "a table of texts",
+        lambda v: isinstance(v, Mapping) and _all(tuple(v.values()), str),
+    ),
     "Mapping[str, tuple[Any, ...]]": ("a table of lists", lambda v: isinstance(v, Mapping)),
     "None": ("left out", lambda v: v is None),
 }
 _NEEDS = {
-    "least": ("of", "among"), "greatest": ("of", "among"), "falls": ("x",), "rises": ("x",),
-    "less": ("of", "than"), "steadier": ("of", "than"), "tighter": ("of", "than"),
-    "narrows": ("of", "than", "x"), "near": ("of", "than"),
-    "no_less": ("of", "than"), "above": (), "below": (), "never": (),
-}  # fmt: skip
+    "least": ("of", "among"),
+    "greatest": ("of", "among"),
+    "falls": ("x",),
+    "rises": ("x",),
+    "less": ("of", "than"),
+    "steadier": ("of", "than"),
+    "tighter": ("of", "than"),
+    "narrows": ("of", "than", "x"),
+    "near": ("of", "than"),
+    "no_less": ("of", "than"),
+    "above": (),
+    "below": (),
+    "never": (),
+}
 TESTS = tuple(_NEEDS)
 
 
@@ -162,15 +176,21 @@ class Figure:
     def __post_init__(self) -> None:
         where = f"figures.{self.name}"
         if not self.name.replace("-", "").replace("_", "").isalnum():
-            raise InvalidInput("figures.name", self.name, "must be letters, digits, - and _", "rename it")
+            raise InvalidInput(
+                "figures.name", self.name, "must be letters, digits, - and _", "rename it"
+            )
         _one_of(f"{where}.kind", self.kind, FIGURES)
         _one_of(f"{where}.spread", self.spread, SPREADS)
         for axis in self.log:
             _one_of(f"{where}.log", axis, ("x", "y"))
         if not 1 <= self.bins <= _MOST_BINS:
-            raise InvalidInput(f"{where}.bins", self.bins, f"must be from 1 to {_MOST_BINS}", "correct it")
+            raise InvalidInput(
+                f"{where}.bins", self.bins, f"must be from 1 to {_MOST_BINS}", "correct it"
+            )
         if (self.kind == "hist") != (not self.y):
-            raise InvalidInput(f"{where}.y", self.y, "is needed, except by a histogram", "name a column")
+            raise InvalidInput(
+                f"{where}.y", self.y, "is needed, except by a histogram", "name a column"
+            )
         for line in self.references:
             if not set(line) <= {"x", "y", "diagonal", "label"} or len(set(line) - {"label"}) != 1:
                 rule = "takes one of x, y and diagonal, and a label"
@@ -211,12 +231,16 @@ class Sentence:
         _one_of("claims.test", self.test, TESTS)
         for name in _NEEDS[self.test]:
             if not getattr(self, name):
-                raise InvalidInput(f"claims.{name}", None, f"is needed by the test {self.test!r}", "give it")
+                raise InvalidInput(
+                    f"claims.{name}", None, f"is needed by the test {self.test!r}", "give it"
+                )
         if self.printed is None and self.proof is None and self.proved is None:
             rule = "needs one of the filters `printed`, `proof` and `proved`"
             raise InvalidInput("claims", self.says, rule, "give one, if only {}")
         if self.refuted and self.misprint:
-            raise InvalidInput("claims.misprint", self.misprint, "stands beside `refuted`", "keep one of them")
+            raise InvalidInput(
+                "claims.misprint", self.misprint, "stands beside `refuted`", "keep one of them"
+            )
         if self.untestable and (self.refuted or self.misprint):
             rule = "stands beside `refuted` or `misprint`"
             raise InvalidInput("claims.untestable", self.untestable, rule, "keep one of them")
@@ -233,12 +257,21 @@ class Sentence:
     @property
     def selectors(self) -> tuple[Mapping[str, Any], ...]:
         """Everything that selects rows for this claim."""
-        return (self.of, self.than, self.filter, self.printed or {}, self.proof or {}, self.proved or {})
+        return (
+            self.of,
+            self.than,
+            self.filter,
+            self.printed or {},
+            self.proof or {},
+            self.proved or {},
+        )
 
 
 @dataclass(frozen=True)
 class UserFile:
-    """A table that the user provides: the loader that reads it, how to get it, and whether other rows can stand in."""
+    """A table that the user provides: the loader that reads it, how to get it, and whether other
+    rows can stand in.
+    """
 
     loader: str
     how: str
@@ -246,7 +279,9 @@ class UserFile:
 
     def __post_init__(self) -> None:
         if self.optional and self.loader != "covertype":
-            raise InvalidInput("file.optional", True, "only Covertype has rows that stand in", "leave it out")
+            raise InvalidInput(
+                "file.optional", True, "only Covertype has rows that stand in", "leave it out"
+            )
 
 
 @dataclass(frozen=True)
@@ -283,11 +318,23 @@ class PaperPoints:
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y) or not self.x:
-            raise InvalidInput("paper_points.y", list(self.y), "must be as many as x, and at least one", "correct it")
+            raise InvalidInput(
+                "paper_points.y",
+                list(self.y),
+                "must be as many as x, and at least one",
+                "correct it",
+            )
         if not all(math.isfinite(value) for value in (*self.y, self.error)) or self.error < 0:
-            raise InvalidInput("paper_points.error", self.error, "and y must be finite, error at least 0", "correct it")
+            raise InvalidInput(
+                "paper_points.error",
+                self.error,
+                "and y must be finite, error at least 0",
+                "correct it",
+            )
         if not self.source.strip():
-            raise InvalidInput("paper_points.source", self.source, "must name the place in the paper", "give it")
+            raise InvalidInput(
+                "paper_points.source", self.source, "must name the place in the paper", "give it"
+            )
 
 
 @dataclass(frozen=True)
@@ -319,10 +366,14 @@ class Study:
         for key, least in (("replicates", 1), ("seed", 0)):
             value = getattr(self, key)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidInput(key, value, f"must be a whole number, at least {least}", f"use {key}={least}")
+                raise InvalidInput(
+                    key, value, f"must be a whole number, at least {least}", f"use {key}={least}"
+                )
         for key, values in self.grid.items():
             if not isinstance(values, list | tuple) or not values:
-                raise InvalidInput(f"grid.{key}", values, "must be a list with a value", "put it under [fixed]")
+                raise InvalidInput(
+                    f"grid.{key}", values, "must be a list with a value", "put it under [fixed]"
+                )
         if not self.cells:
             raise InvalidInput("cells", [], "must hold a table", "leave it out")
         if len({figure.name for figure in self.figures}) != len(self.figures):
@@ -330,7 +381,9 @@ class Study:
         known = {figure.name for figure in self.figures}
         for points in self.paper_points:
             if points.figure not in known:
-                raise InvalidInput("paper_points.figure", points.figure, "is no figure of the study", "name one")
+                raise InvalidInput(
+                    "paper_points.figure", points.figure, "is no figure of the study", "name one"
+                )
         for key in sorted(set(self.quick) - {"replicates", "fixed", "grid", "cells"}):
             _unknown("quick", key, ("replicates", "fixed", "grid", "cells"))
         for key in ("fixed", "grid"):
@@ -340,7 +393,9 @@ class Study:
             if not _all(cells, Mapping):
                 raise InvalidInput("cells", None, "must be a list of tables", "write [[cells]]")
         if not all(_all(cell.get("without", ()), str) for cell in self.cells):
-            raise InvalidInput("cells.without", None, "must be a list of texts", "name axes of the grid")
+            raise InvalidInput(
+                "cells.without", None, "must be a list of texts", "name axes of the grid"
+            )
         if (many := sum(math.prod(map(len, self._axes(cell))) for cell in self.cells)) > MOST_CELLS:
             rule = f"makes {many:,} cells, and at most {MOST_CELLS:,} are allowed"
             raise InvalidInput("grid", None, rule, "vary less at a time")
@@ -351,7 +406,9 @@ class Study:
     def _check_readings(self) -> None:
         names = [one.name for one in self.readings]
         if len(set(names)) != len(names):
-            raise InvalidInput("readings.name", None, "every reading must have its own name", "rename one")
+            raise InvalidInput(
+                "readings.name", None, "every reading must have its own name", "rename one"
+            )
         for column in {"reading", *(one.column for one in self.readings)}:
             found = {p[column] for p in self.points() if column in p}
             known = [one.marks for one in self.readings if one.column == column]
@@ -359,7 +416,9 @@ class Study:
                 cells = ", ".join(sorted(map(str, found))) or "and there are none"
                 rule = f"must be those of cells, {cells}"
                 listed = ", ".join(map(str, known))
-                raise InvalidInput("readings.name", listed, rule, f"give each a cell with its {column}")
+                raise InvalidInput(
+                    "readings.name", listed, rule, f"give each a cell with its {column}"
+                )
 
     def _axes(self, cell: Mapping[str, Any]) -> list[list[tuple[str, Any]]]:
         free = [key for key in self.grid if key not in cell.get("without", ())]
@@ -383,9 +442,11 @@ class Study:
         return found
 
     def labels(self) -> list[dict[str, Any]]:
-        """What the rows of every cell have in the columns of parameters: those that tell cells apart, in plain values.
+        """What the rows of every cell have in the columns of parameters: those that tell cells
+        apart, in plain values.
 
-        In the order of :meth:`points`.  A cell that leaves out what others vary has the value under `fixed`.
+        In the order of :meth:`points`.  A cell that leaves out what others vary has the value under
+        `fixed`.
         """
         varied = set(self.varied())
         shared = {key: value for key, value in self.fixed.items() if key in varied}
@@ -404,7 +465,8 @@ class Study:
         spoken = [(f"figure {figure.name!r}", figure.columns()) for figure in self.figures]
         spoken += [(f"claim {claim.says!r}", claim.columns()) for claim in self.claims]
         return [
-            f"{which}: the table has no column {', '.join(sorted(used - known))}; it has {', '.join(sorted(known))}"
+            f"{which}: the table has no column {', '.join(sorted(used - known))}; it has "
+            f"{', '.join(sorted(known))}"
             for which, used in spoken
             if used - known
         ]
@@ -415,9 +477,20 @@ class Study:
         Columns that the table lacks altogether are :meth:`strangers`.
         """
         spoken = [(f"figure {figure.name!r}", figure.filter) for figure in self.figures]
-        spoken += [(f"claim {claim.says!r}", selector) for claim in self.claims for selector in claim.selectors]
-        asked = [(which, column, value) for which, selector in spoken for column, value in selector.items()]
-        there = {column: {row.get(column) for row in rows} for column in {column for _, column, _ in asked}}
+        spoken += [
+            (f"claim {claim.says!r}", selector)
+            for claim in self.claims
+            for selector in claim.selectors
+        ]
+        asked = [
+            (which, column, value)
+            for which, selector in spoken
+            for column, value in selector.items()
+        ]
+        there = {
+            column: {row.get(column) for row in rows}
+            for column in {column for _, column, _ in asked}
+        }
         lines = []
         for which, column, value in asked:
             known = there[column]
@@ -425,7 +498,9 @@ class Study:
             if value == "last" or not written:
                 continue
             if not any(matches({column: one}, {column: value}) for one in known):
-                lines.append(f"{which}: no row has {column} = {value}; there are {', '.join(written)}")
+                lines.append(
+                    f"{which}: no row has {column} = {value}; there are {', '.join(written)}"
+                )
         return list(dict.fromkeys(lines))
 
     def varied(self) -> list[str]:
@@ -436,7 +511,9 @@ class Study:
 def names() -> list[str]:
     """The studies that come with the package."""
     folder = resources.files(__package__) / "specs"
-    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml"))
+    return sorted(
+        each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml")
+    )
 
 
 def load(name_or_path: str) -> Study:
@@ -450,7 +527,9 @@ def load(name_or_path: str) -> Study:
     path = Path(name_or_path)
     if path.suffix != ".toml" or not path.is_file():
         remedy = "see `sottovoce study --list`"
-        raise InvalidInput("study", name_or_path, "is no study of the package and no TOML file", remedy)
+        raise InvalidInput(
+            "study", name_or_path, "is no study of the package and no TOML file", remedy
+        )
     return parse(read_text("study", path), path.stem)
 
 
@@ -463,14 +542,19 @@ def parse(text: str, name: str) -> Study:
     if "name" in given:
         raise InvalidInput("name", given["name"], "is the file's", "leave it out")
     parts: dict[str, Any] = {
-        "figures": Figure, "claims": Sentence, "readings": Reading, "paper_points": PaperPoints,
-    }  # fmt: skip
+        "figures": Figure,
+        "claims": Sentence,
+        "readings": Reading,
+        "paper_points": PaperPoints,
+    }
     for key, cls in parts.items():
         given[key] = [_build(cls, each, key) for each in _tables(given, key)]
     _tables(given, "cells")
     for key in ("fixed", "grid", "quick", "file"):
         if not isinstance(given.get(key, {}), dict):
-            raise InvalidInput(key, None if key == "file" else given[key], "must be a table", f"write [{key}]")
+            raise InvalidInput(
+                key, None if key == "file" else given[key], "must be a table", f"write [{key}]"
+            )
     if "file" in given:
         given["file"] = _build(UserFile, given["file"], "file")
     return _build(Study, given | {"name": name}, "study")
@@ -496,7 +580,9 @@ def _build(cls: Any, given: Mapping[str, Any], where: str) -> Any:
         if key in given and kinds and not any(fits(given[key]) for _, fits in kinds):
             rule = f"must be {' or '.join(words for words, _ in kinds)}"
             raise InvalidInput(f"{where}.{key}", given[key], rule, "correct it")
-    return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+    return cls(
+        **{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+    )
 
 
 def _all(values: object, kind: type) -> bool:
@@ -510,13 +596,24 @@ def _one_of(where: str, value: Any, known: tuple[str, ...]) -> None:
 
 
 def _unknown(where: str, key: str, known: tuple[str, ...]) -> None:
-    raise InvalidInput(f"{where}.{key}", None, f"is not known; there are {', '.join(known)}", "remove or correct it")
+    raise InvalidInput(
+        f"{where}.{key}",
+        None,
+        f"is not known; there are {', '.join(known)}",
+        "remove or correct it",
+    )
 
 
 def select(rows: list[dict[str, Any]], wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows with the wanted values; "last" stands for the largest value of a column among the rows that are left."""
+    """Rows with the wanted values; "last" stands for the largest value of a column among the
+    rows that are left.
+    """
     last = [key for key, value in wanted.items() if value == "last"]
-    kept = [row for row in rows if matches(row, {key: v for key, v in wanted.items() if key not in last})]
+    kept = [
+        row
+        for row in rows
+        if matches(row, {key: v for key, v in wanted.items() if key not in last})
+    ]
     for key in last:
         numbers = [row[key] for row in kept if isinstance(row.get(key), int | float)]
         kept = [row for row in kept if numbers and row.get(key) == max(numbers)]
@@ -524,9 +621,14 @@ def select(rows: list[dict[str, Any]], wanted: Mapping[str, Any]) -> list[dict[s
 
 
 def matches(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a row has the wanted values; any value of a wanted list will do, and "" means that there is none."""
+    """Whether a row has the wanted values; any value of a wanted list will do, and "" means that
+    there is none.
+    """
     return all(
-        any(_same(row.get(key), one) for one in (value if isinstance(value, list | tuple) else [value]))
+        any(
+            _same(row.get(key), one)
+            for one in (value if isinstance(value, list | tuple) else [value])
+        )
         for key, value in wanted.items()
     )
 

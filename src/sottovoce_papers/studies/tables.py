@@ -1,4 +1,6 @@
-"""Rows for studies, dealt to sites once in each process: the package's data sets, Covertype, and a census extract."""
+"""Rows for studies, dealt to sites once in each process: the package's data sets, Covertype, and
+a census extract.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,27 @@ from sottovoce.runs.simulate import pooled_minimiser, simulate
 from sottovoce.util.typing import Any, Array
 
 COVERTYPE, COVERTYPE_12 = "covertype", "covertype-12"
-"""All types, and types 1 and 2 (003, Figure 5.29), with a twentieth held out: its Figure 5.17 trains on 470,382."""
+"""All types, and types 1 and 2 (003, Figure 5.29), with a twentieth held out: its Figure 5.17
+trains on 470,382.
+"""
 COLUMNS = (
-    "Elevation", "Aspect", "Slope", "Horizontal_Distance_To_Hydrology", "Vertical_Distance_To_Hydrology",
-    "Horizontal_Distance_To_Roadways", "Hillshade_9am", "Hillshade_Noon", "Hillshade_3pm",
-    "Horizontal_Distance_To_Fire_Points", *(f"Wilderness_Area_{k}" for k in range(4)),
+    "Elevation",
+    "Aspect",
+    "Slope",
+    "Horizontal_Distance_To_Hydrology",
+    "Vertical_Distance_To_Hydrology",
+    "Horizontal_Distance_To_Roadways",
+    "Hillshade_9am",
+    "Hillshade_Noon",
+    "Hillshade_3pm",
+    "Horizontal_Distance_To_Fire_Points",
+    *(f"Wilderness_Area_{k}" for k in range(4)),
     *(f"Soil_Type_{k}" for k in range(40)),
-)  # fmt: skip
+)
 CACHED = "scikit-learn"
 ABSENT = (
-    "Covertype is not on this machine: synthetic rows of a logistic model stand in, with as many rows and columns. "
+    "Covertype is not on this machine: synthetic rows of a logistic model stand in, with as many "
+    "rows and columns. "
     "Give UCI's file with --data FILE, or fetch it once with scikit-learn's fetch_covtype()."
 )
 SOURCED = (COVERTYPE, COVERTYPE_12)
@@ -59,13 +72,17 @@ class Dealt:
         return self.task.model_errors(self.X_test, self.y_test, models)
 
     def optimum(self, loss: str, l2: float) -> Array:
-        """The minimiser over all rows without noise, cached: see :func:`sottovoce.runs.simulate.pooled_minimiser`."""
+        """The minimiser over all rows without noise, cached: see
+        :func:`sottovoce.runs.simulate.pooled_minimiser`.
+        """
         if (loss, l2) not in self.optima:
             self.optima[loss, l2] = pooled_minimiser(self.rows, RunConfig(loss=loss), l2)
         return self.optima[loss, l2]
 
     def without_noise(self, config: RunConfig) -> float:
-        """The test error of a run's average model with all noise left out, after its last round, cached."""
+        """The test error of a run's average model with all noise left out, after its last round,
+        cached.
+        """
         defaults = RunConfig.defaults()
         plain = {name: defaults[name] for name in _OF_PRIVACY}
         free = config.but(**plain, epsilon=math.inf, replicates=1)  # the seed draws the graph
@@ -75,7 +92,9 @@ class Dealt:
 
     @property
     def commoner(self) -> float | None:
-        """The test error of always the commoner class of the test rows; None if the label is a number."""
+        """The test error of always the commoner class of the test rows; None if the label is a
+        number.
+        """
         margins = self.task.baselines(self.y_test).get("majority")
         if margins is None or margins.shape != (1,):
             return None
@@ -83,17 +102,35 @@ class Dealt:
 
 
 _OF_PRIVACY = (
-    "delta", "noise", "noise_growth", "form", "relation", "accountant", "sites_per_row", "copies", "phi", "law",
-    "max_grad_norm", "split", "tolerance", "delta1", "positives", "threshold", "clip", "test_sensitivity",
+    "delta",
+    "noise",
+    "noise_growth",
+    "form",
+    "relation",
+    "accountant",
+    "sites_per_row",
+    "copies",
+    "phi",
+    "law",
+    "max_grad_norm",
+    "split",
+    "tolerance",
+    "delta1",
+    "positives",
+    "threshold",
+    "clip",
+    "test_sensitivity",
     "zeta",
-)  # fmt: skip
+)
 """Fields and options of a run that say nothing about one without noise."""
 
 
 def sourced(p: Mapping[str, Any], file: str | Path | None = None) -> dict[str, Any]:
-    """A cell's parameters, with the source of Covertype in `data`: the user's file, else scikit-learn's cache.
+    """A cell's parameters, with the source of Covertype in `data`: the user's file, else
+    scikit-learn's cache.
 
-    ``covertype:PATH`` or ``covertype:scikit-learn``; unchanged where synthetic rows stand in, and of other data.
+    ``covertype:PATH`` or ``covertype:scikit-learn``; unchanged where synthetic rows stand in, and
+    of other data.
     """
     if p.get("data") not in SOURCED:
         return dict(p)
@@ -109,26 +146,44 @@ def stands_in(p: Mapping[str, Any]) -> str:
 def deal(p: Mapping[str, Any]) -> Dealt:
     """The rows of a cell: its `data` (and `file`), `limit`, `partition`, `strength` and `nodes`.
 
-    `row_draw` is the number of the draw, from 0, of the rows that `limit` leaves and of which node has which.
+    `row_draw` is the number of the draw, from 0, of the rows that `limit` leaves and of which node
+    has which.
 
     :class:`~sottovoce.errors.InvalidInput` if `nodes` or `limit` is no whole number of at least 1.
     """
     for name in ("nodes", "limit"):
         value = p.get(name)
         if value is not None and (type(value) is not int or value < 1):
-            raise InvalidInput(name, value, "must be a whole number, at least 1", "correct it, or leave it out")
+            raise InvalidInput(
+                name, value, "must be a whole number, at least 1", "correct it, or leave it out"
+            )
     draw = int(p.get("row_draw", 0))
     of_draw = _deal_first if draw == 0 else _deal_again
     return of_draw(
-        p.get("data", "adult"), p.get("file"), p.get("digest"), p.get("limit"), p.get("partition", "iid"),
-        float(p.get("strength", 1.0)), int(p.get("nodes", 5)), draw,
-    )  # fmt: skip
+        p.get("data", "adult"),
+        p.get("file"),
+        p.get("digest"),
+        p.get("limit"),
+        p.get("partition", "iid"),
+        float(p.get("strength", 1.0)),
+        int(p.get("nodes", 5)),
+        draw,
+    )
 
 
 def _deal(
-    name: str, file: str | None, digest: str | None, limit: int | None, how: str, strength: float, nodes: int, draw: int
+    name: str,
+    file: str | None,
+    digest: str | None,
+    limit: int | None,
+    how: str,
+    strength: float,
+    nodes: int,
+    draw: int,
 ) -> Dealt:
-    X, y, X_test, y_test, columns, note, caveat, task = _load(name, file, limit if name.startswith(COVERTYPE) else None)
+    X, y, X_test, y_test, columns, note, caveat, task = _load(
+        name, file, limit if name.startswith(COVERTYPE) else None
+    )
     if limit is not None and limit < len(y):
         some = np.sort(np.random.default_rng(draw).permutation(len(y))[:limit])
         X, y, columns = X[some], y[some], {key: values[some] for key, values in columns.items()}
@@ -139,7 +194,9 @@ def _deal(
 
 _deal_first = lru_cache(maxsize=2)(_deal)
 _deal_again = lru_cache(maxsize=9)(_deal)
-"""Further draws, which every cell of a study takes in turn: as many as are kept can be drawn without dealing anew."""
+"""Further draws, which every cell of a study takes in turn: as many as are kept can be drawn
+without dealing anew.
+"""
 
 
 _Loaded = tuple[Array, Array, Array, Array, Mapping[str, Any], str, str | None, Task]
@@ -152,16 +209,33 @@ def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
     if kind in SOURCED:
         few = kind == COVERTYPE_12
         if source:
-            schema, which = data.builtin_schema(COVERTYPE), "Types 1 and 2 of Covertype" if few else "Covertype"
+            schema, which = (
+                data.builtin_schema(COVERTYPE),
+                "Types 1 and 2 of Covertype" if few else "Covertype",
+            )
             note = f"{which} from {Path(source).name}; the label is lodgepole pine."
-            return *_split(covertype(source, few), schema, 20 if few else 5), {}, note, None, schema.task
+            return (
+                *_split(covertype(source, few), schema, 20 if few else 5),
+                {},
+                note,
+                None,
+                schema.task,
+            )
         most, note = STAND_IN_12 if few else STAND_IN_ROWS, ABSENT
         found = data.load(STAND_IN.format(n=most if limit is None else min(limit, most)))
     elif name in INCOME:
         if file is None:
-            raise InvalidInput("data", name, "is your own IPUMS extract", "give its CSV file with --data FILE")
+            raise InvalidInput(
+                "data", name, "is your own IPUMS extract", "give its CSV file with --data FILE"
+            )
         schema = data.builtin_schema(name)
-        return *_split(census(file, name), schema), {}, f"Rows of {Path(file).name}.", None, schema.task
+        return (
+            *_split(census(file, name), schema),
+            {},
+            f"Rows of {Path(file).name}.",
+            None,
+            schema.task,
+        )
     else:
         found = data.load(name)
         note = " ".join(found.notes)
@@ -169,7 +243,9 @@ def _load(name: str, file: str | None, limit: int | None) -> _Loaded:
     return *rows, found.train_columns, note, found.caveat, found.task
 
 
-def _split(table: data.Table, schema: data.Schema, held: int = 5) -> tuple[Array, Array, Array, Array]:
+def _split(
+    table: data.Table, schema: data.Schema, held: int = 5
+) -> tuple[Array, Array, Array, Array]:
     """Encoded training rows, and one in `held` as test rows, by a fixed permutation."""
     rows = schema.encode(table)
     assert rows.y is not None
@@ -179,21 +255,29 @@ def _split(table: data.Table, schema: data.Schema, held: int = 5) -> tuple[Array
 
 
 def census(path: str | Path, name: str) -> data.Table:
-    """A user's IPUMS International extract (CSV), with the column `income` that the schema predicts.
+    """A user's IPUMS International extract (CSV), with the column `income` that the schema
+    predicts.
 
-    Rows whose income is unknown or not in universe are left out. :class:`~sottovoce.errors.InvalidInput` if the file
-    cannot be read, or has no numeric column INCTOT.
+    Rows whose income is unknown or not in universe are left out.
+    :class:`~sottovoce.errors.InvalidInput` if the file cannot be read, or has no numeric column
+    INCTOT.
     """
     table = data.read_csv(path)
     if "INCTOT" not in table.columns:
-        raise InvalidInput("INCTOT", None, "the extract must hold total income", "add it at IPUMS, and export CSV")
+        raise InvalidInput(
+            "INCTOT", None, "the extract must hold total income", "add it at IPUMS, and export CSV"
+        )
     try:
         income, missing = as_numbers(table.columns["INCTOT"])
     except ValueError:
-        raise InvalidInput("INCTOT", None, "must hold IPUMS's numeric codes", "export codes, not labels") from None
+        raise InvalidInput(
+            "INCTOT", None, "must hold IPUMS's numeric codes", "export codes, not labels"
+        ) from None
     known = ~missing & (np.nan_to_num(income) < NO_INCOME)
     if not known.any():
-        raise InvalidInput("INCTOT", None, "holds no known income", "choose a sample in which income was asked")
+        raise InvalidInput(
+            "INCTOT", None, "holds no known income", "choose a sample in which income was asked"
+        )
     word = np.where(income[known] > INCOME[name], "above", "below").astype(object)
     kept = table.take(known)
     return data.Table(kept.name, {**kept.columns, "income": word})
@@ -217,9 +301,11 @@ def _cached() -> tuple[Array, Array]:
 
 
 def covertype(source: str, few: bool = False) -> data.Table:
-    """Covertype (with `few` its types 1 and 2) from ``"scikit-learn"``, its cache, or from a path of UCI's file.
+    """Covertype (with `few` its types 1 and 2) from ``"scikit-learn"``, its cache, or from a path
+    of UCI's file.
 
-    The label is lodgepole pine.  :class:`~sottovoce.errors.InvalidInput` if the file has not its 55 columns of numbers.
+    The label is lodgepole pine.  :class:`~sottovoce.errors.InvalidInput` if the file has not its 55
+    columns of numbers.
     """
     if source == CACHED:
         values, kinds = _cached()
@@ -227,14 +313,17 @@ def covertype(source: str, few: bool = False) -> data.Table:
         try:
             whole = np.loadtxt(source, delimiter=",", dtype=np.float64, ndmin=2)
         except (OSError, ValueError) as error:
-            raise InvalidInput("data", source, f"cannot be read: {error}", "give UCI's covtype.data") from None
+            raise InvalidInput(
+                "data", source, f"cannot be read: {error}", "give UCI's covtype.data"
+            ) from None
         if whole.shape[1] != 55 or not set(np.unique(whole[:, 54])) <= set(range(1, 8)):
             rule = "must have 55 columns, the last of them the type from 1 to 7"
             raise InvalidInput("data", source, rule, "give UCI's covtype.data or covtype.data.gz")
         values, kinds = whole[:, :54], whole[:, 54]
     kept = kinds <= 2 if few else np.ones(len(kinds), dtype=bool)
     columns: dict[str, Any] = {column: values[kept, k] for k, column in enumerate(COLUMNS)}
-    columns["cover"] = np.where(kinds[kept] == 2, "pine", "other").astype(object)  # 2: lodgepole pine
+    # 2: lodgepole pine
+    columns["cover"] = np.where(kinds[kept] == 2, "pine", "other").astype(object)
     return data.Table(COVERTYPE, columns)
 
 
@@ -245,4 +334,6 @@ def digest(path: str | Path) -> str:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
     except OSError as error:
-        raise InvalidInput("data", str(path), f"cannot be read: {error.strerror}", "check the path") from None
+        raise InvalidInput(
+            "data", str(path), f"cannot be read: {error.strerror}", "check the path"
+        ) from None

@@ -1,4 +1,6 @@
-"""Test a claim over the table: does it hold, as printed and at the proved epsilon, beyond the noise of replicates?"""
+"""Test a claim over the table: does it hold, as printed and at the proved epsilon, beyond the
+noise of replicates?
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,32 @@ from sottovoce.util.typing import Any
 from .kinds import Row
 from .spec import Reading, Sentence, Study, matches, select
 
-REPRODUCED, PART, NOT, NOISE = "reproduced", "reproduced in part", "not reproduced", "within the noise"
+REPRODUCED, PART, NOT, NOISE = (
+    "reproduced",
+    "reproduced in part",
+    "not reproduced",
+    "within the noise",
+)
 MOSTLY_NOT = "mostly not reproduced"
-SAME, UNSEEN = "no difference", "no rows to test it on"  # what is compared is the same in every replicate
+# what is compared is the same in every replicate
+SAME, UNSEEN = (
+    "no difference",
+    "no rows to test it on",
+)
 REFUTED, MISPRINT = "refuted (by proof)", "misprint, corrected"
 UNTESTABLE, NOT_RUN = "untestable here", "not run"
 BARRED = (UNTESTABLE, NOT_RUN)
-"""Words of settings that do not count: nothing can be told there, or the paper's rows are not on this machine."""
+"""Words of settings that do not count: nothing can be told there, or the paper's rows are not on
+this machine.
+"""
 ERRORS = ("test_error", "accuracy", "site_test_error", "train_error", "error")
-"""Columns that say nothing where even the run without noise is no better than always the commoner class."""
+"""Columns that say nothing where even the run without noise is no better than always the
+commoner class.
+"""
 HOLDS, SOME, FAILS, HIDDEN = "holds", "holds in part", "fails", "within the noise"
-"""Of one setting.  A trend holds in part if its ends show it and a step on the way goes against it."""
+"""Of one setting.  A trend holds in part if its ends show it and a step on the way goes against
+it.
+"""
 MOSTLY_FAILS = "mostly fails"
 OURS = {REPRODUCED: HOLDS, PART: SOME, MOSTLY_NOT: MOSTLY_FAILS, NOT: FAILS}
 """Verdicts on a claim that the paper does not make: nothing is there to reproduce."""
@@ -39,37 +56,51 @@ BASES = {
 SURE = 2.0  # standard errors of a difference that are beyond the noise, with many replicates
 CHANCE = float(stats.norm.sf(SURE))  # of a difference of nothing that large, in one direction
 RULE = (
-    "A claim is tested in every setting (a value of alpha, a round, a data set) on its own. It holds there if the "
-    f"difference is more than {SURE:g} standard errors (more with few replicates), fails if it is as much the other "
-    "way round (more in many settings, since of many differences some are large by chance), and is within the noise "
-    "otherwise. Where a study draws graph and rows several times, standard errors are over these draws, each of which "
-    "has the mean over its noises. It holds clearly if chance alone gives the largest difference of all the settings "
-    f"as much in {CHANCE:.1%} of cases. A trend whose ends show it holds in part if a step on the way goes against it. "
+    "A claim is tested in every setting (a value of alpha, a round, a data set) on its own. It "
+    "holds there if the "
+    f"difference is more than {SURE:g} standard errors (more with few replicates), fails if it is "
+    "as much the other "
+    "way round (more in many settings, since of many differences some are large by chance), and "
+    "is within the noise "
+    "otherwise. Where a study draws graph and rows several times, standard errors are over these "
+    "draws, each of which "
+    "has the mean over its noises. It holds clearly if chance alone gives the largest difference "
+    "of all the settings "
+    f"as much in {CHANCE:.1%} of cases. A trend whose ends show it holds in part if a step on the "
+    "way goes against it. "
     "Settings that cannot be tested do not count. "
     'A threshold, in words such as "near is 0.01", is ours and no paper\'s.'
 )
 """How a claim is judged in a setting."""
 ORDERED = (
-    '"Reproduced" says that curves lie, rise or fall in the order that the paper says, by more than the noise. It says '
-    "nothing of their heights: the texts that these pages were made from have no figures. Where the paper prints a "
+    '"Reproduced" says that curves lie, rise or fall in the order that the paper says, by more '
+    "than the noise. It says "
+    "nothing of their heights: the texts that these pages were made from have no figures. Where "
+    "the paper prints a "
     "number, it stands beside ours."
 )
 """The first line of each page."""
 _MOST = "in more than half of the settings, or clearly in one (if only in part), and not in all"
 _FEW = "in half of the settings at most, clearly in none (or is about most)"
-_AGAINST = "and it fails in more settings than it holds in (one that holds in part counts for neither)"
+_AGAINST = (
+    "and it fails in more settings than it holds in (one that holds in part counts for neither)"
+)
 _ABSENT = "the rows that the paper's claim is about are not on this machine"
 MEANINGS = {
-    REPRODUCED: "the paper's claim holds in every setting, or in more than half where it is about most of them",
+    REPRODUCED: "the paper's claim holds in every setting, or in more than half where it is "
+    "about most of them",
     PART: f"the paper's claim holds {_MOST}; it fails in no more settings than it holds in",
     MOSTLY_NOT: f"the paper's claim holds clearly in a setting (if only in part), {_AGAINST}",
     NOT: f"the paper's claim holds {_FEW}, and it fails in one or more",
     NOISE: f"a claim holds {_FEW}, and it fails in none",
     SAME: "what is compared is the same in every replicate of every setting",
-    REFUTED: "a proof of ours, with the test that is named, shows that it is false; what was measured stands beside it",
-    MISPRINT: "what is printed cannot be meant: its source, or the lines around it, need something else, which runs "
+    REFUTED: "a proof of ours, with the test that is named, shows that it is false; what was "
+    "measured stands beside it",
+    MISPRINT: "what is printed cannot be meant: its source, or the lines around it, need "
+    "something else, which runs "
     "here; the test that is named shows it, and what was measured to the letter stands beside it",
-    UNTESTABLE: "no setting can be tested, as even the run without noise errs no less than always the commoner class; "
+    UNTESTABLE: "no setting can be tested, as even the run without noise errs no less than "
+    "always the commoner class; "
     "or a setting that the paper does not print decides, and the line says which",
     NOT_RUN: f"{_ABSENT}: nothing was run, or others stood in for them",
     UNSEEN: "no finished cell speaks of the claim",
@@ -80,27 +111,46 @@ MEANINGS = {
 }
 """How one verdict is made of all settings: the pages print these sentences."""
 NAMES = {
-    "admm": "ADMM", "dvp": "DVP", "ADMM (DVP)": "DVP", "pvp": "PVP", "m_admm": "M-ADMM", "r_admm": "R-ADMM",
-    "mr_admm": "MR-ADMM", "pp_admm": "PP-ADMM", "ipp_admm": "IPP-ADMM",
-    "eta_growth": "q", "tolerance": "beta", "clip": "C_loss", "positives": "c", "threshold": "alpha",
-    "split": "splits", "target_error": "test error",
-}  # fmt: skip
+    "admm": "ADMM",
+    "dvp": "DVP",
+    "ADMM (DVP)": "DVP",
+    "pvp": "PVP",
+    "m_admm": "M-ADMM",
+    "r_admm": "R-ADMM",
+    "mr_admm": "MR-ADMM",
+    "pp_admm": "PP-ADMM",
+    "ipp_admm": "IPP-ADMM",
+    "eta_growth": "q",
+    "tolerance": "beta",
+    "clip": "C_loss",
+    "positives": "c",
+    "threshold": "alpha",
+    "split": "splits",
+    "target_error": "test error",
+}
 """Methods and columns as the papers name them."""
 _TEXTS = ("label", "panel", "method", "reading", "basis")  # columns whose values say what they are
 
 
 @lru_cache
 def sure(free: float, many: int = 1) -> float:
-    """Standard errors, with `free` degrees of freedom, that one of `many` differences exceeds with chance ``CHANCE``.
+    """Standard errors, with `free` degrees of freedom, that one of `many` differences exceeds with
+    chance ``CHANCE``.
 
     Student's law, and Bonferroni's bound for the many.
     """
-    return float(stats.t.isf(CHANCE / many, free)) if math.isfinite(free) else float(stats.norm.isf(CHANCE / many))
+    return (
+        float(stats.t.isf(CHANCE / many, free))
+        if math.isfinite(free)
+        else float(stats.norm.isf(CHANCE / many))
+    )
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict in a word and its reason; of each setting a text, and its values of `by`, word and numbers as data."""
+    """A verdict in a word and its reason; of each setting a text, and its values of `by`, word
+    and numbers as data.
+    """
 
     word: str
     details: tuple[str, ...]
@@ -122,7 +172,9 @@ class _Mean:
         return _digits(self.mean, 4) + ("" if rounding else f" ± {_digits(SURE * self.error, 2)}")
 
     def __sub__(self, other: _Mean) -> tuple[_Mean, float]:
-        """The difference, and its degrees of freedom: replicate by replicate where both have the same ones."""
+        """The difference, and its degrees of freedom: replicate by replicate where both have the
+        same ones.
+        """
         noise = math.hypot(self.noise, other.noise)
         if set(self.values) == set(other.values) and len(self.values) > 1:
             each = {key: value - other.values[key] for key, value in self.values.items()}
@@ -155,8 +207,9 @@ class Barred:
 def barred(rows: list[Row], value: str) -> Barred | None:
     """Why a claim on `value` cannot be tested on these rows; None if it can.
 
-    A row of the column `stands_in` or `untestable` is reason enough for every claim; `untestable_error` only for claims
-    on errors, and if all rows have it: where one of the methods compared can learn, a difference says something.
+    A row of the column `stands_in` or `untestable` is reason enough for every claim;
+    `untestable_error` only for claims on errors, and if all rows have it: where one of the methods
+    compared can learn, a difference says something.
     """
     for column, word in (("stands_in", NOT_RUN), ("untestable", UNTESTABLE)):
         for row in rows:
@@ -171,12 +224,13 @@ def barred(rows: list[Row], value: str) -> Barred | None:
 def judge(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Judgement:
     """The verdict over the rows that `basis` selects.
 
-    A test holds in a setting by two standard errors of each difference, replicate by replicate, and by more with few
-    replicates; it fails by as much the other way round, and by more where it is tested in many settings: see
-    :func:`sure`.  :data:`MEANINGS` says what the words mean.  Settings that cannot be tested (:func:`barred`) are
-    left out; what was measured of errors there stands in the reason.  "refuted (by proof)" or "misprint, corrected" if
-    the claim says so, whatever was measured, and "untestable here" where it names what decides it and is not printed;
-    of a claim that the paper does not make :data:`OURS`.
+    A test holds in a setting by two standard errors of each difference, replicate by replicate, and
+    by more with few replicates; it fails by as much the other way round, and by more where it is
+    tested in many settings: see :func:`sure`.  :data:`MEANINGS` says what the words mean.  Settings
+    that cannot be tested (:func:`barred`) are left out; what was measured of errors there stands in
+    the reason.  "refuted (by proof)" or "misprint, corrected" if the claim says so, whatever was
+    measured, and "untestable here" where it names what decides it and is not printed; of a claim
+    that the paper does not make :data:`OURS`.
     """
     found = _measured(claim, rows, basis)
     if claim.refuted:
@@ -193,10 +247,21 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
     settings: dict[tuple[Any, ...], list[Row]] = {}
     for row in kept:
         settings.setdefault(tuple(row.get(key) for key in claim.by), []).append(row)
-    chosen = {setting: those for setting, all_ in settings.items() if (those := select(all_, claim.filter))}
-    shut = {setting: why for setting, those in chosen.items() if (why := barred(those, claim.value))}
+    chosen = {
+        setting: those
+        for setting, all_ in settings.items()
+        if (those := select(all_, claim.filter))
+    }
+    shut = {
+        setting: why for setting, those in chosen.items() if (why := barred(those, claim.value))
+    }
     noisy = claim.test != "never" and claim.noise is None
-    if kept and noisy and len(shut) < len(chosen) and all(row.get("replicate") == 0 for row in kept):
+    if (
+        kept
+        and noisy
+        and len(shut) < len(chosen)
+        and all(row.get("replicate") == 0 for row in kept)
+    ):
         told = "one replicate says nothing of the noise"
         return Judgement(NOISE, (told,), reason=told)
     many = max(1, len(chosen) - len(shut))
@@ -213,7 +278,9 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
         if found is not None:
             word, numbers, beyond = found
             details.append((f"{name}: " if name else "") + f"{numbers}: {word}")
-            each.append({"at": at, "word": word, "numbers": numbers} | ({"clear": True} if beyond else {}))
+            each.append(
+                {"at": at, "word": word, "numbers": numbers} | ({"clear": True} if beyond else {})
+            )
     if not each:
         return Judgement(UNSEEN, (), reason="the table has no such rows")
     word = overall(each, most=claim.most)
@@ -226,7 +293,9 @@ def _measured(claim: Sentence, rows: list[Row], basis: Mapping[str, Any]) -> Jud
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with its verdicts, under one reading of the paper if the study has several; `place` counts claims."""
+    """A claim with its verdicts, under one reading of the paper if the study has several;
+    `place` counts claims.
+    """
 
     claim: Sentence
     printed: Judgement | None
@@ -248,20 +317,35 @@ class Judged:
             found: Judgement | None = getattr(self, basis)
             if found is None:
                 return None
-            told = {"verdict": found.word, "reason": found.reason, "of": dict(getattr(self.claim, basis) or {})}
+            told = {
+                "verdict": found.word,
+                "reason": found.reason,
+                "of": dict(getattr(self.claim, basis) or {}),
+            }
             return told | {"settings": list(found.settings)}
 
         claim = self.claim
-        tested = {"test": claim.test, "value": claim.value, "by": list(claim.by), "filter": dict(claim.filter)}
-        told = {"place": self.place, "paper": claim.paper, "reading": self.reading, "settings": tested}
+        tested = {
+            "test": claim.test,
+            "value": claim.value,
+            "by": list(claim.by),
+            "filter": dict(claim.filter),
+        }
+        told = {
+            "place": self.place,
+            "paper": claim.paper,
+            "reading": self.reading,
+            "settings": tested,
+        }
         return {"claim": claim.says} | told | {basis: one(basis) for basis in BASES}
 
 
 def judged(study: Study, rows: list[Row]) -> list[Judged]:
     """The verdicts on every claim of a study, once a reading where its claim speaks of none.
 
-    Where readings are of several lines of the paper, and so in several columns of the table, once each way to combine
-    them.  `refuted` and `misprint` are about what is printed: other forms are judged by their numbers.
+    Where readings are of several lines of the paper, and so in several columns of the table, once
+    each way to combine them.  `refuted` and `misprint` are about what is printed: other forms are
+    judged by their numbers.
     """
     found = []
     for place, claim in enumerate(study.claims):
@@ -274,12 +358,16 @@ def judged(study: Study, rows: list[Row]) -> list[Judged]:
                 if (filters := getattr(claim, basis)) is not None
             }
             name = ", ".join(one.name for one in readings)
-            found.append(Judged(claim, own.get("printed"), own.get("proved"), name, place, own.get("proof")))
+            found.append(
+                Judged(claim, own.get("printed"), own.get("proved"), name, place, own.get("proof"))
+            )
     return found
 
 
 def _ways(study: Study, claim: Sentence) -> list[tuple[Reading, ...]]:
-    """The readings under which a claim is judged: one for each column of them that the claim does not speak of."""
+    """The readings under which a claim is judged: one for each column of them that the claim
+    does not speak of.
+    """
     free: dict[str, list[Reading]] = {}
     for one in study.readings:
         if one.column not in claim.columns():
@@ -288,7 +376,8 @@ def _ways(study: Study, claim: Sentence) -> list[tuple[Reading, ...]]:
 
 
 def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str:
-    """The verdict over all settings, of what :func:`counted` tells: equal counts have equal verdicts.
+    """The verdict over all settings, of what :func:`counted` tells: equal counts have equal
+    verdicts.
 
     `most`: the claim is about more than half of them.
     """
@@ -307,13 +396,17 @@ def overall(settings: Sequence[Mapping[str, Any]], *, most: bool = False) -> str
 
 
 def counted(settings: Sequence[Mapping[str, Any]]) -> str:
-    """In how many settings a claim holds, in how many it fails, and so on; in how many clearly, if that decides."""
+    """In how many settings a claim holds, in how many it fails, and so on; in how many clearly,
+    if that decides.
+    """
     words = [setting["word"] for setting in settings]
     most = 2 * words.count(HOLDS) > sum(word not in BARRED for word in words)
     told = []
     for word in (HOLDS, SOME, FAILS, HIDDEN, SAME, *BARRED):
         if word in words:
-            clear = sum(setting["word"] == word and bool(setting.get("clear")) for setting in settings)
+            clear = sum(
+                setting["word"] == word and bool(setting.get("clear")) for setting in settings
+            )
             some = f" (clearly in {clear})" if clear and not most else ""
             told.append(f"{word.removesuffix(' here')} in {words.count(word)}{some}")
     return f"{', '.join(told)} of {len(words)}"
@@ -324,7 +417,8 @@ DIVIDED = (PART, MOSTLY_NOT, SOME, MOSTLY_FAILS)
 
 
 def summed(found: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[str]:
-    """Verdicts counted by word, the settings of divided ones beside it: "2 holds in part (3 hold, 1 fails of 6)".
+    """Verdicts counted by word, the settings of divided ones beside it: "2 holds in part (3 hold, 1
+    fails of 6)".
 
     Parameters
     ----------
@@ -353,8 +447,15 @@ def said(value: Any) -> str:
 
 def placed(at: Mapping[str, Any]) -> str:
     """A setting in words: columns and values, by the names of :data:`NAMES`."""
-    named = {key: NAMES.get(value, said(value)) if isinstance(value, str) else said(value) for key, value in at.items()}
-    return ", ".join(told if key in _TEXTS else f"{NAMES.get(key, key)} {told}" for key, told in named.items() if told)
+    named = {
+        key: NAMES.get(value, said(value)) if isinstance(value, str) else said(value)
+        for key, value in at.items()
+    }
+    return ", ".join(
+        told if key in _TEXTS else f"{NAMES.get(key, key)} {told}"
+        for key, told in named.items()
+        if told
+    )
 
 
 def _number(value: Any) -> bool:
@@ -362,24 +463,32 @@ def _number(value: Any) -> bool:
 
 
 def unit_of(row: Mapping[str, Any]) -> Any:
-    """What varies by chance from row to row: the draw of graph and rows if a study has several, else the replicate.
+    """What varies by chance from row to row: the draw of graph and rows if a study has several,
+    else the replicate.
 
-    Replicates of one draw differ in noise only, so their spread says nothing of other graphs and rows.
+    Replicates of one draw differ in noise only, so their spread says nothing of other graphs and
+    rows.
     """
     draw = row.get("draw")
     return row.get("replicate", object()) if draw is None else ("draw", draw)
 
 
 def _mean(rows: list[Row], claim: Sentence) -> _Mean:
-    """Over units (:func:`unit_of`), of the mean of each one's rows; rows without any stand for themselves."""
+    """Over units (:func:`unit_of`), of the mean of each one's rows; rows without any stand for
+    themselves.
+    """
     own: dict[Any, list[float]] = {}
     for row in rows:
         own.setdefault(unit_of(row), []).append(float(row[claim.value]))
-    return _over({key: math.fsum(values) / len(values) for key, values in own.items()}, claim.noise or 0.0)
+    return _over(
+        {key: math.fsum(values) / len(values) for key, values in own.items()}, claim.noise or 0.0
+    )
 
 
 def _sign(low: _Mean, high: _Mean, many: int, against: int = 1) -> int:
-    """1: surely low < high, 2: even as one of many; -1: surely not, of so many `against` it; 0: noise hides it."""
+    """1: surely low < high, 2: even as one of many; -1: surely not, of so many `against` it; 0:
+    noise hides it.
+    """
     gap, free = high - low
     if -gap.mean > sure(free, many * against) * gap.error:
         return -1
@@ -387,7 +496,9 @@ def _sign(low: _Mean, high: _Mean, many: int, against: int = 1) -> int:
 
 
 _Found = tuple[str, str, bool] | None
-"""What came out of a setting, its numbers, and whether it holds beyond what chance gives one of many settings."""
+"""What came out of a setting, its numbers, and whether it holds beyond what chance gives one of
+many settings.
+"""
 
 
 def _marked(sign: int, told: str, *compared: _Mean) -> tuple[str, str, bool]:
@@ -406,10 +517,16 @@ def _extreme(claim: Sentence, rows: list[Row], many: int) -> _Found:
         return None
     mine, theirs = _mean(own, claim), {name: _mean(those, claim) for name, those in others.items()}
     turned, n = claim.test == "greatest", len(theirs)
-    signs = [_sign(other, mine, many, n) if turned else _sign(mine, other, many, n) for other in theirs.values()]
+    signs = [
+        _sign(other, mine, many, n) if turned else _sign(mine, other, many, n)
+        for other in theirs.values()
+    ]
     best = (max if turned else min)(theirs, key=lambda name: theirs[name].mean)
     name = placed({claim.among: best})
-    told = f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({name}, the best of the others)"
+    told = (
+        f"{mine} against {theirs[best]}{_apart(mine, theirs[best])} ({name}, the best of the "
+        "others)"
+    )
     return _marked(min(signs), told, mine, theirs[best])
 
 
@@ -441,14 +558,22 @@ def _pair(claim: Sentence, rows: list[Row]) -> tuple[_Mean, _Mean] | None:
 
 def _less(claim: Sentence, rows: list[Row], many: int) -> _Found:
     pair = _pair(claim, rows)
-    return None if pair is None else _marked(_sign(*pair, many), f"{pair[0]} against {pair[1]}{_apart(*pair)}", *pair)
+    return (
+        None
+        if pair is None
+        else _marked(_sign(*pair, many), f"{pair[0]} against {pair[1]}{_apart(*pair)}", *pair)
+    )
 
 
 def _apart(low: _Mean, high: _Mean) -> str:
     """The difference, where its error is less than the errors of both suggest."""
     gap, _ = high - low
     alone = math.hypot(low.error, high.error)
-    return f", {replace(gap, mean=abs(gap.mean))} apart" if SURE * gap.error < abs(gap.mean) <= SURE * alone else ""
+    return (
+        f", {replace(gap, mean=abs(gap.mean))} apart"
+        if SURE * gap.error < abs(gap.mean) <= SURE * alone
+        else ""
+    )
 
 
 def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -461,8 +586,13 @@ def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
             if matches(row, side):
                 own.setdefault(row.get("replicate"), []).append(float(row[claim.value]))
                 draws[row.get("replicate")] = row.get("draw")
-        wide = {key: float(np.std(values, ddof=1)) for key, values in own.items() if len(values) > 1}
-        return [{claim.value: value, "replicate": key, "draw": draws[key]} for key, value in wide.items()]
+        wide = {
+            key: float(np.std(values, ddof=1)) for key, values in own.items() if len(values) > 1
+        }
+        return [
+            {claim.value: value, "replicate": key, "draw": draws[key]}
+            for key, value in wide.items()
+        ]
 
     own, other = spread(claim.of), spread(claim.than)
     if not own or not other:
@@ -472,21 +602,30 @@ def _steadier(claim: Sentence, rows: list[Row], many: int) -> _Found:
 
 
 def _tighter(claim: Sentence, rows: list[Row], many: int) -> _Found:
-    """`of` varies less from replicate to replicate: Pitman and Morgan's test, or Fisher's if these differ."""
+    """`of` varies less from replicate to replicate: Pitman and Morgan's test, or Fisher's if
+    these differ.
+    """
     pair = _pair(claim, rows)
     if pair is None or min(len(side.values) for side in pair) < 3:
         return None
-    own, other = (np.array([side.values[key] for key in sorted(side.values, key=str)]) for side in pair)
+    own, other = (
+        np.array([side.values[key] for key in sorted(side.values, key=str)]) for side in pair
+    )
     wide = float(own.std(ddof=1)), float(other.std(ddof=1))
     if max(wide) == 0.0:
         return HIDDEN, "no spread", False
-    if set(pair[0].values) == set(pair[1].values) and np.ptp(own - other) * np.ptp(own + other) != 0.0:
+    if (
+        set(pair[0].values) == set(pair[1].values)
+        and np.ptp(own - other) * np.ptp(own + other) != 0.0
+    ):
         r, free = float(np.corrcoef(own + other, own - other)[0, 1]), own.size - 2
         t = r * math.sqrt(free / max(1.0 - r * r, 1e-300))
         low, high = float(stats.t.cdf(t, free)), float(stats.t.sf(t, free))
     else:
         ratio = math.inf if wide[1] == 0.0 else (wide[0] / wide[1]) ** 2
-        low, high = (float(f(ratio, own.size - 1, other.size - 1)) for f in (stats.f.cdf, stats.f.sf))
+        low, high = (
+            float(f(ratio, own.size - 1, other.size - 1)) for f in (stats.f.cdf, stats.f.sf)
+        )
     word = HOLDS if low < CHANCE else FAILS if high < CHANCE / many else HIDDEN
     return word, f"standard deviation {wide[0]:.3g} against {wide[1]:.3g}", low < CHANCE / many
 
@@ -502,7 +641,10 @@ def _narrows(claim: Sentence, rows: list[Row], many: int) -> _Found:
     if len(gaps) < 2:
         return None
     first, last = gaps
-    return _marked(_sign(last, first, many), f"a gap of {first} at {placed({claim.x: xs[0]})}, of {last} at {xs[-1]:g}")
+    return _marked(
+        _sign(last, first, many),
+        f"a gap of {first} at {placed({claim.x: xs[0]})}, of {last} at {xs[-1]:g}",
+    )
 
 
 def _above(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -528,14 +670,18 @@ def _near(claim: Sentence, rows: list[Row], many: int) -> _Found:
 
 
 def _no_less(claim: Sentence, rows: list[Row], many: int) -> _Found:
-    """`of` is not below `than`, but for `within`: as where a paper says that something "may not help"."""
+    """`of` is not below `than`, but for `within`: as where a paper says that something "may not
+    help".
+    """
     pair = _pair(claim, rows)
     if pair is None:
         return None
     gap, free = pair[1] - pair[0]
     held = [gap.mean + sure(free, among) * gap.error <= claim.within for among in (1, many)]
     mark = -1 if gap.mean - sure(free, many) * gap.error > claim.within else sum(held)
-    return _marked(mark, f"{pair[0]} against {pair[1]} (ours: lower is by more than {claim.within:g})")
+    return _marked(
+        mark, f"{pair[0]} against {pair[1]} (ours: lower is by more than {claim.within:g})"
+    )
 
 
 def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
@@ -544,7 +690,17 @@ def _never(claim: Sentence, rows: list[Row], many: int) -> _Found:
 
 
 _TESTS = {
-    "least": _extreme, "greatest": _extreme, "falls": _along, "rises": _along, "less": _less, "steadier": _steadier,
-    "tighter": _tighter, "narrows": _narrows, "above": _above, "below": _above, "near": _near, "never": _never,
+    "least": _extreme,
+    "greatest": _extreme,
+    "falls": _along,
+    "rises": _along,
+    "less": _less,
+    "steadier": _steadier,
+    "tighter": _tighter,
+    "narrows": _narrows,
+    "above": _above,
+    "below": _above,
+    "near": _near,
+    "never": _never,
     "no_less": _no_less,
-}  # fmt: skip
+}

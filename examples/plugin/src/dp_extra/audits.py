@@ -20,7 +20,17 @@ def play(asked: Options) -> Verdict:
     bound = test.verdict((released[0][half:], released[1][half:]), 0.0, asked.confidence)
     why = "one row more in the count"
     return Verdict(
-        "count", asked.form, epsilon, epsilon, bound, 0.0, asked.confidence, runs, 1, "threshold on the count", why
+        "count",
+        asked.form,
+        epsilon,
+        epsilon,
+        bound,
+        0.0,
+        asked.confidence,
+        runs,
+        1,
+        "threshold on the count",
+        why,
     )
 
 

@@ -1,4 +1,6 @@
-"""Combine, then adapt: an average with the neighbours, then a noisy gradient step (Sayed 2014, chapter 7)."""
+"""Combine, then adapt: an average with the neighbours, then a noisy gradient step (Sayed 2014,
+chapter 7).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Combine(Algorithm[CombineState]):
 
     def round(self, k: int, state: CombineState, node: Node) -> CombineState:
         alpha = None if self.noise is None else self.noise(k)
-        gradient = node.ask(NoisyGradient(state.f, alpha, "noisy gradient")) + node.facts.mu * state.f
+        gradient = (
+            node.ask(NoisyGradient(state.f, alpha, "noisy gradient")) + node.facts.mu * state.f
+        )
         stepped = state.f - gradient / self.penalty(k)
         apart = node.net.neighbour_sum(stepped) - node.net.degree * stepped
         return CombineState(stepped + node.facts.mixing * apart)

@@ -27,18 +27,33 @@ def main() -> None:
 @main.command()
 @click.argument("plan", type=_FILE)
 @click.option("--server", required=True, help="Host name of the hub as the sites reach it.")
-@click.option("--port", type=int, default=8002, show_default=True, help="The hub's port, the only one that is open.")
-@click.option("--store", type=_FOLDER, required=True, help="Absolute folder at the hub for NVFlare's jobs.")
-@click.option("--workspace", type=_FOLDER, required=True, help="Folder for the kits and the authority's key.")
+@click.option(
+    "--port",
+    type=int,
+    default=8002,
+    show_default=True,
+    help="The hub's port, the only one that is open.",
+)
+@click.option(
+    "--store", type=_FOLDER, required=True, help="Absolute folder at the hub for NVFlare's jobs."
+)
+@click.option(
+    "--workspace", type=_FOLDER, required=True, help="Folder for the kits and the authority's key."
+)
 @click.option("--project", type=_FILE, help="Only write the file for `nvflare provision -p`.")
-def provision(plan: Path, server: str, port: int, store: Path, workspace: Path, project: Path | None) -> None:
+def provision(
+    plan: Path, server: str, port: int, store: Path, workspace: Path, project: Path | None
+) -> None:
     """Make a startup kit for the hub, for every site of PLAN and for the supervisor."""
     description = kits.project(read_plan(plan), server, port, store=store)
     if project is not None:
         kits.write_project(project, description)
         click.echo(f"wrote {project}; go on with: nvflare provision -p {project} -w {workspace}")
         return
-    click.echo(f"kits are in {kits.provision(description, workspace)}; keep {workspace}/*/state to yourself")
+    click.echo(
+        f"kits are in {kits.provision(description, workspace)}; keep {workspace}/*/state to "
+        "yourself"
+    )
 
 
 @main.command()
@@ -52,9 +67,17 @@ def check(kit: Path) -> None:
 @main.command()
 @click.argument("kit", type=_FOLDER)
 @click.argument("hub", type=_FOLDER)
-@click.option("--task-seconds", type=float, default=30.0, show_default=True, help="Silence after which a site is lost.")
+@click.option(
+    "--task-seconds",
+    type=float,
+    default=30.0,
+    show_default=True,
+    help="Silence after which a site is lost.",
+)
 def supervise(kit: Path, hub: Path, task_seconds: float) -> None:
-    """Hand in the run of HUB's plan with the supervisor's KIT, again after every crash, until it is complete."""
+    """Hand in the run of HUB's plan with the supervisor's KIT, again after every crash, until it
+    is complete.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     supervisor = Supervisor(kit, hub, task_seconds=task_seconds)
     supervisor.run()

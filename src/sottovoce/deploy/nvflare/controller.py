@@ -52,7 +52,12 @@ class SiteController(Controller):
         """Nothing to do: the log was closed when the control flow ended."""
 
     def process_result_of_unknown_task(
-        self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
+        self,
+        client: Client,
+        task_name: str,
+        client_task_id: str,
+        result: Shareable,
+        fl_ctx: FLContext,
     ) -> None:
         """Drop the result: its task has timed out, and in this job the site is lost.
 
@@ -83,7 +88,12 @@ class SiteController(Controller):
         (self._folder / layout.LAST_FAILURE).write_text(failure + "\n", encoding="utf-8")
 
     def _carry(
-        self, fl_ctx: FLContext, abort_signal: Signal, over: threading.Event, site: str, told: dict[str, Any]
+        self,
+        fl_ctx: FLContext,
+        abort_signal: Signal,
+        over: threading.Event,
+        site: str,
+        told: dict[str, Any],
     ) -> dict[str, Any] | None:
         """Give a site a task, and wait for its result; None if there is none."""
         results = queue.Queue[dict[str, Any] | None]()
@@ -99,8 +109,11 @@ class SiteController(Controller):
         data = Shareable()
         data.update(told)
         seconds = int(self._task_seconds)
-        task = Task(layout.TASK, data, timeout=seconds, result_received_cb=received, task_done_cb=done)
-        self.send(task, fl_ctx, targets=[site])  # a broadcast would give every site a copy of the first site's data
+        task = Task(
+            layout.TASK, data, timeout=seconds, result_received_cb=received, task_done_cb=done
+        )
+        # a broadcast would give every site a copy of the first site's data
+        self.send(task, fl_ctx, targets=[site])
         while not over.is_set():
             with suppress(queue.Empty):
                 return results.get(timeout=0.5)

@@ -32,7 +32,9 @@ class SiteExecutor(Executor):
         self._post = Post()
         self._thread: threading.Thread | None = None
 
-    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+    def execute(
+        self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
+    ) -> Shareable:
         """Hand the hub's reply to the session, and return what the session asks next.
 
         The first task starts the session, in a thread of its own.
@@ -58,7 +60,9 @@ class SiteExecutor(Executor):
         if self._thread is None:
             local = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_site_config_dir())
             name = str(fl_ctx.get_identity_name())
-            self._thread = threading.Thread(target=self._work, args=(local, name), name="site", daemon=True)
+            self._thread = threading.Thread(
+                target=self._work, args=(local, name), name="site", daemon=True
+            )
             self._thread.start()
         result = make_reply(ReturnCode.OK)
         result.update(self._post.carry(shareable))
@@ -66,18 +70,26 @@ class SiteExecutor(Executor):
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type in (EventType.ABOUT_TO_END_RUN, EventType.END_RUN, EventType.ABORT_TASK):
-            self._post.close("the hub ended the job; it will be handed in again if the run is not complete")
+            self._post.close(
+                "the hub ended the job; it will be handed in again if the run is not complete"
+            )
 
     def _work(self, local: Path, name: str) -> None:
         failure = ""
         try:
             self.take_part(local / layout.SITE_FILE, name, self._post, self.logger.info)
-        except (EndedEarly, FinishedWithout) as error:  # as it should be: the hub has this site's word
+        except (
+            EndedEarly,
+            FinishedWithout,
+        ) as error:  # as it should be: the hub has this site's word
             self.logger.error("%s", error)
         except Refused as error:
-            failure = f"{type(error).__name__}: {error}"  # about messages and the plan, which the hub has
+            failure = (
+                f"{type(error).__name__}: {error}"  # about messages and the plan, which the hub has
+            )
         except SottovoceError as error:
-            failure = f"{type(error).__name__}; the site's log says why"  # spending and paths are the site's own
+            # spending and paths are the site's own
+            failure = f"{type(error).__name__}; the site's log says why"
             self.logger.error("the site's session ended: %s: %s", type(error).__name__, error)
         except BaseException as error:
             failure = f"{type(error).__name__}; the site's log says why"
@@ -110,7 +122,12 @@ class SiteExecutor(Executor):
         settings = SiteSettings.read(path)
         if settings.name != name:
             rule = f"this site's certificate is for {name!r}"
-            raise InvalidInput("name", settings.name, rule, f"correct it in {layout.SITE_FILE}, or get the right kit")
+            raise InvalidInput(
+                "name",
+                settings.name,
+                rule,
+                f"correct it in {layout.SITE_FILE}, or get the right kit",
+            )
         with only_one(settings.lock, layout.LET_GO):
             settings.erase_old_keys(tell)
             ended = settings.take_part(TaskTransport(settings.agreed, post))

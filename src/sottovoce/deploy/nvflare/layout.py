@@ -17,7 +17,9 @@ def need_nvflare() -> None:
         import nvflare
     except ImportError as error:
         rule = "needs NVFlare 2.9, which is not installed"
-        raise InvalidInput("transport", "nvflare", rule, "pip install 'sottovoce[nvflare]'") from error
+        raise InvalidInput(
+            "transport", "nvflare", rule, "pip install 'sottovoce[nvflare]'"
+        ) from error
     version = str(nvflare.__version__)
     if not version.startswith("2.9."):
         raise InvalidInput("nvflare", version, "must be 2.9", "pip install 'nvflare>=2.9,<2.10'")

@@ -82,13 +82,28 @@ class Federation:
         settings = ["secure_train=true", "org=sottovoce", "config_folder=config"]
         if kind == "client":
             settings.append(f"uid={name}")
-        app = ["-u", "-m", _APPS[kind], "-m", str(kit), "-s", f"fed_{kind}.json", "--set", *settings]
+        app = [
+            "-u",
+            "-m",
+            _APPS[kind],
+            "-m",
+            str(kit),
+            "-s",
+            f"fed_{kind}.json",
+            "--set",
+            *settings,
+        ]
         environment = os.environ | ONE_THREAD | dict(self.environment)
         with (kit / "console.txt").open("ab") as out:
             self._parents[name] = subprocess.Popen(
-                [sys.executable, *app], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, cwd=kit,
+                [sys.executable, *app],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=environment,
+                cwd=kit,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def _restart(self) -> None:
         """The watchdog of a startup kit, or systemd, at a real site."""
@@ -129,7 +144,9 @@ class Federation:
             while numbers := self.processes():
                 for number in numbers:
                     with suppress(ProcessLookupError):
-                        os.kill(number, signal.SIGTERM if time.monotonic() < until else signal.SIGKILL)
+                        os.kill(
+                            number, signal.SIGTERM if time.monotonic() < until else signal.SIGKILL
+                        )
                 for process in self._parents.values():
                     process.poll()  # what has ended is to leave /proc
                 time.sleep(0.1)
@@ -150,10 +167,13 @@ class Loopback:
 
 
 def run_loopback(
-    hub: str | Path, sites: Mapping[str, Path], folder: str | Path, *,
+    hub: str | Path,
+    sites: Mapping[str, Path],
+    folder: str | Path,
+    *,
     tick: Callable[[Federation, int], None] = lambda federation, complete: None,
     task_seconds: float = 30.0,
-) -> Loopback:  # fmt: skip
+) -> Loopback:
     """Carry a run over NVFlare on this machine, and leave no process behind.
 
     It provisions, starts hub and sites, hands the run in, and waits for its end.
@@ -177,7 +197,9 @@ def run_loopback(
     """
     hub, folder = Path(hub).resolve(), Path(folder).resolve()
     plan = read_plan(hub / layout.PLAN_FILE)
-    kits = provision(project(plan, SERVER, free_port(), store=folder / "store"), folder / "federation")
+    kits = provision(
+        project(plan, SERVER, free_port(), store=folder / "store"), folder / "federation"
+    )
     (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in sites.items():
         (kits / name / "local" / layout.SITE_FILE).symlink_to(Path(path).resolve())
@@ -192,7 +214,11 @@ def run_loopback(
             tick(federation, complete)
 
         supervisor.run(look)
-    seconds = [(after - before) / (k - j) for (j, before), (k, after) in pairwise(times) for _ in range(k - j)]
+    seconds = [
+        (after - before) / (k - j)
+        for (j, before), (k, after) in pairwise(times)
+        for _ in range(k - j)
+    ]
     return Loopback(tuple(seconds), len(supervisor.jobs))
 
 

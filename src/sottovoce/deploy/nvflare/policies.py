@@ -37,10 +37,17 @@ class HardenedPolicies(Builder):
             resources = hardened(kind)
             if kind == "server":
                 self._place(resources)
-            policies = {"resources": resources} | {name: hardened(name) for name in ("authorization", "comm_config")}
+            policies = {"resources": resources} | {
+                name: hardened(name) for name in ("authorization", "comm_config")
+            }
             for name, policy in policies.items():
-                (local / f"{name}.json").write_text(json.dumps(policy, indent=2) + "\n", encoding="utf-8")
-            for name in (ProvFileName.RESOURCES_JSON_DEFAULT, ProvFileName.AUTHORIZATION_JSON_DEFAULT):
+                (local / f"{name}.json").write_text(
+                    json.dumps(policy, indent=2) + "\n", encoding="utf-8"
+                )
+            for name in (
+                ProvFileName.RESOURCES_JSON_DEFAULT,
+                ProvFileName.AUTHORIZATION_JSON_DEFAULT,
+            ):
                 (local / name).unlink()
 
     def _place(self, resources: dict[str, Any]) -> None:

@@ -2,8 +2,9 @@
 
 One for the hub, one a site, one for the supervisor, all with our policies.
 
-``nvflare provision -p FILE`` on the file that :func:`write_project` writes does the same as :func:`provision`: the file
-names :class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a builder, so that no kit leaves without them.
+``nvflare provision -p FILE`` on the file that :func:`write_project` writes does the same as
+:func:`provision`: the file names :class:`sottovoce.deploy.nvflare.policies.HardenedPolicies` as a
+builder, so that no kit leaves without them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _STATIC = {"config_folder": "config", "scheme": "tcp"}
 DAYS = 3 * 365
 
 
-def project(plan: Plan, server: str, port: int, *, store: str | Path, name: str = "sottovoce") -> dict[str, Any]:
+def project(
+    plan: Plan, server: str, port: int, *, store: str | Path, name: str = "sottovoce"
+) -> dict[str, Any]:
     """Return NVFlare's description of the federation, as plain data.
 
     Parameters
@@ -55,25 +58,43 @@ def project(plan: Plan, server: str, port: int, *, store: str | Path, name: str 
     if not 1 <= port <= 65535:
         raise InvalidInput("port", port, "must be 1 to 65535", "give the hub's port")
     if not Path(store).is_absolute():
-        raise InvalidInput("store", str(store), "must be an absolute path", "e.g. /var/lib/sottovoce/nvflare")
+        raise InvalidInput(
+            "store", str(store), "must be an absolute path", "e.g. /var/lib/sottovoce/nvflare"
+        )
     if server.lower() in (name.lower() for name in plan.names):
-        raise InvalidInput("server", server, "is the name of a site, and every kit needs one of its own", "rename it")
+        raise InvalidInput(
+            "server",
+            server,
+            "is the name of a site, and every kit needs one of its own",
+            "rename it",
+        )
     clients = [{"name": site, "type": "client", "org": _ORGANISATION} for site in plan.names]
     return {
-        "api_version": 3, "name": name, "description": f"sottovoce run {plan.run}",
+        "api_version": 3,
+        "name": name,
+        "description": f"sottovoce run {plan.run}",
         "participants": [
-            {"name": server, "type": "server", "org": _ORGANISATION, "fed_learn_port": port, "admin_port": port},
+            {
+                "name": server,
+                "type": "server",
+                "org": _ORGANISATION,
+                "fed_learn_port": port,
+                "admin_port": port,
+            },
             *clients,
             {"name": SUPERVISOR, "type": "admin", "org": _ORGANISATION, "role": "lead"},
         ],
         "builders": [
-            {"path": f"{_BUILDERS}.workspace.WorkspaceBuilder", "args": {"template_file": ["master_template.yml"]}},
+            {
+                "path": f"{_BUILDERS}.workspace.WorkspaceBuilder",
+                "args": {"template_file": ["master_template.yml"]},
+            },
             {"path": f"{_BUILDERS}.static_file.StaticFileBuilder", "args": _STATIC},
             {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": DAYS}},
             {"path": f"{__package__}.policies.HardenedPolicies", "args": {"store": str(store)}},
             {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
         ],
-    }  # fmt: skip
+    }
 
 
 def write_project(path: str | Path, description: dict[str, Any]) -> None:
@@ -98,9 +119,13 @@ def provision(description: dict[str, Any], workspace: str | Path) -> Path:
             prepare_project(plain), logger=_Quiet()
         )
     except ValueError as error:
-        raise InvalidInput("project", None, f"NVFlare refuses it: {error}", "correct names, host or port") from error
+        raise InvalidInput(
+            "project", None, f"NVFlare refuses it: {error}", "correct names, host or port"
+        ) from error
     if context.get(CtxKey.BUILD_ERROR):
-        raise InvalidInput("workspace", str(workspace), "NVFlare could not make the kits", "use an empty folder")
+        raise InvalidInput(
+            "workspace", str(workspace), "NVFlare could not make the kits", "use an empty folder"
+        )
     return Path(str(context.get_result_location()))
 
 
@@ -114,7 +139,11 @@ class _Quiet:
 
 def hardened(name: str) -> dict[str, Any]:
     """A policy as shipped: "server", "client", "authorization" or "comm_config"."""
-    return dict(json.loads(files(__package__).joinpath("hardened", f"{name}.json").read_text(encoding="utf-8")))
+    return dict(
+        json.loads(
+            files(__package__).joinpath("hardened", f"{name}.json").read_text(encoding="utf-8")
+        )
+    )
 
 
 def check_kit(kit: str | Path) -> None:
@@ -123,18 +152,26 @@ def check_kit(kit: str | Path) -> None:
     Raises :class:`InvalidInput` otherwise.
     """
     home = Path(kit)
-    for file, policy in (("resources", "client"), ("authorization", "authorization"), ("comm_config", "comm_config")):
+    for file, policy in (
+        ("resources", "client"),
+        ("authorization", "authorization"),
+        ("comm_config", "comm_config"),
+    ):
         path = home / "local" / f"{file}.json"
         if _read(path) != hardened(policy):
             remedy = "have the kit made again, or put it back"
             raise InvalidInput("kit", str(path), "is not the hardened policy", remedy)
     path = home / "startup" / "fed_client.json"
     if _read(path).get("client", {}).get("connection_security") != "mtls":
-        raise InvalidInput("kit", str(path), "does not ask for mutual TLS", "have the kit made again")
+        raise InvalidInput(
+            "kit", str(path), "does not ask for mutual TLS", "have the kit made again"
+        )
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         return dict(parse(read("kit", path), LARGEST))
     except (NotStrict, TypeError) as error:
-        raise InvalidInput("kit", str(path), "cannot be read", "give the folder of a site's startup kit") from error
+        raise InvalidInput(
+            "kit", str(path), "cannot be read", "give the folder of a site's startup kit"
+        ) from error

@@ -58,22 +58,44 @@ def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
     """
     server = {
         "format_version": 2,
-        "server": {"task_request_interval": POLL},  # at the top level it would be ignored without a word
+        "server": {
+            "task_request_interval": POLL
+        },  # at the top level it would be ignored without a word
         "workflows": [
-            {"id": "run", "path": f"{_HOME}.controller.SiteController", "args": {"task_seconds": task_seconds}}
+            {
+                "id": "run",
+                "path": f"{_HOME}.controller.SiteController",
+                "args": {"task_seconds": task_seconds},
+            }
         ],
-        "components": [], "task_data_filters": [], "task_result_filters": [],
-    }  # fmt: skip
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
     client = {
         "format_version": 2,
-        "executors": [{"tasks": [layout.TASK], "executor": {"path": f"{_HOME}.executor.SiteExecutor", "args": {}}}],
-        "components": [], "task_data_filters": [], "task_result_filters": [],
-    }  # fmt: skip
+        "executors": [
+            {
+                "tasks": [layout.TASK],
+                "executor": {"path": f"{_HOME}.executor.SiteExecutor", "args": {}},
+            }
+        ],
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
     meta = {
-        "name": plan.run, "resource_spec": {}, "min_clients": len(plan.sites), "mandatory_clients": list(plan.names),
+        "name": plan.run,
+        "resource_spec": {},
+        "min_clients": len(plan.sites),
+        "mandatory_clients": list(plan.names),
         "deploy_map": {"hub": ["server"], "site": list(plan.names)},
-    }  # fmt: skip
-    files = {"meta": meta, "hub/config/config_fed_server": server, "site/config/config_fed_client": client}
+    }
+    files = {
+        "meta": meta,
+        "hub/config/config_fed_server": server,
+        "site/config/config_fed_client": client,
+    }
     for path, content in files.items():
         file = folder / f"{path}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +111,8 @@ def open_session(kit: Path, patience: float) -> Session:
     from nvflare.fuel.flare_api.flare_api import new_secure_session
     from nvflare.tool.cli_output import set_output_format
 
-    set_output_format("json")  # what NVFlare has to say about its connection goes to the standard error
+    # what NVFlare has to say about its connection goes to the standard error
+    set_output_format("json")
     until, pause = time.monotonic() + patience, 0.5
     while True:
         try:
@@ -97,8 +120,10 @@ def open_session(kit: Path, patience: float) -> Session:
         except Exception as error:
             if time.monotonic() > until:
                 raise Unreachable(
-                    f"hub: no session with the server after {patience:g} s ({type(error).__name__}: {error}); a "
-                    "certificate that is not of this federation looks the same as a server that is down"
+                    f"hub: no session with the server after {patience:g} s "
+                    f"({type(error).__name__}: {error}); a "
+                    "certificate that is not of this federation looks the same as a server that "
+                    "is down"
                 ) from error
             time.sleep(pause)
             pause = min(2 * pause, 5.0)
@@ -111,7 +136,8 @@ class _Lost(Exception):
 def _asked(question: Callable[[], _T]) -> _T:
     try:
         return question()
-    except Exception as error:  # NVFlare raises a score of classes when a server goes away, RuntimeError among them
+    # NVFlare raises a score of classes when a server goes away, RuntimeError among them
+    except Exception as error:
         raise _Lost(f"{type(error).__name__}: {error}") from error
 
 
@@ -130,12 +156,19 @@ class Supervisor:
         Jobs in a row without a new message in the log before the supervisor gives up.
     """
 
-    def __init__(self, kit: str | Path, hub: str | Path, *, task_seconds: float = 30.0, tries: int = 5) -> None:
+    def __init__(
+        self, kit: str | Path, hub: str | Path, *, task_seconds: float = 30.0, tries: int = 5
+    ) -> None:
         layout.need_nvflare()
         self._kit, self._hub = Path(kit), Path(hub)
         self.plan = read_plan(self._hub / layout.PLAN_FILE)
         if not (self._kit / "startup" / "fed_admin.json").is_file():
-            raise InvalidInput("kit", str(kit), "is no startup kit of a supervisor", f"give the folder {SUPERVISOR}")
+            raise InvalidInput(
+                "kit",
+                str(kit),
+                "is no startup kit of a supervisor",
+                f"give the folder {SUPERVISOR}",
+            )
         self._task_seconds, self._tries = task_seconds, tries
         self.jobs: list[str] = []
         """Names of the jobs so far, the last one running."""
@@ -157,7 +190,9 @@ class Supervisor:
         """
         idle, before = 0, -1
         with tempfile.TemporaryDirectory() as folder:
-            job = write_job(Path(folder) / self.plan.run, self.plan, task_seconds=self._task_seconds)
+            job = write_job(
+                Path(folder) / self.plan.run, self.plan, task_seconds=self._task_seconds
+            )
             while True:
                 status = self._one_job(job, observe, patience)
                 if status == _COMPLETED:
@@ -168,7 +203,9 @@ class Supervisor:
                 idle, before = (idle + 1, before) if held == before else (0, held)
                 if idle >= self._tries:
                     why = self._last_words()
-                    raise Refused(f"run={self.plan.run!r}: no further after {self._tries} more jobs; {why}")
+                    raise Refused(
+                        f"run={self.plan.run!r}: no further after {self._tries} more jobs; {why}"
+                    )
 
     def _one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
         """Hand in a job and watch it to its end; its last status."""
@@ -185,7 +222,8 @@ class Supervisor:
                 if over is None and self._complete():
                     over = time.monotonic()
                 if over is not None and time.monotonic() > over + self._task_seconds:
-                    _asked(lambda: session.abort_job(name))  # else NVFlare waits for a site that was killed
+                    # else NVFlare waits for a site that was killed
+                    _asked(lambda: session.abort_job(name))
                     return _COMPLETED
                 until = time.monotonic() + 0.5
                 while time.monotonic() < until:
@@ -200,8 +238,12 @@ class Supervisor:
     def _clear(self, session: Session) -> None:
         """End jobs of this run that a crash left over, for ever RUNNING."""
         for job in session.list_jobs():
-            if job.get("job_name") == self.plan.run and not str(job.get("status")).startswith("FINISHED"):
-                with suppress(Exception):  # it may have ended in between, or have no process any more
+            if job.get("job_name") == self.plan.run and not str(job.get("status")).startswith(
+                "FINISHED"
+            ):
+                with suppress(
+                    Exception
+                ):  # it may have ended in between, or have no process any more
                     session.abort_job(str(job["job_id"]))
 
     def _held(self) -> int:
@@ -223,8 +265,15 @@ class Supervisor:
             written = write_hub(self._hub, hub)
             hub.check_end()
             if not written:
-                raise Refused(f"run={self.plan.run!r}: is complete at its sites, and {layout.HUB_LOG} is not its log")
+                raise Refused(
+                    f"run={self.plan.run!r}: is complete at its sites, and {layout.HUB_LOG} is not "
+                    "its log"
+                )
 
     def _last_words(self) -> str:
         path = self._hub / layout.LAST_FAILURE
-        return path.read_text(encoding="utf-8").strip() if path.exists() else "look at the server's log"
+        return (
+            path.read_text(encoding="utf-8").strip()
+            if path.exists()
+            else "look at the server's log"
+        )

@@ -40,7 +40,14 @@ Carry = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 PATIENCE = 5.0
 """Seconds after which a computing site says so, and after which the hub names missing sites."""
 _LOOK = 0.5
-NUMBER, METHOD, REQUEST, REPLY, REFUSED, ENDED = "number", "method", "request", "reply", "refused", "ended"
+NUMBER, METHOD, REQUEST, REPLY, REFUSED, ENDED = (
+    "number",
+    "method",
+    "request",
+    "reply",
+    "refused",
+    "ended",
+)
 
 
 class Post:
@@ -87,7 +94,9 @@ class Post:
             if self._request is not None and task.get(NUMBER) == self._request[NUMBER]:
                 self._request, self._reply = None, task
                 self._news.notify_all()
-            self._news.wait_for(lambda: self._request or self._ended or self._closed, timeout=seconds)
+            self._news.wait_for(
+                lambda: self._request or self._ended or self._closed, timeout=seconds
+            )
             return self._ended or self._request or {}
 
     def close(self, reason: str) -> None:
@@ -167,7 +176,11 @@ def converse(hub: Hub, site: str, carry: Carry) -> str | None:
         if ENDED in result:
             if result[ENDED]:
                 return f"site {site!r} stopped: {printable(str(result[ENDED]))}"
-            return None if site in hub.gone() else f"site {site!r} stopped, and has not signed that it leaves"
+            return (
+                None
+                if site in hub.gone()
+                else f"site {site!r} stopped, and has not signed that it leaves"
+            )
         task = {}
         if NUMBER in result:
             task[NUMBER] = result[NUMBER]

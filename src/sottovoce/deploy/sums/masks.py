@@ -43,10 +43,14 @@ def fields(*parts: bytes) -> bytes:
 def check_key(raw: bytes) -> None:
     """Raise :class:`ValueError` for a public key that is not canonical, or of low order."""
     need_cryptography()
-    if len(raw) != BYTES or int.from_bytes(raw, "little") >= _PRIME:  # 9, 9 + p and 9 + 2^255 are one key
+    if (
+        len(raw) != BYTES or int.from_bytes(raw, "little") >= _PRIME
+    ):  # 9, 9 + p and 9 + 2^255 are one key
         raise ValueError("is not the one encoding of a key")
     try:
-        x25519.X25519PrivateKey.from_private_bytes(_PROBE).exchange(x25519.X25519PublicKey.from_public_bytes(raw))
+        x25519.X25519PrivateKey.from_private_bytes(_PROBE).exchange(
+            x25519.X25519PublicKey.from_public_bytes(raw)
+        )
     except ValueError:
         raise ValueError("is of low order: every exchange with it gives zero") from None
 
@@ -71,7 +75,9 @@ def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
         if named is None or not named[1].startswith(lead):
             continue
         run = named[1].removeprefix(lead)
-        if run == own or not any(len(stem) > len(ledger.stem) for stem in _ledgers_of(ledger, named[1])):
+        if run == own or not any(
+            len(stem) > len(ledger.stem) for stem in _ledgers_of(ledger, named[1])
+        ):
             found[run] = secret_of(ledger, run)
     return found
 
@@ -90,11 +96,14 @@ def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
     it is of the run `present` that is about to start, and an empty file keeps every start refused.
     A key that may be of a ledger with a shorter name stays, and nothing is refused.
     """
-    keys = keys_beside(ledger.path)  # before the ledger is read: what starts meanwhile is in it before its key is made
+    # before the ledger is read: what starts meanwhile is in it before its key is made
+    keys = keys_beside(ledger.path)
     states = {one["run"]: str(one["state"]) for one in ledger.show()["runs"]}
     alone = [ledger.path.stem]
     foreign = [
-        run for run in keys if run not in states and _ledgers_of(ledger.path, f"{ledger.path.stem}.{run}") == alone
+        run
+        for run in keys
+        if run not in states and _ledgers_of(ledger.path, f"{ledger.path.stem}.{run}") == alone
     ]
     over = {run: states[run] for run in keys if states.get(run, "open") != "open"}
     for run in over:
@@ -106,8 +115,10 @@ def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
     if foreign:
         kept = "; the key stays for that one" if present in foreign else "; the key is erased"
         raise LedgerCorrupt(
-            f"ledger={shown(ledger.path)}: beside it lies a key of the run {foreign[0]!r}, which it lacks: it is an "
-            f"older copy, or another ledger; nothing was drawn; find the newest one, and never restore a ledger from "
+            f"ledger={shown(ledger.path)}: beside it lies a key of the run {foreign[0]!r}, which "
+            "it lacks: it is an "
+            "older copy, or another ledger; nothing was drawn; find the newest one, and never "
+            "restore a ledger from "
             f"a backup{kept}"
         )
     return over
@@ -163,7 +174,8 @@ class RunKey:
             raw = b""
         if len(raw) != BYTES:
             raise LedgerCorrupt(
-                f"key={shown(path)}: the key of this run is gone or damaged, and there is never a second one; halted, "
+                f"key={shown(path)}: the key of this run is gone or damaged, and there is never a "
+                "second one; halted, "
                 "nothing was drawn; the other sites go on without this one"
             )
         return cls(x25519.X25519PrivateKey.from_private_bytes(raw), path)
@@ -179,7 +191,9 @@ class RunKey:
         """
         if public not in self._shared:
             try:
-                self._shared[public] = self._key.exchange(x25519.X25519PublicKey.from_public_bytes(public))
+                self._shared[public] = self._key.exchange(
+                    x25519.X25519PublicKey.from_public_bytes(public)
+                )
             except ValueError:
                 raise Refused("key: an exchange gives zero") from None
         return self._shared[public]
@@ -192,12 +206,17 @@ class RunKey:
         """
         found = [one for one in (path, *unfinished(path)) if os.path.lexists(one)]
         for one in found:
-            with suppress(OSError):  # a full disk that copies what is written over; what counts is that it goes
+            with suppress(
+                OSError
+            ):  # a full disk that copies what is written over; what counts is that it goes
                 _zero(one)
             try:
                 one.unlink(missing_ok=True)
             except OSError as error:
-                rule = f"cannot be removed: {error.strerror}; remove it: it is the key of a run that is over"
+                rule = (
+                    f"cannot be removed: {error.strerror}; remove it: it is the key of a run "
+                    "that is over"
+                )
                 raise NotWritten(f"key={shown(one)}: {rule}") from None
         if found:
             _settle(path)
@@ -206,7 +225,9 @@ class RunKey:
 
 def _zero(path: Path) -> None:
     """Overwrite a key in place, without following links or waiting for pipes."""
-    handle = os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    handle = os.open(
+        path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    )
     with open(handle, "wb", buffering=0) as file:
         file.write(bytes(BYTES))
         os.fsync(file.fileno())
@@ -252,7 +273,9 @@ class Bound:
     parent: bytes
 
 
-def mask_key(own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], other: bytes, bound: Bound) -> bytes:
+def mask_key(
+    own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], other: bytes, bound: Bound
+) -> bytes:
     """Derive the key of the mask of two sites for one attempt: X25519, then HKDF with SHA-256.
 
     Parameters
@@ -276,21 +299,35 @@ def mask_key(own: RunKey, names: tuple[str, str], keys: tuple[bytes, bytes], oth
     # All that can change between two shares is in here, so that no mask is used twice
     # (docs/deploy/sums.md, "What is sent").
     info = fields(
-        _DOMAIN, *(name.encode() for name in names), *keys, bound.roster, bound.attempt.to_bytes(8, "big"), bound.query,
+        _DOMAIN,
+        *(name.encode() for name in names),
+        *keys,
+        bound.roster,
+        bound.attempt.to_bytes(8, "big"),
+        bound.query,
         bound.parent,
-    )  # fmt: skip
+    )
     return hkdf.HKDF(hashes.SHA256(), BYTES, bound.session, info).derive(own.shared(other))
 
 
 def stream(key: bytes, words: int) -> Words:
     """Return the first `words` words of the keystream of a key that is used only once."""
     # A zero nonce will do: the key is of one pair and one attempt, and masks one share.
-    drawn = ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None).encryptor().update(bytes(8 * words))
+    drawn = (
+        ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None)
+        .encryptor()
+        .update(bytes(8 * words))
+    )
     return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
 
 
 def seal(
-    share: IntArray, own: RunKey, name: str, members: Sequence[str], keys: Mapping[str, bytes], bound: Bound
+    share: IntArray,
+    own: RunKey,
+    name: str,
+    members: Sequence[str],
+    keys: Mapping[str, bytes],
+    bound: Bound,
 ) -> Words:
     """Mask a share of a sum over sites: add a mask for every pair of this site and another member.
 
@@ -334,7 +371,9 @@ def seal(
         if other == name:
             continue
         low, high = sorted((name, other))
-        mask = stream(mask_key(own, (low, high), (keys[low], keys[high]), keys[other], bound), total.size)
+        mask = stream(
+            mask_key(own, (low, high), (keys[low], keys[high]), keys[other], bound), total.size
+        )
         # One site of a pair adds what the other subtracts: the masks vanish in the sum modulo 2^64.
         total = total + mask if name == low else total - mask
     return total

@@ -89,8 +89,11 @@ class Roster:
     def digest(self) -> bytes:
         numbers = (self.epoch.to_bytes(8, "big"), self.first.to_bytes(8, "big"))
         return keyed_hash(
-            b"roster", fields(self.session, *numbers, fields(*(m.encode() for m in self.members)), self.parent)
-        )  # fmt: skip
+            b"roster",
+            fields(
+                self.session, *numbers, fields(*(m.encode() for m in self.members)), self.parent
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -164,14 +167,23 @@ def sign(plan: Plan, round: int, sender: str, content: Content, key: SigningKey)
             body |= {"kind": "key", "key": _text(public)}
         case Roster(session, epoch, first, members, parent):
             body |= {
-                "kind": "roster", "session": session.hex(), "epoch": epoch, "first": first, "parent": parent.hex(),
+                "kind": "roster",
+                "session": session.hex(),
+                "epoch": epoch,
+                "first": first,
+                "parent": parent.hex(),
                 "members": _mask(plan, members),
-            }  # fmt: skip
+            }
         case Share(roster, attempt, parent, words):
             body |= {
-                "kind": "share", "roster": roster.hex(), "attempt": attempt, "parent": parent.hex(), "dtype": DTYPE,
-                "shape": [len(words)], "words": _text(np.ascontiguousarray(words, dtype=DTYPE).tobytes()),
-            }  # fmt: skip
+                "kind": "share",
+                "roster": roster.hex(),
+                "attempt": attempt,
+                "parent": parent.hex(),
+                "dtype": DTYPE,
+                "shape": [len(words)],
+                "words": _text(np.ascontiguousarray(words, dtype=DTYPE).tobytes()),
+            }
         case Message():
             return content.seal(key)
     return signed(key, DOMAIN, body)
@@ -209,7 +221,11 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
     kind = body["kind"]
     if body.keys() == _LAST and kind in ("stop", "refuse"):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
-    if not isinstance(kind, str) or body.keys() != {"key": _KEY, "roster": _ROSTER, "share": _SHARE}.get(kind):
+    if not isinstance(kind, str) or body.keys() != {
+        "key": _KEY,
+        "roster": _ROSTER,
+        "share": _SHARE,
+    }.get(kind):
         raise Refused(f"{where}: has a kind that does not belong there")
     check_signature(plan, where, DOMAIN, body)
     content: Content
@@ -221,8 +237,15 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
             except ValueError as error:
                 raise Refused(f"{where}: its key {error}") from None
         case "roster":
-            members, session, parent = _named(plan, where, body["members"]), body["session"], body["parent"]
-            numbers = _count(where, body["epoch"], 0), _count(where, body["first"], int(plan.summed))
+            members, session, parent = (
+                _named(plan, where, body["members"]),
+                body["session"],
+                body["parent"],
+            )
+            numbers = (
+                _count(where, body["epoch"], 0),
+                _count(where, body["first"], int(plan.summed)),
+            )
             content = Roster(_digest(where, session), *numbers, members, _digest(where, parent))
         case _:
             content = _share(plan, where, body)
@@ -248,7 +271,11 @@ def _mask(plan: Plan, members: Sequence[str]) -> str:
 
 def _named(plan: Plan, where: str, text: object) -> tuple[str, ...]:
     longest = len(plan.sites) // 4 + 1
-    if not isinstance(text, str) or not 0 < len(text) <= longest or set(text) - set("0123456789abcdef"):
+    if (
+        not isinstance(text, str)
+        or not 0 < len(text) <= longest
+        or set(text) - set("0123456789abcdef")
+    ):
         raise Refused(f"{where}: its members are no sites of the plan")
     bits = int(text, 16)
     if format(bits, "x") != text or bits >> len(plan.sites):
@@ -308,7 +335,9 @@ def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None
     where = f"proof against {printable(sender)!r}"
     try:
         body = parse(data, longest)
-        pair = [body[word].encode("ascii") for word in ("first", "second")] if len(body) == 2 else []
+        pair = (
+            [body[word].encode("ascii") for word in ("first", "second")] if len(body) == 2 else []
+        )
         rounds = [parse(one, longest)["round"] for one in pair]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Refused(f"{where}: is none") from None
@@ -419,7 +448,9 @@ def read_attestation(plan: Plan, data: bytes, sender: str, question: Question) -
     return Attestation(sender, *asked, body["seen"])
 
 
-def _exchanged(plan: Plan, where: str, data: bytes, keys: set[str], sender: str, domain: bytes) -> dict[str, Any]:
+def _exchanged(
+    plan: Plan, where: str, data: bytes, keys: set[str], sender: str, domain: bytes
+) -> dict[str, Any]:
     body = opened(plan, where, data, keys, sender=sender, round=None)
     nonce = body["nonce"]
     if not isinstance(nonce, str) or len(nonce) != NONCE or set(nonce) - set("0123456789abcdef"):

@@ -51,7 +51,8 @@ class OwnKey:
             key = RunKey.read(self._secret)
             if key.public != state.keys[self._name]:
                 raise LedgerCorrupt(
-                    f"run={self._plan.run!r}: the key of this run is another than the one that was sent; halted, "
+                    f"run={self._plan.run!r}: the key of this run is another than the one that was "
+                    "sent; halted, "
                     "nothing was drawn; the other sites go on without this one"
                 )
             self._key = key
@@ -71,4 +72,7 @@ class OwnKey:
     @cached_property
     def _queries(self) -> list[bytes]:
         """Digests of the events of all attempts, the same at all sites."""
-        return [keyed_hash(canonical(event.to_dict()).encode()) for event in self._plan.privacy.planned_events(0)]
+        return [
+            keyed_hash(canonical(event.to_dict()).encode())
+            for event in self._plan.privacy.planned_events(0)
+        ]

@@ -88,9 +88,14 @@ def check_quorum(sites: int, least: int, colluders: int) -> None:
     if colluders < 1:
         raise Refused("colluders: must be at least 1, because every site knows its own share")
     if least - colluders < 2:
-        raise Refused(f"participants={least}: must leave two honest sites beside {colluders} colluding")
+        raise Refused(
+            f"participants={least}: must leave two honest sites beside {colluders} colluding"
+        )
     if not (2 * least > sites + colluders and least <= sites):
-        raise Refused(f"participants={least}: must be more than half of {sites} sites and {colluders} colluding")
+        raise Refused(
+            f"participants={least}: must be more than half of {sites} sites and {colluders} "
+            "colluding"
+        )
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,9 @@ class ProtocolState:
         members = tuple(sorted(plan.names))
         if not plan.summed:
             session = keyed_hash(b"session", fields(b"graph", bytes.fromhex(plan.digest)))
-            return cls(plan, members, session=session, parent=keyed_hash(b"history", session), attempt=0)
+            return cls(
+                plan, members, session=session, parent=keyed_hash(b"history", session), attempt=0
+            )
         facts = plan.facts
         check_quorum(len(plan.sites), facts.participants, facts.colluders)
         return cls(plan, members)
@@ -175,7 +182,11 @@ class ProtocolState:
         plan = self.plan
         if plan.summed or len(members) in (0, len(plan.sites)):
             return len(members) >= self.least
-        if len(members) < self.least or not plan.quorum.may_lose_sites or self.attempt < plan.stages[0].first:
+        if (
+            len(members) < self.least
+            or not plan.quorum.may_lose_sites
+            or self.attempt < plan.stages[0].first
+        ):
             return False  # what comes before the training is a mean over the rows of all
         return plan.graph.joins([plan.index(name) for name in members])
 
@@ -187,9 +198,11 @@ class ProtocolState:
     def to_dict(self) -> dict[str, Any]:
         """Return the members, who is out and why, and the number of the roster, as plain data."""
         return {
-            "members": list(self.members), "gone": dict(sorted(self.gone.items())),
-            "since": dict(sorted(self.since.items())), "epoch": self.epoch,
-        }  # fmt: skip
+            "members": list(self.members),
+            "gone": dict(sorted(self.gone.items())),
+            "since": dict(sorted(self.since.items())),
+            "epoch": self.epoch,
+        }
 
     def check(self, signed: SignedMessage) -> None:
         """Check that a message belongs to the present phase, roster, attempt and history.
@@ -203,17 +216,26 @@ class ProtocolState:
             case Message():
                 self._check_vector(where, content)
             case Hello() if self.phase == "key":
-                others = [name for name, key in self.keys.items() if key == content.key and name != signed.sender]
+                others = [
+                    name
+                    for name, key in self.keys.items()
+                    if key == content.key and name != signed.sender
+                ]
                 if others:
                     raise Refused(f"{where}: has the key of {others[0]!r}")
             case Roster() if self.phase == "roster":
                 if content != self.next_roster:
-                    rule = f"signs another roster {content.epoch}: the sites do not have the same history"
+                    rule = (
+                        f"signs another roster {content.epoch}: the sites do not have the same "
+                        "history"
+                    )
                     raise Refused(f"{where}: {rule}")
             case Share() if self.phase == "share":
                 self._check_share(where, content)
             case _:
-                raise Refused(f"{where}: does not belong here: the sites do not have the same history")
+                raise Refused(
+                    f"{where}: does not belong here: the sites do not have the same history"
+                )
 
     def _check_vector(self, where: str, content: Message) -> None:
         """Refuse a vector that comes too early, or a release where none belongs.
@@ -226,9 +248,15 @@ class ProtocolState:
             raise Refused(f"{where}: does not belong here: the sites do not have the same history")
 
     def _check_share(self, where: str, content: Share) -> None:
-        if (content.roster, content.attempt, content.parent) != (self.roster, self.attempt, self.parent):
+        if (content.roster, content.attempt, content.parent) != (
+            self.roster,
+            self.attempt,
+            self.parent,
+        ):
             or_mean = "" if self.plan.centre is None else ", or move rows by different means"
-            raise Refused(f"{where}: is of another attempt: the sites do not have the same history{or_mean}")
+            raise Refused(
+                f"{where}: is of another attempt: the sites do not have the same history{or_mean}"
+            )
 
     def bind(self, what: bytes) -> None:
         """Go on only with sites that computed the same `what` from what was opened."""
@@ -262,7 +290,7 @@ class ProtocolState:
 
     def _lost(
         self, present: Collection[str], why: Mapping[str, str], ends: Collection[str]
-    ) -> dict[str, str]:  # fmt: skip
+    ) -> dict[str, str]:
         """Return the members that take part no longer, and why.
 
         They are those without a message, and those whose last model it was.
@@ -285,7 +313,9 @@ class ProtocolState:
         else:
             self.epoch, self.phase = self.epoch + 1, "roster"
 
-    def _go_on_with_sums(self, present: Mapping[str, SignedMessage], stay: tuple[str, ...], *, whole: bool) -> None:
+    def _go_on_with_sums(
+        self, present: Mapping[str, SignedMessage], stay: tuple[str, ...], *, whole: bool
+    ) -> None:
         """Go on to the next roster or attempt.
 
         The first roster follows the greetings, the attempt a roster, and the next attempt or roster
@@ -293,7 +323,9 @@ class ProtocolState:
         """
         match self.phase:
             case "key":
-                self.session = keyed_hash(b"session", fields(*(present[name].data for name in stay)))
+                self.session = keyed_hash(
+                    b"session", fields(*(present[name].data for name in stay))
+                )
                 self.parent = keyed_hash(b"history", self.session)
                 self.phase = "roster"
             case "share":
@@ -310,7 +342,9 @@ class ProtocolState:
 
     def _open(self, present: Mapping[str, SignedMessage]) -> None:
         """Add up the shares of all members, and bind the history to them."""
-        shares = [signed.content.words for signed in present.values() if isinstance(signed.content, Share)]
+        shares = [
+            signed.content.words for signed in present.values() if isinstance(signed.content, Share)
+        ]
         self.total = np.sum(np.array(shares, dtype=np.uint64), axis=0, dtype=np.uint64)
         digests = (present[name].digest for name in self.members)
         self.parent = keyed_hash(b"history", fields(self.parent, *digests))

@@ -44,14 +44,22 @@ class Witnesses:
         need = len(one.plan.sites) - facts.participants + facts.colluders + 1
         question = Question(one.name, one.journal.highest, secrets.token_hex(NONCE // 2))
         found = one.ask_hub(lambda: one.transport.inquire(question.seal(one.plan, one.key), need))
-        answers = [read_attestation(one.plan, data, name, question) for name, data in found.items() if name != one.name]
+        answers = [
+            read_attestation(one.plan, data, name, question)
+            for name, data in found.items()
+            if name != one.name
+        ]
         if len(answers) < need:
-            raise Refused(f"round={one.round}: the hub gave {len(answers)} answers of other sites, not {need}")
+            raise Refused(
+                f"round={one.round}: the hub gave {len(answers)} answers of other sites, not {need}"
+            )
         seen = max(answers, key=lambda answer: answer.seen)
         if seen.seen > question.round:
             raise LedgerCorrupt(
-                f"run={one.plan.run!r}: site {seen.sender!r} has seen round {seen.seen} of this site and its journal "
-                f"ends at round {question.round}: the journal is an older copy; halted, nothing was drawn; find the "
+                f"run={one.plan.run!r}: site {seen.sender!r} has seen round {seen.seen} of this "
+                "site and its journal "
+                f"ends at round {question.round}: the journal is an older copy; halted, nothing "
+                "was drawn; find the "
                 "newest one, and never restore a ledger from a backup"
             )
         self._again = False

@@ -1,9 +1,10 @@
-"""Kinds of cells: a kind is named ``FILE.FUNCTION``, after a file of this folder and a function in it.
+"""Kinds of cells: a kind is named ``FILE.FUNCTION``, after a file of this folder and a function in
+it.
 
-``FUNCTION(p)`` takes the plain parameters of one cell (fixed ones, a point of the grid, `seed`, `replicates`) and
-returns tidy rows of plain scalars; a curve has one row a round and replicate.  It refuses unknown parameters; missing
-ones are refused for it.  ``_privacy`` (words of a privacy statement) and ``_note`` are no columns but notes for the
-page.
+``FUNCTION(p)`` takes the plain parameters of one cell (fixed ones, a point of the grid, `seed`,
+`replicates`) and returns tidy rows of plain scalars; a curve has one row a round and replicate.  It
+refuses unknown parameters; missing ones are refused for it.  ``_privacy`` (words of a privacy
+statement) and ``_note`` are no columns but notes for the page.
 """
 
 from __future__ import annotations
@@ -19,14 +20,20 @@ from sottovoce.util.typing import Any
 
 Row = dict[str, Any]
 LETTER = ", as printed"
-"""Ends the names of what runs a paper's listing to the letter, where its namesake does what is proved."""
+"""Ends the names of what runs a paper's listing to the letter, where its namesake does what is
+proved.
+"""
 NOISELESS = ("training.run", "graded.run", "graded.cost")
-"""Kinds that, asked by ``also = "noiseless_error"``, tell where even a run without noise learns nothing."""
+"""Kinds that, asked by ``also = "noiseless_error"``, tell where even a run without noise learns
+nothing.
+"""
 Cell = Callable[[Mapping[str, Any]], list[Row]]
 
 
 def find(kind: str) -> Cell:
-    """The function that a study's `kind` names; :class:`~sottovoce.errors.InvalidInput` if there is none."""
+    """The function that a study's `kind` names; :class:`~sottovoce.errors.InvalidInput` if there
+    is none.
+    """
     file, _, function = kind.partition(".")
     if file.isidentifier() and function.isidentifier() and not function.startswith("_"):
         place = f"{__name__}.{file}"
@@ -35,20 +42,28 @@ def find(kind: str) -> Cell:
             if isfunction(found):
                 if found.__annotations__.get("return") in ("list[Row]", list[Row]):
                     return found
-                raise InvalidInput("kind", kind, "must return list[Row], and say so", "annotate the function")
+                raise InvalidInput(
+                    "kind", kind, "must return list[Row], and say so", "annotate the function"
+                )
     raise InvalidInput(
-        "kind", kind, "must be FILE.FUNCTION of sottovoce_papers/studies/kinds", "for example training.run"
+        "kind",
+        kind,
+        "must be FILE.FUNCTION of sottovoce_papers/studies/kinds",
+        "for example training.run",
     )
 
 
 def check(p: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse a parameter that a kind of cell does not know, as :class:`~sottovoce.errors.InvalidInput`.
+    """Refuse a parameter that a kind of cell does not know, as
+    :class:`~sottovoce.errors.InvalidInput`.
 
     Every kind knows `reading`, the name of a reading of the paper.
     """
     if unknown := set(p) - known - {"reading"}:
         name = min(unknown)
-        raise InvalidInput(name, p[name], "is no parameter of this kind of cell", "remove or correct it")
+        raise InvalidInput(
+            name, p[name], "is no parameter of this kind of cell", "remove or correct it"
+        )
 
 
 def files(kind: str) -> set[str]:

@@ -10,14 +10,26 @@ from sottovoce.util.typing import Any
 
 from . import Row, check
 
-_KNOWN = {"method", "form", "epsilon", "delta", "rounds", "games", "confidence", "seed", "replicates"}
+_KNOWN = {
+    "method",
+    "form",
+    "epsilon",
+    "delta",
+    "rounds",
+    "games",
+    "confidence",
+    "seed",
+    "replicates",
+}
 
 
 def game(p: Mapping[str, Any]) -> list[Row]:
-    """One claim under attack, `replicates` times with different seeds: see :func:`sottovoce.audit.attack`.
+    """One claim under attack, `replicates` times with different seeds: see
+    :func:`sottovoce.audit.attack`.
 
-    Parameters: `method`, `form`, `epsilon` (claimed in total), `delta`, `rounds`, `games` (runs of each world).
-    Columns: `claimed`, `proved`, `audited` (the lower bound), `refuted` (0 or 1), `exact` where quadrature gives it.
+    Parameters: `method`, `form`, `epsilon` (claimed in total), `delta`, `rounds`, `games` (runs of
+    each world). Columns: `claimed`, `proved`, `audited` (the lower bound), `refuted` (0 or 1),
+    `exact` where quadrature gives it.
     """
     check(p, _KNOWN)
     rows = []
@@ -32,11 +44,19 @@ def game(p: Mapping[str, Any]) -> list[Row]:
                 confidence=p.get("confidence", 0.95),
             )
         except SolverError as error:
-            return [{"_note": f"{p['method']} ({p['form']}) at epsilon {p['epsilon']:g} cannot be played: {error}."}]
+            return [
+                {
+                    "_note": f"{p['method']} ({p['form']}) at epsilon {p['epsilon']:g} cannot be "
+                    f"played: {error}."
+                }
+            ]
         row = {
-            "replicate": k, "claimed": found.claimed_epsilon, "proved": found.proved_epsilon,
-            "audited": found.lower_bound, "refuted": int(found.refuted or found.refuted_exactly),
-        }  # fmt: skip
+            "replicate": k,
+            "claimed": found.claimed_epsilon,
+            "proved": found.proved_epsilon,
+            "audited": found.lower_bound,
+            "refuted": int(found.refuted or found.refuted_exactly),
+        }
         if found.exact_epsilon is not None:
             row["exact"] = found.exact_epsilon
         rows.append(row)

@@ -17,14 +17,27 @@ from . import Row, check
 
 _DATA = {"classes", "features", "rows", "nodes"}
 _RUN = {
-    "method", "epsilon", "delta", "rounds", "graph", "eta", "eta_growth", "rho", "C", "gamma", "perturbation", "seed",
+    "method",
+    "epsilon",
+    "delta",
+    "rounds",
+    "graph",
+    "eta",
+    "eta_growth",
+    "rho",
+    "C",
+    "gamma",
+    "perturbation",
+    "seed",
     "replicates",
-}  # fmt: skip
+}
 TEST_ROWS = 4000
 
 
 def made_up(K: int, d: int, sizes: list[int]) -> list[tuple[Array, IntArray]]:
-    """Rows in the unit ball around K random centres, with Gaussian spread, in parts of these sizes."""
+    """Rows in the unit ball around K random centres, with Gaussian spread, in parts of these
+    sizes.
+    """
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(K, d))
     centres /= np.linalg.norm(centres, axis=1, keepdims=True)
@@ -33,15 +46,18 @@ def made_up(K: int, d: int, sizes: list[int]) -> list[tuple[Array, IntArray]]:
         y = rng.integers(K, size=n)
         X = centres[y] + 0.6 * rng.normal(size=(n, d)) / np.sqrt(d) * 2.0
         X = np.hstack([X, np.full((n, 1), 0.5)])
-        parts.append((X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) / (1.0 + 1e-12), y))
+        parts.append(
+            (X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True)) / (1.0 + 1e-12), y)
+        )
     return parts
 
 
 def several(p: Mapping[str, Any]) -> list[Row]:
     """One run with the softmax loss after its last round.
 
-    Parameters: `classes`, `features`, `rows` (of each site), `nodes`, and those of a run.  Columns: `loss` (mean of
-    the sites' own models on their own rows, nats), `test_error` of the average model, `epsilon_proved`.
+    Parameters: `classes`, `features`, `rows` (of each site), `nodes`, and those of a run.  Columns:
+    `loss` (mean of the sites' own models on their own rows, nats), `test_error` of the average
+    model, `epsilon_proved`.
     """
     check(p, _DATA | _RUN)
     K, d, n, N = (int(p[name]) for name in ("classes", "features", "rows", "nodes"))
@@ -55,7 +71,11 @@ def several(p: Mapping[str, Any]) -> list[Row]:
     scores = np.einsum("nd,rkd->rnk", X, models.mean(axis=1).reshape(len(models), K, -1))
     wrong = (scores.argmax(axis=-1) != y).mean(axis=-1)
     says = f"{config.method} ({K} classes): {result.privacy['says']}"
-    row: Row = {"round": config.rounds, "epsilon_proved": result.privacy["epsilon"], "_privacy": says}
+    row: Row = {
+        "round": config.rounds,
+        "epsilon_proved": result.privacy["epsilon"],
+        "_privacy": says,
+    }
     return [
         row | {"replicate": r, "loss": float(a), "test_error": float(b)}
         for r, (a, b) in enumerate(zip(own, wrong, strict=True))

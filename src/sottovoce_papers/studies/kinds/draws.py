@@ -1,4 +1,6 @@
-"""Draws of the random graph and of the rows: a cell runs on each, and tells them apart by the column `draw`."""
+"""Draws of the random graph and of the rows: a cell runs on each, and tells them apart by the
+column `draw`.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,24 @@ from sottovoce.util.typing import Any
 from . import Row
 
 APART = 1000
-"""Between the seeds of two draws.  A random graph that is not connected is drawn again with the next seed."""
+"""Between the seeds of two draws.  A random graph that is not connected is drawn again with the
+next seed.
+"""
 
 
 def each_draw(p: Mapping[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """(draw, its first replicate, parameters of its run) of each of `draws` draws; the replicates are shared out.
+    """(draw, its first replicate, parameters of its run) of each of `draws` draws; the replicates
+    are shared out.
 
-    A draw has a random graph of its own (by its seed) and rows of its own (`row_draw`): those that `limit` leaves, and
-    which site has which.  The first one is that of a cell without `draws`.  At most as many as replicates are made.
+    A draw has a random graph of its own (by its seed) and rows of its own (`row_draw`): those that
+    `limit` leaves, and which site has which.  The first one is that of a cell without `draws`.  At
+    most as many as replicates are made.
     """
     wanted = p.get("draws", 1)
     if type(wanted) is not int or wanted < 1:
-        raise InvalidInput("draws", wanted, "must be a whole number, at least 1", "correct it, or leave it out")
+        raise InvalidInput(
+            "draws", wanted, "must be a whole number, at least 1", "correct it, or leave it out"
+        )
     replicates = int(p["replicates"])
     many = min(wanted, replicates)
     plain = {key: value for key, value in p.items() if key != "draws"}
@@ -34,12 +42,16 @@ def each_draw(p: Mapping[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]
 
 
 def over_draws(cell: Callable[[Mapping[str, Any]], list[Row]], p: Mapping[str, Any]) -> list[Row]:
-    """The rows of `cell` on every draw, with the column `draw`; without `draws` those of the cell itself."""
+    """The rows of `cell` on every draw, with the column `draw`; without `draws` those of the
+    cell itself.
+    """
     if "draws" not in p:
         return cell(p)
     rows: list[Row] = []
     for draw, first, own in each_draw(p):
         for row in cell(own):
-            told = {"replicate": first + row["replicate"], "draw": draw} if "replicate" in row else {}
+            told = (
+                {"replicate": first + row["replicate"], "draw": draw} if "replicate" in row else {}
+            )
             rows.append(row | told)
     return rows

@@ -1,4 +1,6 @@
-"""Cells of 004: training rows scored too, vectors that are sent, and the total that a test error costs."""
+"""Cells of 004: training rows scored too, vectors that are sent, and the total that a test error
+costs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ OWN = ("train_error", "broadcasts")
 
 @dataclass
 class _Watch:
-    """An observer of what sites sent: after every round the models, and how many vectors each site has sent."""
+    """An observer of what sites sent: after every round the models, and how many vectors each
+    site has sent.
+    """
 
     models: list[Array] = field(default_factory=list)  # (R, N, d) each
     sent: list[Array] = field(default_factory=list)  # (R, N) each
@@ -33,14 +37,18 @@ class _Watch:
 
 
 def run(p: Mapping[str, Any]) -> list[Row]:
-    """:func:`on_one_draw` on each of `draws` draws of the random graph and the rows: see :func:`.training.run`."""
+    """:func:`on_one_draw` on each of `draws` draws of the random graph and the rows: see
+    :func:`.training.run`.
+    """
     return over_draws(on_one_draw, p)
 
 
 def on_one_draw(p: Mapping[str, Any]) -> list[Row]:
-    """Rows of :func:`.training.on_one_draw` with `train_error`, the average model on its own rows, and `broadcasts`.
+    """Rows of :func:`.training.on_one_draw` with `train_error`, the average model on its own rows,
+    and `broadcasts`.
 
-    `broadcasts`: vectors that a site has sent, in the mean over sites; one that equals the last one counts as not sent.
+    `broadcasts`: vectors that a site has sent, in the mean over sites; one that equals the last one
+    counts as not sent.
     """
     rows = kept.once("graded.run", p, training.wanted_rounds(p), partial(_graded, p))
     own = [{key: row[key] for key in OWN if key in row} for row in rows]
@@ -54,7 +62,10 @@ def _graded(p: Mapping[str, Any]) -> list[Row]:
     if not watch.models:  # left out
         return rows
     X, y = (np.concatenate([part[k] for part in dealt.parts]) for k in (0, 1))
-    wrong = {k: dealt.task.model_errors(X, y, watch.models[k - 1].mean(axis=1)) for k in {row["round"] for row in rows}}
+    wrong = {
+        k: dealt.task.model_errors(X, y, watch.models[k - 1].mean(axis=1))
+        for k in {row["round"] for row in rows}
+    }
 
     def own(k: int, r: int) -> Row:
         return dict(zip(OWN, (float(wrong[k][r]), float(watch.sent[k - 1][r].mean())), strict=True))
@@ -63,13 +74,16 @@ def _graded(p: Mapping[str, Any]) -> list[Row]:
 
 
 def cost(p: Mapping[str, Any]) -> list[Row]:
-    """:func:`run` at every total of `epsilons`, and what every test error of `errors` costs: 004, Figure 5.
+    """:func:`run` at every total of `epsilons`, and what every test error of `errors` costs: 004,
+    Figure 5.
 
-    In rows with `target_error`, the column `cost` is the total at which the mean test error, never counted as rising
-    with the total, first comes down to that; interpolated in its logarithm.  It is the largest total if none does, the
-    smallest if all do.  A row a replicate: jackknife pseudovalues, whose mean and spread are those of the cost.
+    In rows with `target_error`, the column `cost` is the total at which the mean test error, never
+    counted as rising with the total, first comes down to that; interpolated in its logarithm.  It
+    is the largest total if none does, the smallest if all do.  A row a replicate: jackknife
+    pseudovalues, whose mean and spread are those of the cost.
 
-    Every round is scored, though the last one is told: so a cell that draws the curve finds its run done.
+    Every round is scored, though the last one is told: so a cell that draws the curve finds its run
+    done.
     """
     inner = {key: value for key, value in p.items() if key not in ("epsilons", "errors")}
     method = find_method(p["method"])
@@ -98,7 +112,9 @@ def _at_the_end(p: Mapping[str, Any]) -> list[Row]:
 
 
 def jackknifed(errors: Array, at: Array, target: float) -> list[float]:
-    """Pseudovalues, one a replicate, of ``exp`` of the place on `at` where the mean of `errors` (places, R) falls."""
+    """Pseudovalues, one a replicate, of ``exp`` of the place on `at` where the mean of `errors`
+    (places, R) falls.
+    """
 
     def place(means: Array) -> float:
         falling = np.minimum.accumulate(means)[::-1]
@@ -107,4 +123,7 @@ def jackknifed(errors: Array, at: Array, target: float) -> list[float]:
     many, whole = errors.shape[1], place(errors.mean(axis=1))
     if many == 1:
         return [whole]
-    return [many * whole - (many - 1) * place(np.delete(errors, r, axis=1).mean(axis=1)) for r in range(many)]
+    return [
+        many * whole - (many - 1) * place(np.delete(errors, r, axis=1).mean(axis=1))
+        for r in range(many)
+    ]

@@ -1,8 +1,9 @@
 """Runs that several cells share: what one has run, another one reads.
 
-Studies draw different figures of the same runs, and a cell may hold many of them.  While a cell runs in a study, the
-rows of each of its runs are kept in a folder beside the studies, by a digest of what the run follows from: its
-parameters and the code.  Names that only tell cells apart are not among them.  Outside of a study nothing is kept.
+Studies draw different figures of the same runs, and a cell may hold many of them.  While a cell
+runs in a study, the rows of each of its runs are kept in a folder beside the studies, by a digest
+of what the run follows from: its parameters and the code.  Names that only tell cells apart are not
+among them.  Outside of a study nothing is kept.
 """
 
 from __future__ import annotations
@@ -57,8 +58,11 @@ def shelved(shelf: Shelf | None) -> Iterator[None]:
         _shelf.reset(token)
 
 
-def once(kind: str, p: Mapping[str, Any], wanted: Set[int], run: Callable[[], list[Row]]) -> list[Row]:
-    """The rows of `run` after the rounds `wanted`: read, if another cell has run the same with these rounds.
+def once(
+    kind: str, p: Mapping[str, Any], wanted: Set[int], run: Callable[[], list[Row]]
+) -> list[Row]:
+    """The rows of `run` after the rounds `wanted`: read, if another cell has run the same with
+    these rounds.
 
     Parameters
     ----------

@@ -20,10 +20,14 @@ KEPT = f"memory.{LastMinimiser.names()['f']}"
 """Where a row guard's state holds the exact minimiser of 001's Algorithm 3."""
 
 
-def simulate_watched(config: RunConfig, rows: Rows, watch: Callable[..., None], caveat: Caveat) -> str:
-    """Run as :func:`sottovoce.runs.simulate.simulate` does, with the same noise, and return the guarantee in words.
+def simulate_watched(
+    config: RunConfig, rows: Rows, watch: Callable[..., None], caveat: Caveat
+) -> str:
+    """Run as :func:`sottovoce.runs.simulate.simulate` does, with the same noise, and return the
+    guarantee in words.
 
-    ``watch(k, state, kept)`` is called after every round; `kept` is the minimiser that every node keeps, None if sent.
+    ``watch(k, state, kept)`` is called after every round; `kept` is the minimiser that every node
+    keeps, None if sent.
     """
     prepared = prepare(config, rows.n, rows.d)
     lead, nodes = (config.replicates, len(rows.n)), range(len(rows.n))

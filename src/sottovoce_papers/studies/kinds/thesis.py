@@ -6,6 +6,14 @@ from .thesis_more import changes, huber, improved, orders
 from .thesis_solvers import algorithm_2, folds, nelder_mead
 
 __all__ = [
-    "algorithm_2", "changes", "components", "folds", "huber", "improved", "nelder_mead", "one_site", "orders",
+    "algorithm_2",
+    "changes",
+    "components",
+    "folds",
+    "huber",
+    "improved",
+    "nelder_mead",
+    "one_site",
+    "orders",
     "parties",
-]  # fmt: skip
+]

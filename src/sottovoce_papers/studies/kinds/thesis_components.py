@@ -1,7 +1,8 @@
-"""003's principal components with privacy: one ledger holds the moments and the models learnt on the projected rows.
+"""003's principal components with privacy: one ledger holds the moments and the models learnt on
+the projected rows.
 
-The number of components is public, so both releases of a site are priced before the first; the second's query depends
-on the first release, which adaptive composition allows.
+The number of components is public, so both releases of a site are priced before the first; the
+second's query depends on the first release, which adaptive composition allows.
 """
 
 from __future__ import annotations
@@ -33,17 +34,29 @@ from .thesis_data import derived, load, splits
 from .thesis_models import DELTA
 
 _KNOWN = {
-    "data", "pca", "components", "share", "loss", "Lambda", "epsilon", "sites", "rows", "splits", "replicates", "seed",
-}  # fmt: skip
+    "data",
+    "pca",
+    "components",
+    "share",
+    "loss",
+    "Lambda",
+    "epsilon",
+    "sites",
+    "rows",
+    "splits",
+    "replicates",
+    "seed",
+}
 SOURCE = "second moments"
 
 
 def components(p: Mapping[str, Any]) -> list[Row]:
-    """The average of N sites' models on projected rows, by where the components come from: see `pca` in thesis_data.
+    """The average of N sites' models on projected rows, by where the components come from: see
+    `pca` in thesis_data.
 
-    Parameters: `data`, `pca`, `loss`, `Lambda`, `sites`, `rows`, `splits`; `epsilon`, the total of a site at delta
-    1e-5; for private components their number `components`, and the `share` of epsilon that the moments would cost
-    alone.
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `sites`, `rows`, `splits`; `epsilon`, the total of
+    a site at delta 1e-5; for private components their number `components`, and the `share` of
+    epsilon that the moments would cost alone.
     """
     check(p, _KNOWN)
     pca, N, m, out = p["pca"], int(p["sites"]), int(p["rows"]), []
@@ -60,28 +73,41 @@ def components(p: Mapping[str, Any]) -> list[Row]:
     sigma = _least_noise(lambda s: [*paid, _model(s, facts, 1).event(facts)], terms)
     for seed, first, some in splits(p):
         rows = Rows.build(held.deal([m] * N, seed))
-        batches = [1] * some if moments is not None else [some]  # with moments of its own each, rows differ too
+        # with moments of its own each, rows differ too
+        batches = [1] * some if moments is not None else [some]
         for k, R in enumerate(batches):
             own = derived(seed, k)
-            seen, ledger = held, Ledger(accountants.make_accountant(terms.accountant), math.inf, DELTA)
+            seen, ledger = (
+                held,
+                Ledger(accountants.make_accountant(terms.accountant), math.inf, DELTA),
+            )
             if moments is not None:
                 guard = RowGuard(rows, about, KeyedNoise(own, range(1), range(N), (N,)), ledger)
-                basis = np.linalg.eigh(square(guard.ask(moments).mean(axis=0), width))[1][:, ::-1][:, :kept]
+                basis = np.linalg.eigh(square(guard.ask(moments).mean(axis=0), width))[1][:, ::-1][
+                    :, :kept
+                ]
                 seen = held.onto(np.ascontiguousarray(basis))
             elif before:
                 ledger.charge(before[0])
             projected = rows if moments is None else Rows.build(seen.deal([m] * N, seed))
             noise = KeyedNoise(derived(own, 1), range(R), range(N))
-            models = RowGuard(projected, facts, noise, ledger).ask(_model(sigma, facts, R)).mean(axis=1)
+            models = (
+                RowGuard(projected, facts, noise, ledger).ask(_model(sigma, facts, R)).mean(axis=1)
+            )
             row = _row(pca, ledger, terms, kept) | held.notes
             row["_privacy"] = held.told(row["_privacy"])
             errors = seen.errors(models)
-            out += [row | {"replicate": first + k + j, "error": float(error)} for j, error in enumerate(errors)]
+            out += [
+                row | {"replicate": first + k + j, "error": float(error)}
+                for j, error in enumerate(errors)
+            ]
     return out
 
 
 def noisy_moments(n: Array, width: int, epsilon: float, nodes: int) -> tuple[NoisyMoments, Facts]:
-    """The release of moments that costs (`epsilon`, 1e-5) by itself, and the facts that its row guard needs."""
+    """The release of moments that costs (`epsilon`, 1e-5) by itself, and the facts that its row
+    guard needs.
+    """
     entries = width * (width + 1) // 2
     alpha = np.full((nodes, 1), gaussian_mu(epsilon, DELTA))
     facts = Facts(SquaredMargin(), n, entries, 1.0, 1.0, nodes, pure=False)
@@ -91,11 +117,15 @@ def noisy_moments(n: Array, width: int, epsilon: float, nodes: int) -> tuple[Noi
 def _model(sigma: float, facts: Facts, replicates: int) -> PerturbedObjective:
     zero = np.zeros((replicates, facts.n_nodes, facts.d))
     law = GaussianLaw(np.full(facts.n.shape, sigma))
-    return PerturbedObjective(zero, np.zeros(facts.n.shape), zero, law, "003, Algorithm 2, Gaussian")
+    return PerturbedObjective(
+        zero, np.zeros(facts.n.shape), zero, law, "003, Algorithm 2, Gaussian"
+    )
 
 
 def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> float:
-    """The smallest sigma, the same for all sites, at which all events together cost no more than the target."""
+    """The smallest sigma, the same for all sites, at which all events together cost no more than
+    the target.
+    """
     accountant = accountants.make_accountant(terms.accountant)
 
     def worst(scale: Array) -> Array:
@@ -104,7 +134,9 @@ def _least_noise(events: Callable[[float], Sequence[Event]], terms: Terms) -> fl
     found = calibrate(worst, [terms.epsilon], tolerance=tolerance_for(accountant))
     if not found.met.all():
         rule = "is spent before the models, by the moments or the loss's curvature"
-        raise InvalidInput("epsilon", terms.epsilon, rule, "lower share, or raise epsilon or Lambda")
+        raise InvalidInput(
+            "epsilon", terms.epsilon, rule, "lower share, or raise epsilon or Lambda"
+        )
     return 1.0 / float(found.scale[0])
 
 
@@ -114,9 +146,14 @@ def _row(pca: str, ledger: Ledger, terms: Terms, kept: int) -> Row:
         "none": "No components: one row of one site is protected.",
         "public": "Components of rows declared public: one row of one site is protected.",
         "thesis": "The thesis's components: nothing is protected, since nothing pays for them.",
-        "private": "Components of noisy moments: one row of one site is protected, the moments included.",
+        "private": "Components of noisy moments: one row of one site is protected, the moments "
+        "included.",
     }
     return {
-        "target": terms.epsilon, "epsilon": total, "delta": DELTA if math.isfinite(total) else 0.0,
-        "claimed": terms.epsilon if pca == "thesis" else None, "kept": kept, "_privacy": words[pca],
-    }  # fmt: skip
+        "target": terms.epsilon,
+        "epsilon": total,
+        "delta": DELTA if math.isfinite(total) else 0.0,
+        "claimed": terms.epsilon if pca == "thesis" else None,
+        "kept": kept,
+        "_privacy": words[pca],
+    }

@@ -1,12 +1,13 @@
 """Rows for 003's experiments: dealt to parties, and reduced by principal components in four ways.
 
-003 (Appendix A) centres all rows, takes the leading eigenvectors of their covariance that hold 90% of its trace, and
-maps the rows, not centred, onto them.  Projected rows stay in the unit ball, so every bound holds *given the
-components*; what these cost depends on `pca`: ``none``, no reduction; ``public``, 003's rule on half of the
-held-out rows, declared public (free; the other half is scored); ``thesis``, 003's rule on all training rows, without
-noise, so that nothing protects them; ``private``, noisy second moments of every site, see
-:class:`sottovoce_papers.moments.NoisyMoments`.  Held-out rows are halved in turn, every second one public: MNIST's are
-sorted, and the same model errs four times as often on their first half as on their last.
+003 (Appendix A) centres all rows, takes the leading eigenvectors of their covariance that hold 90%
+of its trace, and maps the rows, not centred, onto them.  Projected rows stay in the unit ball, so
+every bound holds *given the components*; what these cost depends on `pca`: ``none``, no reduction;
+``public``, 003's rule on half of the held-out rows, declared public (free; the other half is
+scored); ``thesis``, 003's rule on all training rows, without noise, so that nothing protects them;
+``private``, noisy second moments of every site, see :class:`sottovoce_papers.moments.NoisyMoments`.
+Held-out rows are halved in turn, every second one public: MNIST's are sorted, and the same model
+errs four times as often on their first half as on their last.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ _INSIDE = 1.0 - 1e-12  # on projected rows: their rounding cannot carry them out
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Training rows, and held-out rows: a public half to learn components from, and a half to score on.
+    """Training rows, and held-out rows: a public half to learn components from, and a half to score
+    on.
 
-    `caveat` is what statements must say of the encoding and the components; `stands_in`, why nothing that is
-    measured on these rows says anything of 003: others stand in for its own.
+    `caveat` is what statements must say of the encoding and the components; `stands_in`, why
+    nothing that is measured on these rows says anything of 003: others stand in for its own.
     """
 
     X: Array
@@ -68,7 +70,9 @@ class HeldOut:
         return replace(self, X=X, X_public=public, X_test=test)
 
     def deal(self, sizes: list[int], seed: int) -> list[tuple[Array, Array]]:
-        """Disjoint random parts of the training rows, of these sizes; InvalidInput if there are not that many rows."""
+        """Disjoint random parts of the training rows, of these sizes; InvalidInput if there are
+        not that many rows.
+        """
         cuts = np.cumsum([0, *sizes])
         if cuts[-1] > len(self.y):
             rule = f"{cuts[-1]} are needed, there are {len(self.y)}"
@@ -84,7 +88,9 @@ def load(name: str, pca: str = "none") -> HeldOut:
     if pca != "none":
         held = load(name)
         if pca not in ("public", "thesis"):
-            raise InvalidInput("pca", pca, "must be none, public or thesis here", "use the study of components")
+            raise InvalidInput(
+                "pca", pca, "must be none, public or thesis here", "use the study of components"
+            )
         if pca == "public":
             return held.onto(leading(held.X_public))
         return replace(held.onto(leading(held.X)), caveat=FROM_ROWS)
@@ -96,34 +102,53 @@ def load(name: str, pca: str = "none") -> HeldOut:
 
 
 def digits(low: int, high: int) -> HeldOut:
-    """Two digits of MNIST as scikit-learn's cache has it (its 60,000 training images train); else 3 and 7 stand in."""
+    """Two digits of MNIST as scikit-learn's cache has it (its 60,000 training images train);
+    else 3 and 7 stand in.
+    """
     from sklearn.datasets import fetch_openml
 
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore")
-            found = fetch_openml("mnist_784", version=1, as_frame=False, parser="liac-arff", n_retries=1, delay=0.1)
+            found = fetch_openml(
+                "mnist_784", version=1, as_frame=False, parser="liac-arff", n_retries=1, delay=0.1
+            )
     except OSError:
         why = (
-            f"The digits {low} and {high} could not be fetched (fetch_openml: no network, and no mnist_784 in "
+            f"The digits {low} and {high} could not be fetched (fetch_openml: no network, and no "
+            "mnist_784 in "
             "scikit-learn's cache): 3 and 7 stand in."
         )
         return replace(load("mnist37"), note=why, stands_in=why)
     label = np.asarray(found.target).astype(int)
     X = np.asarray(found.data, dtype=float)
-    train, test = (part[np.isin(label[part], (low, high))] for part in np.split(np.arange(len(label)), [MNIST_TRAIN]))
-    unit = [_INSIDE * X[part] / np.linalg.norm(X[part], axis=1, keepdims=True) for part in (train, test)]
+    train, test = (
+        part[np.isin(label[part], (low, high))]
+        for part in np.split(np.arange(len(label)), [MNIST_TRAIN])
+    )
+    unit = [
+        _INSIDE * X[part] / np.linalg.norm(X[part], axis=1, keepdims=True) for part in (train, test)
+    ]
     y = [np.where(label[part] == high, 1.0, -1.0) for part in (train, test)]
-    return HeldOut(unit[0], y[0], *halves(unit[1], y[1]), f"The digits {low} and {high} of MNIST by fetch_openml.")
+    return HeldOut(
+        unit[0],
+        y[0],
+        *halves(unit[1], y[1]),
+        f"The digits {low} and {high} of MNIST by fetch_openml.",
+    )
 
 
 def halves(X: Array, y: Array) -> tuple[Array, Array, Array]:
-    """Held-out rows as the public half, and the half to score on with its labels: every second row each."""
+    """Held-out rows as the public half, and the half to score on with its labels: every second
+    row each.
+    """
     return X[::2], X[1::2], y[1::2]
 
 
 def leading(X: Array, share: float = SHARE) -> Array:
-    """003, Appendix A: eigenvectors of the covariance of `X`, as columns, that hold `share` of its trace."""
+    """003, Appendix A: eigenvectors of the covariance of `X`, as columns, that hold `share` of
+    its trace.
+    """
     centred = X - X.mean(axis=0)
     values, vectors = np.linalg.eigh(centred.T @ centred / len(X))
     held = np.cumsum(values[::-1]) / values.sum()
@@ -131,7 +156,8 @@ def leading(X: Array, share: float = SHARE) -> Array:
 
 
 def splits(p: Mapping[str, Any], noisy: bool = True) -> Iterator[tuple[int, int, int]]:
-    """(seed, first replicate, replicates) of each of `splits` splits of the rows; its replicates differ in noise only.
+    """(seed, first replicate, replicates) of each of `splits` splits of the rows; its replicates
+    differ in noise only.
 
     Without noise there is one split a replicate.
     """

@@ -1,4 +1,6 @@
-"""Cells of 003: one private site, and models of many sites averaged or weighted by an aggregator."""
+"""Cells of 003: one private site, and models of many sites averaged or weighted by an
+aggregator.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,10 @@ ONE_SITE: dict[str, dict[str, Any]] = {
     "generalised, with the thesis's lambda": {},
     "generalised Gaussian, with the thesis's lambda": {},
     "objective, Gaussian": {"method": "objective", "law": "gaussian", "delta": DELTA},
-}  # fmt: skip
-"""003's Algorithms 1 to 3 on one site, and what ships instead: how they are run (empty: :func:`kifer`)."""
+}
+"""003's Algorithms 1 to 3 on one site, and what ships instead: how they are run (empty:
+:func:`kifer`).
+"""
 
 OURS = "aggregator's rows alone"
 """A baseline that 003 lacks: what an aggregator with public rows learns without any site."""
@@ -59,18 +63,29 @@ ADDED, LARGER = "Lambda and Delta add up", "the larger of Lambda and Delta"
 """Readings of Algorithm 3: what the experiments' Lambda is in it."""
 
 _ROUGH = 1e-5
-"""Certificate if no noise has to cover the solver's error; with large features there is almost no regulariser."""
+"""Certificate if no noise has to cover the solver's error; with large features there is almost
+no regulariser.
+"""
 
 _SHARED = {"data", "pca", "loss", "Lambda", "epsilon", "splits", "replicates", "seed", "varies"}
 _ONE_SITE = _SHARED | {"rows", "methods"}
-_PARTIES = _SHARED | {"setting", "sites", "rows", "aggregator_rows", "first_epsilon", "first_rows", "models"}
+_PARTIES = _SHARED | {
+    "setting",
+    "sites",
+    "rows",
+    "aggregator_rows",
+    "first_epsilon",
+    "first_rows",
+    "models",
+}
 
 
 def one_site(p: Mapping[str, Any]) -> list[Row]:
-    """Figures 3.1 to 3.6: one party of `rows` rows, and every method of :data:`ONE_SITE` (or those in `methods`).
+    """Figures 3.1 to 3.6: one party of `rows` rows, and every method of :data:`ONE_SITE` (or those
+    in `methods`).
 
-    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `rows`, `splits` (noise is drawn anew in every replicate);
-    `reading` of Algorithm 3.
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `rows`, `splits` (noise is drawn anew in
+    every replicate); `reading` of Algorithm 3.
     """
     check(p, _ONE_SITE)
     held, out = load(p["data"], p["pca"]), []
@@ -84,22 +99,38 @@ def one_site(p: Mapping[str, Any]) -> list[Row]:
                 models, said = result.models, result.statement
             else:
                 models, said = kifer(rows, terms, name, p.get("reading", ADDED))
-            row: Row = {"method": name, "target": terms.epsilon, "epsilon": said.epsilon, "delta": said.delta}
-            row |= {"claimed": said.printed_claim, "_privacy": held.told(_words(name, said))} | held.notes
+            row: Row = {
+                "method": name,
+                "target": terms.epsilon,
+                "epsilon": said.epsilon,
+                "delta": said.delta,
+            }
+            row |= {
+                "claimed": said.printed_claim,
+                "_privacy": held.told(_words(name, said)),
+            } | held.notes
             errors = held.errors(models[:, 0])
-            out += [row | {"replicate": first + k, "error": float(error)} for k, error in enumerate(errors)]
+            out += [
+                row | {"replicate": first + k, "error": float(error)}
+                for k, error in enumerate(errors)
+            ]
     return out
 
 
 def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
-    """One release of every site in `rows`, with regulariser ``terms.Lambda``: half as rho, half as the penalty.
+    """One release of every site in `rows`, with regulariser ``terms.Lambda``: half as rho, half as
+    the penalty.
 
-    Objective perturbation adds curvature where the loss's own would cost more than half of epsilon; 003 has another
-    rule.
+    Objective perturbation adds curvature where the loss's own would cost more than half of epsilon;
+    003 has another rule.
     """
     full: dict[str, Any] = {"form": "corrected", "epsilon": terms.epsilon, **how}
     extra, N = 0.0, len(rows.n)
-    if full["method"] == "objective" and full["form"] == "corrected" and math.isfinite(full["epsilon"]):
+    if (
+        full["method"] == "objective"
+        and full["form"] == "corrected"
+        and math.isfinite(full["epsilon"])
+    ):
         extra = float(curvature_for(full["epsilon"], terms.facts(rows.n, rows.d)).max())
     return RunConfig.from_dict(
         {
@@ -116,16 +147,20 @@ def one_site_run(how: Mapping[str, Any], terms: Terms, rows: Rows) -> RunConfig:
 
 
 def bend_of_3_8(c: float, d: int) -> float:
-    """003, (3.8): its bound on the Hessian's largest eigenvalue, by the Frobenius norm; `c` itself is a bound too."""
+    """003, (3.8): its bound on the Hessian's largest eigenvalue, by the Frobenius norm; `c`
+    itself is a bound too.
+    """
     return math.sqrt((d * d - d) * c**2 + d * (c + 1.0) ** 2)
 
 
 def kifer(rows: Rows, terms: Terms, name: str, reading: str = ADDED) -> tuple[Array, Statement]:
-    """003, Algorithm 3, as printed, with zeta = 1: models (R, N, d), and what is claimed and proved.
+    """003, Algorithm 3, as printed, with zeta = 1: models (R, N, d), and what is claimed and
+    proved.
 
-    Delta is the smallest that the listing allows.  The experiments' Lambda is its r, ``n Lambda / 2 ||f||^2``, and adds
-    to Delta; by the other `reading` r is 0, and Delta is ``n Lambda`` if that is larger.  The `name` says whether
-    lambda is that of (3.8) or the least true bound, and whether the noise is Gaussian.
+    Delta is the smallest that the listing allows.  The experiments' Lambda is its r, ``n Lambda / 2
+    ||f||^2``, and adds to Delta; by the other `reading` r is 0, and Delta is ``n Lambda`` if that
+    is larger.  The `name` says whether lambda is that of (3.8) or the least true bound, and whether
+    the noise is Gaussian.
     """
     facts = terms.facts(rows.n, rows.d)
     bound = facts.loss.curvature_bound
@@ -149,16 +184,25 @@ def kifer(rows: Rows, terms: Terms, name: str, reading: str = ADDED) -> tuple[Ar
 
 
 def algorithm_3(rows: Rows, terms: Terms, ridge: Array, gaussian: bool) -> tuple[Array, Ledger]:
-    """003, Algorithm 3, to the letter, with a regulariser (N, 1) of choice: models (R, N, d), and their ledger."""
+    """003, Algorithm 3, to the letter, with a regulariser (N, 1) of choice: models (R, N, d),
+    and their ledger.
+    """
     epsilon, delta = terms.epsilon, DELTA if gaussian else 0.0
-    start, claimed = np.zeros((terms.replicates, len(rows.n), rows.d)), np.full(rows.n.shape, epsilon)
+    start, claimed = (
+        np.zeros((terms.replicates, len(rows.n), rows.d)),
+        np.full(rows.n.shape, epsilon),
+    )
     law: GaussianLaw | SphericalLaw = SphericalLaw(claimed / 2.0, polish=False, claimed=claimed)
     if gaussian:
-        sigma = np.full(rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon)
+        sigma = np.full(
+            rows.n.shape, math.sqrt(8.0 * math.log(2.0 / DELTA) + 4.0 * epsilon) / epsilon
+        )
         law = GaussianLaw(sigma, polish=False, claimed=claimed)
     ledger = Ledger(accountants.make_accountant("best" if gaussian else "pure"), math.inf, delta)
     guard = RowGuard(rows, terms.facts(rows.n, rows.d), terms.noise(range(len(rows.n))), ledger)
-    return guard.ask(PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)")), ledger
+    return guard.ask(
+        PerturbedObjective(start, ridge, start, law, "003, Algorithm 3 (printed)")
+    ), ledger
 
 
 def _words(name: str, said: Statement) -> str:
@@ -167,22 +211,31 @@ def _words(name: str, said: Statement) -> str:
         return f"{name}: nothing is protected."
     delta = f", delta = {said.delta:g}" if said.delta else ", pure"
     assumed = f"; assumes {said.assumes}" if said.assumes is not None else ""
-    return f"{name}: {said.unit} ({said.relation}{delta}), against who {said.trust.adversary}{assumed}."
+    return (
+        f"{name}: {said.unit} ({said.relation}{delta}), against who "
+        f"{said.trust.adversary}{assumed}."
+    )
 
 
 def parties(p: Mapping[str, Any]) -> list[Row]:
-    """Figures 5.2 to 5.41: N sites release one model each, which are averaged or weighted by an aggregator.
+    """Figures 5.2 to 5.41: N sites release one model each, which are averaged or weighted by an
+    aggregator.
 
-    Parameters: `data`, `pca`, `loss`, `Lambda`, `splits`; `epsilon` of every private party; `sites`, `rows` and
-    `aggregator_rows`; `setting` of :data:`sottovoce_papers.aggregation.SETTINGS`; `first_epsilon` and `first_rows` of
-    the first site; `varies`, a label; with `models`, also every site's own model and that of all rows.  Without privacy
-    the column `mse` is the squared distance to the model of all training rows with the same loss and Lambda.
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `splits`; `epsilon` of every private party;
+    `sites`, `rows` and `aggregator_rows`; `setting` of
+    :data:`sottovoce_papers.aggregation.SETTINGS`; `first_epsilon` and `first_rows` of the first
+    site; `varies`, a label; with `models`, also every site's own model and that of all rows.
+    Without privacy the column `mse` is the squared distance to the model of all training rows with
+    the same loss and Lambda.
     """
     check(p, _PARTIES)
     held, out = load(p["data"], p["pca"]), []
     for seed, first, some in splits(p, p["setting"] != "non-private"):
         for row, models in _split(p, held, seed, some):
-            found = [{"replicate": first + k, "error": float(error)} for k, error in enumerate(held.errors(models))]
+            found = [
+                {"replicate": first + k, "error": float(error)}
+                for k, error in enumerate(held.errors(models))
+            ]
             if p["setting"] == "non-private":
                 apart = models - _of_all(p["data"], p["pca"], p["loss"], float(p["Lambda"]))
                 found = [one | {"mse": float(w @ w)} for one, w in zip(found, apart, strict=True)]
@@ -197,19 +250,32 @@ def _of_all(data: str, pca: str, loss: str, Lambda: float) -> Array:
     return pooled_minimiser(Rows.build([(held.X, held.y)]), RunConfig(loss=loss), Lambda)
 
 
-def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> Iterator[tuple[Row, Array]]:
+def _split(
+    p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int
+) -> Iterator[tuple[Row, Array]]:
     """Every method's row and its models over the replicates of one split."""
     N, setting = int(p["sites"]), p["setting"]
-    sizes = [int(p.get("first_rows", p["rows"])), *[int(p["rows"])] * (N - 1), int(p["aggregator_rows"])]
+    sizes = [
+        int(p.get("first_rows", p["rows"])),
+        *[int(p["rows"])] * (N - 1),
+        int(p["aggregator_rows"]),
+    ]
     dealt = held.deal(sizes, seed)
-    terms = Terms(float(p["epsilon"]), Lambda=float(p["Lambda"]), loss=p["loss"], seed=seed, replicates=replicates)
+    terms = Terms(
+        float(p["epsilon"]),
+        Lambda=float(p["Lambda"]),
+        loss=p["loss"],
+        seed=seed,
+        replicates=replicates,
+    )
     exact = replace(terms, epsilon=math.inf)
     if setting == "non-private":
         terms = exact
     rough = replace(terms, tol=_ROUGH)
     sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
     alone = local(sites, terms)
-    # 003's Algorithm 2 as it is meant: the same noise, at another rate; without noise there is nothing to print.
+    # 003's Algorithm 2 as it is meant: the same noise, at another rate; without noise there is
+    # nothing to print.
     letter = alone if setting == "non-private" else local(sites, rough, "printed")
     if "first_epsilon" in p:
         own_terms = replace(terms, epsilon=float(p["first_epsilon"]), seed=derived(seed, 1))
@@ -217,10 +283,16 @@ def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> I
         alone = _first(alone, first)
         if setting != "non-private":
             letter = _first(letter, local(sites.node(0), own_terms, "printed"))
-    fits: dict[str, Fit] = {"average": average(alone), "feature": feature(alone, aggregator, rough, "public")}
+    fits: dict[str, Fit] = {
+        "average": average(alone),
+        "feature": feature(alone, aggregator, rough, "public"),
+    }
     printed: dict[str, Fit] = {}
     if setting != "non-private":
-        printed = {"average": average(letter), "feature": feature(letter, aggregator, rough, "public")}
+        printed = {
+            "average": average(letter),
+            "feature": feature(letter, aggregator, rough, "public"),
+        }
     if setting == "private":
         fits["feature, fully private"] = feature(alone, aggregator, terms)
         printed["feature, fully private"] = feature(letter, aggregator, rough, "printed")
@@ -242,8 +314,16 @@ def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> I
         counted = [fit.sites] if setting == "public-private" else list(says.values())
         plain, claims = name.removesuffix(LETTER), math.isfinite(terms.epsilon) and name != OURS
         method = ("local" if plain.startswith("site ") else plain) + name[len(plain) :]
-        row: Row = {"method": method, "model": name, "target": terms.epsilon, "case": f"{case_of(p)}, {setting}"}
-        row |= {"epsilon": max(said.epsilon for said in counted), "claimed": terms.epsilon if claims else None}
+        row: Row = {
+            "method": method,
+            "model": name,
+            "target": terms.epsilon,
+            "case": f"{case_of(p)}, {setting}",
+        }
+        row |= {
+            "epsilon": max(said.epsilon for said in counted),
+            "claimed": terms.epsilon if claims else None,
+        }
         row |= {f"epsilon_{who}": said.epsilon for who, said in says.items()}
         if "first_epsilon" in p:
             row["epsilon_first"] = first.sites.epsilon
@@ -252,23 +332,35 @@ def _split(p: Mapping[str, Any], held: HeldOut, seed: int, replicates: int) -> I
 
 
 def case_of(p: Mapping[str, Any]) -> str:
-    """The rows of a cell in a word, without where they come from: panels of rows that stand in must say so."""
+    """The rows of a cell in a word, without where they come from: panels of rows that stand in
+    must say so.
+    """
     name = next((one for one in SOURCED if p["data"].startswith(f"{one}:")), p["data"])
     return f"stand-in, {name}" if stands_in(p) else str(name)
 
 
 def _first(alone: Fit, own: Fit) -> Fit:
-    """The same sites, of which the first trained on its own terms; the guarantee is the weakest of all."""
+    """The same sites, of which the first trained on its own terms; the guarantee is the weakest
+    of all.
+    """
     weakest = max(own.sites, alone.sites, key=lambda said: said.epsilon)
-    return replace(alone, models=np.concatenate([own.models, alone.models[:, 1:]], axis=1), sites=weakest)
+    return replace(
+        alone, models=np.concatenate([own.models, alone.models[:, 1:]], axis=1), sites=weakest
+    )
 
 
 def _promises(method: str, says: Mapping[str, Statement]) -> str:
     """Whom a method protects and whom not, without the numbers, which are columns."""
 
     def one(said: Statement) -> str:
-        covered = f"protects {said.protects}" + (f"; not: {said.not_protected}" if said.not_protected else "")
+        covered = f"protects {said.protects}" + (
+            f"; not: {said.not_protected}" if said.not_protected else ""
+        )
         return said.not_protected if math.isinf(said.epsilon) else covered
 
     words = [f"{who}: {one(said)}" for who, said in says.items()]
-    return f"{method[0].upper()}{method[1:]}. " + ". ".join(word[0].upper() + word[1:] for word in words) + "."
+    return (
+        f"{method[0].upper()}{method[1:]}. "
+        + ". ".join(word[0].upper() + word[1:] for word in words)
+        + "."
+    )

@@ -1,4 +1,6 @@
-"""Cells of 003 beside its figures of errors: the Huber loss, Theorem 3.6, section 5.3, what section 6.2.2 proposes."""
+"""Cells of 003 beside its figures of errors: the Huber loss, Theorem 3.6, section 5.3, what
+section 6.2.2 proposes.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,26 @@ from . import LETTER, Row, check
 from .thesis_data import derived, load, splits
 from .thesis_models import DELTA, algorithm_3, one_site, parties
 
-_IMPROVED = {"data", "pca", "loss", "Lambda", "epsilon", "sites", "rows", "aggregator_rows", "splits"}
+_IMPROVED = {
+    "data",
+    "pca",
+    "loss",
+    "Lambda",
+    "epsilon",
+    "sites",
+    "rows",
+    "aggregator_rows",
+    "splits",
+}
 _OURS = {"replicates", "seed"}
 
 
 def huber(p: Mapping[str, Any]) -> list[Row]:
-    """Figure 3.3, and its claim: the Huber loss over its margin, and errors of one site by the Huber constant `h`.
+    """Figure 3.3, and its claim: the Huber loss over its margin, and errors of one site by the
+    Huber constant `h`.
 
-    Other parameters as of one_site.  Rows with ``what`` "loss" have `margin` and `value`; those with "error" are
-    one_site's.
+    Other parameters as of one_site.  Rows with ``what`` "loss" have `margin` and `value`; those
+    with "error" are one_site's.
     """
     loss = make_loss(f"huber:{p['h']:g}")
     margins = np.linspace(-1.0, 3.0, 81)
@@ -43,12 +56,14 @@ AXES = ("rows", "epsilon", "features")
 
 
 def orders(p: Mapping[str, Any]) -> list[Row]:
-    """Theorem 3.6 along one of its variables: the loss of accuracy of Algorithm 3 beside the order that it prints.
+    """Theorem 3.6 along one of its variables: the loss of accuracy of Algorithm 3 beside the order
+    that it prints.
 
-    The problem is the one on which the theorem's bound is attained up to a constant, at every point another one.  Rows
-    are all ``s u``, u a unit vector, on the linear piece of the Huber loss, so that J is ``Lambda / 2 ||f||^2 - s u.f``
-    up to a constant, with its minimiser of norm 1 where s is Lambda; and Lambda is Delta / n, as much as Algorithm 3
-    adds.  With less curvature noise costs less there, and with more J itself holds the model.
+    The problem is the one on which the theorem's bound is attained up to a constant, at every point
+    another one.  Rows are all ``s u``, u a unit vector, on the linear piece of the Huber loss, so
+    that J is ``Lambda / 2 ||f||^2 - s u.f`` up to a constant, with its minimiser of norm 1 where s
+    is Lambda; and Lambda is Delta / n, as much as Algorithm 3 adds.  With less curvature noise
+    costs less there, and with more J itself holds the model.
 
     Parameters
     ----------
@@ -63,9 +78,10 @@ def orders(p: Mapping[str, Any]) -> list[Row]:
 
     Returns
     -------
-    rows with `value`, `excess` (nats), `order` and `ratio` (excess over order); and one a replicate with `slope`,
-    `order_slope` and `beyond`: jackknife pseudovalues of the least-squares slope of the logarithm of the mean loss
-    along the logarithm of the axis, that of the order, and their difference.
+    rows with `value`, `excess` (nats), `order` and `ratio` (excess over order); and one a replicate
+    with `slope`, `order_slope` and `beyond`: jackknife pseudovalues of the least-squares slope of
+    the logarithm of the mean loss along the logarithm of the axis, that of the order, and their
+    difference.
     """
     check(p, _OURS | {"law", "axis", "values", "along", *AXES})
     axis, values = p["axis"], sorted(float(value) for value in p["values"])
@@ -79,21 +95,44 @@ def orders(p: Mapping[str, Any]) -> list[Row]:
         excesses.append(lost)
         printed.append(order)
         for k, excess in enumerate(lost.tolist()):
-            out.append({"value": value, "replicate": k, "order": order, "excess": excess, "ratio": excess / order})
+            out.append(
+                {
+                    "value": value,
+                    "replicate": k,
+                    "order": order,
+                    "excess": excess,
+                    "ratio": excess / order,
+                }
+            )
     at = np.log(values)
     order_slope = slope_of(at, np.array(printed))
     for k, found in enumerate(jackknifed_slopes(at, np.array(excesses))):
-        out.append({"replicate": k, "slope": found, "order_slope": order_slope, "beyond": found - order_slope})
+        out.append(
+            {
+                "replicate": k,
+                "slope": found,
+                "order_slope": order_slope,
+                "beyond": found - order_slope,
+            }
+        )
     return out
 
 
 def _lost_at(p: Mapping[str, Any]) -> tuple[Array, float]:
-    """The losses of accuracy (R,) of Algorithm 3 on the hardest problem of this size, and the theorem's order."""
-    n, d, epsilon, gaussian = int(p["rows"]), int(p["features"]), float(p["epsilon"]), p["law"] == "gaussian"
+    """The losses of accuracy (R,) of Algorithm 3 on the hardest problem of this size, and the
+    theorem's order.
+    """
+    n, d, epsilon, gaussian = (
+        int(p["rows"]),
+        int(p["features"]),
+        float(p["epsilon"]),
+        p["law"] == "gaussian",
+    )
     delta = DELTA if gaussian else None
     said = generalised_objective_perturbation(n=n, d=d, epsilon=epsilon, norm=1.0, delta=delta)
     Lambda = said.Delta / n
-    most = 0.1  # of a row's norm, so that noisy models stay on the loss's linear piece, margins below 1/2
+    # of a row's norm, so that noisy models stay on the loss's linear piece, margins below 1/2
+    most = 0.1
     if Lambda > most:
         rule = f"makes rows of norm {Lambda:.2g}, and at most {most} is allowed"
         raise InvalidInput("epsilon", epsilon, rule, "raise epsilon or rows, or lower features")
@@ -129,12 +168,16 @@ CHANGES = {"local": 0.36, "global": 0.02}
 
 
 def changes(p: Mapping[str, Any]) -> list[Row]:
-    """Section 5.3: the error at the first of two `values` of epsilon less that at the other, of every method.
+    """Section 5.3: the error at the first of two `values` of epsilon less that at the other, of
+    every method.
 
-    Other parameters are those of parties.  `source` is "here", or "003" for rows with the numbers that it prints.
+    Other parameters are those of parties.  `source` is "here", or "003" for rows with the numbers
+    that it prints.
     """
     plain = {key: value for key, value in p.items() if key != "values"}
-    found = [parties(plain | {"epsilon": e, "setting": "private", "models": True}) for e in p["values"]]
+    found = [
+        parties(plain | {"epsilon": e, "setting": "private", "models": True}) for e in p["values"]
+    ]
     out: list[Row] = []
     for method in dict.fromkeys(row["method"] for row in found[0]):
         first, last = (_by_replicate(cell, method) for cell in found)
@@ -156,30 +199,49 @@ def _by_replicate(cell: list[Row], method: str) -> dict[int, float]:
 
 
 def improved(p: Mapping[str, Any]) -> list[Row]:
-    """Section 6.2.2 with public rows at the aggregator: the d best independent models of many sites, and boosting.
+    """Section 6.2.2 with public rows at the aggregator: the d best independent models of many
+    sites, and boosting.
 
-    Parameters as of parties, without `setting`.  What follows the sites' releases reads those and public rows only:
-    free.
+    Parameters as of parties, without `setting`.  What follows the sites' releases reads those and
+    public rows only: free.
     """
     check(p, _OURS | _IMPROVED)
     held, out, N = load(p["data"], p["pca"]), [], int(p["sites"])
     private = math.isfinite(float(p["epsilon"]))
     for seed, first, some in splits(p, private):
         dealt = held.deal([int(p["rows"])] * N + [int(p["aggregator_rows"])], seed)
-        terms = Terms(float(p["epsilon"]), Lambda=float(p["Lambda"]), loss=p["loss"], seed=seed, replicates=some)
+        terms = Terms(
+            float(p["epsilon"]),
+            Lambda=float(p["Lambda"]),
+            loss=p["loss"],
+            seed=seed,
+            replicates=some,
+        )
         sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
         alone, public = local(sites, terms), aggregator.node(0).signed[0]
         rough = replace(terms, tol=1e-5)
-        few = replace(alone, models=np.stack([picked(M, public, held.X.shape[1]) for M in alone.models]))
+        few = replace(
+            alone, models=np.stack([picked(M, public, held.X.shape[1]) for M in alone.models])
+        )
         fits: dict[str, Fit] = {
-            "average": average(alone), "feature, all sites": feature(alone, aggregator, rough, "public"),
+            "average": average(alone),
+            "feature, all sites": feature(alone, aggregator, rough, "public"),
             "feature, d independent": feature(few, aggregator, rough, "public"),
             "boosting": replace(alone, models=np.stack([boost(M, public) for M in alone.models])),
-        }  # fmt: skip
+        }
         for name, fit in fits.items():
-            row: Row = {"method": name, "target": terms.epsilon, "epsilon": alone.sites.epsilon} | held.notes
-            row["_privacy"] = held.told(f"{name}: protects {alone.sites.protects}; the aggregator's rows are public")
-            out += [row | {"replicate": first + k, "error": float(e)} for k, e in enumerate(held.errors(fit.models))]
+            row: Row = {
+                "method": name,
+                "target": terms.epsilon,
+                "epsilon": alone.sites.epsilon,
+            } | held.notes
+            row["_privacy"] = held.told(
+                f"{name}: protects {alone.sites.protects}; the aggregator's rows are public"
+            )
+            out += [
+                row | {"replicate": first + k, "error": float(e)}
+                for k, e in enumerate(held.errors(fit.models))
+            ]
     return out
 
 
@@ -188,7 +250,9 @@ def _errors(M: Array, signed: Array) -> Array:
 
 
 def picked(M: Array, signed: Array, most: int) -> Array:
-    """At most `most` rows of M (N, d): linearly independent ones, the fewest errors on public rows first."""
+    """At most `most` rows of M (N, d): linearly independent ones, the fewest errors on public
+    rows first.
+    """
     kept: list[int] = []
     basis: list[Array] = []
     for i in np.argsort(_errors(M, signed), kind="stable"):
@@ -203,14 +267,17 @@ def picked(M: Array, signed: Array, most: int) -> Array:
 
 
 def boost(M: Array, signed: Array) -> Array:
-    """AdaBoost over the models M (N, d) as weak learners, on public rows: unit models times their weights, summed."""
+    """AdaBoost over the models M (N, d) as weak learners, on public rows: unit models times
+    their weights, summed.
+    """
     norms = np.linalg.norm(M, axis=1, keepdims=True)
     units = M / np.where(norms > 0, norms, 1.0)
     wrong = signed @ units.T <= 0  # (rows, N)
     weight, total = np.full(len(signed), 1.0 / len(signed)), np.zeros(M.shape[1])
     for _ in range(len(M)):
         errors = weight @ wrong
-        best = int(np.argmin(np.minimum(errors, 1.0 - errors)))  # a model with more than half wrong is turned round
+        # a model with more than half wrong is turned round
+        best = int(np.argmin(np.minimum(errors, 1.0 - errors)))
         error = float(np.clip(errors[best], 1e-6, 1.0 - 1e-6))
         step = 0.5 * math.log((1.0 - error) / error)
         if abs(step) < 1e-9:

@@ -1,4 +1,6 @@
-"""Cells of 003 on how its models are computed: Algorithm 2's Delta, Nelder and Mead's method, the choice of Lambda."""
+"""Cells of 003 on how its models are computed: Algorithm 2's Delta, Nelder and Mead's method,
+the choice of Lambda.
+"""
 
 from __future__ import annotations
 
@@ -25,46 +27,72 @@ from . import Row, check
 from .thesis_data import HeldOut, load, splits
 
 NEWTON, SIMPLEX, OTHER_HUBER = "Newton", "Nelder-Mead", "Nelder-Mead, the code's Huber loss"
-"""Solvers of 003's objectives; the last one has the loss that the author's published code has in their place."""
+"""Solvers of 003's objectives; the last one has the loss that the author's published code has in
+their place.
+"""
 SOURCE, LETTER = "e^(epsilon / 4)", "e^(c / (2 Lambda))"
 """Readings of Delta in Algorithm 2, step 1: that of its source, and the one that 003 prints."""
 _FOLDS = 5
-_FLAT = 1e-9  # a regulariser below this is none: the model is so long that only its direction counts
+_FLAT = (
+    1e-9  # a regulariser below this is none: the model is so long that only its direction counts
+)
 _SHARED = {"data", "pca", "loss", "Lambda", "rows", "replicates", "seed"}
 
 
 def algorithm_2(p: Mapping[str, Any]) -> list[Row]:
-    """003, Algorithm 2 with the Delta of a `reading`: one site's model and the average of all, solved exactly.
+    """003, Algorithm 2 with the Delta of a `reading`: one site's model and the average of all,
+    solved exactly.
 
-    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `sites`, `rows`, `splits`; `varies`, a label.  Columns:
-    `error`; `ridge`, Lambda + Delta; `branch`, 2 where epsilon' is not positive; `epsilon_proved`; `above`, 1 where
-    that is more than is claimed.
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon`, `sites`, `rows`, `splits`; `varies`, a
+    label.  Columns: `error`; `ridge`, Lambda + Delta; `branch`, 2 where epsilon' is not positive;
+    `epsilon_proved`; `above`, 1 where that is more than is claimed.
     """
     check(p, _SHARED | {"epsilon", "sites", "splits", "varies"})
     held, N, out = load(p["data"], p["pca"]), int(p["sites"]), list[Row]()
     for seed, first, some in splits(p):
         sites = Rows.build(held.deal([int(p["rows"])] * N, seed))
-        terms = Terms(float(p["epsilon"]), Lambda=float(p["Lambda"]), loss=p["loss"], seed=seed, replicates=some)
+        terms = Terms(
+            float(p["epsilon"]),
+            Lambda=float(p["Lambda"]),
+            loss=p["loss"],
+            seed=seed,
+            replicates=some,
+        )
         facts = terms.facts(sites.n, sites.d)
         total, rate, rest = ridge_of(terms.epsilon, facts, p.get("reading") == LETTER)
         models = local(sites, replace(terms, tol=1e-5), "printed").models
         if p.get("reading") == LETTER and not rest:
             noise = noise_of(models, sites, facts, ridge_of(terms.epsilon, facts)[0])
             models = np.array(
-                [[flat(sites.node(i).signed[0], one[i], total, facts.loss) for i in range(N)] for one in noise]
+                [
+                    [flat(sites.node(i).signed[0], one[i], total, facts.loss) for i in range(N)]
+                    for one in noise
+                ]
             )
         spent = proved(facts, total, rate)
-        row: Row = {"target": terms.epsilon, "ridge": total, "branch": 1 if rest else 2, "epsilon_proved": spent}
+        row: Row = {
+            "target": terms.epsilon,
+            "ridge": total,
+            "branch": 1 if rest else 2,
+            "epsilon_proved": spent,
+        }
         row |= {"above": int(spent > terms.epsilon * (1.0 + 1e-9))} | held.notes
-        row["_privacy"] = held.told("One row of one site, against who sees every model; exact minimisation is assumed.")
+        row["_privacy"] = held.told(
+            "One row of one site, against who sees every model; exact minimisation is assumed."
+        )
         for name, found in (("local", models[:, 0]), ("average", models.mean(axis=1))):
             errors = held.errors(found)
-            out += [row | {"method": name, "replicate": first + k, "error": float(e)} for k, e in enumerate(errors)]
+            out += [
+                row | {"method": name, "replicate": first + k, "error": float(e)}
+                for k, e in enumerate(errors)
+            ]
     return out
 
 
 def ridge_of(epsilon: float, facts: Facts, letter: bool = False) -> tuple[float, float, bool]:
-    """Algorithm 2, step 1, of sites of one size: Lambda + Delta without cancellation, the noise rate, epsilon' > 0."""
+    """Algorithm 2, step 1, of sites of one size: Lambda + Delta without cancellation, the noise
+    rate, epsilon' > 0.
+    """
     c, n = facts.loss.curvature_bound, float(facts.n.flat[0])
     ridge, rate = listed(epsilon, facts, letter)
     first = epsilon - 2.0 * math.log1p(c / (n * facts.mu)) > 0
@@ -75,18 +103,30 @@ def ridge_of(epsilon: float, facts: Facts, letter: bool = False) -> tuple[float,
 
 
 def proved(facts: Facts, total: float, rate: float) -> float:
-    """The pure epsilon of a release with this regulariser and noise rate, exact minimisation assumed."""
+    """The pure epsilon of a release with this regulariser and noise rate, exact minimisation
+    assumed.
+    """
     one, K = np.ones(1), max(float(facts.n.flat[0]) * total, 1e-300)
     c, logistic = facts.loss.curvature_bound, facts.loss.logistic_identity
     event = SphericalObjectivePerturbation(
-        "003, Algorithm 2 (printed)", facts.relation, rate * one, K * one, c, logistic, facts.d,
-        0 * one, 0 * one, 0 * one,
-    )  # fmt: skip
+        "003, Algorithm 2 (printed)",
+        facts.relation,
+        rate * one,
+        K * one,
+        c,
+        logistic,
+        facts.d,
+        0 * one,
+        0 * one,
+        0 * one,
+    )
     return float(accountants.make_accountant("pure").total([event]).max())
 
 
 def noise_of(models: Array, sites: Rows, facts: Facts, total: float) -> Array:
-    """The noise b (R, N, d) in the objectives that `models` minimise with the regulariser `total`."""
+    """The noise b (R, N, d) in the objectives that `models` minimise with the regulariser
+    `total`.
+    """
     out = np.empty_like(models)
     for i in range(models.shape[1]):
         a, w = sites.node(i).signed[0], models[:, i]
@@ -95,10 +135,11 @@ def noise_of(models: Array, sites: Rows, facts: Facts, total: float) -> Array:
 
 
 def flat(a: Array, b: Array, total: float, loss: Loss) -> Array:
-    """The minimiser of ``sum loss(a w) + b.w + n total ||w||^2 / 2`` as total goes to 0 with it: its direction.
+    """The minimiser of ``sum loss(a w) + b.w + n total ||w||^2 / 2`` as total goes to 0 with it:
+    its direction.
 
-    All margins are then large, where both losses are ``max(0, -z)``; of the dual, a box, the minimiser is
-    ``a' alpha - b`` over ``n total``.
+    All margins are then large, where both losses are ``max(0, -z)``; of the dual, a box, the
+    minimiser is ``a' alpha - b`` over ``n total``.
     """
     n = len(a)
 
@@ -112,31 +153,51 @@ def flat(a: Array, b: Array, total: float, loss: Loss) -> Array:
 
 
 def nelder_mead(p: Mapping[str, Any]) -> list[Row]:
-    """003, section 2.5: the same objectives, noise included, minimised by Nelder and Mead's method and exactly.
+    """003, section 2.5: the same objectives, noise included, minimised by Nelder and Mead's method
+    and exactly.
 
-    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon` (infinite: no noise), `sites`, `rows`, `first_rows` (of the
-    first site, without noise only), `aggregator_rows`; the aggregator's rows are public.  It starts at zero, with
-    scipy's tolerances and limits.  With noise and the Huber loss it also minimises the loss of the author's code.
-    Columns: `solver`, `method`, `error`, and of local models `excess` (nats of the objective above its minimum) and
-    `stopped` (the share that ended at the limit of 200 d evaluations); `varies` is a label.
+    Parameters: `data`, `pca`, `loss`, `Lambda`, `epsilon` (infinite: no noise), `sites`, `rows`,
+    `first_rows` (of the first site, without noise only), `aggregator_rows`; the aggregator's rows
+    are public.  It starts at zero, with scipy's tolerances and limits.  With noise and the Huber
+    loss it also minimises the loss of the author's code. Columns: `solver`, `method`, `error`, and
+    of local models `excess` (nats of the objective above its minimum) and `stopped` (the share that
+    ended at the limit of 200 d evaluations); `varies` is a label.
     """
     check(p, _SHARED | {"epsilon", "sites", "first_rows", "aggregator_rows", "splits", "varies"})
     held, N, out = load(p["data"], p["pca"]), int(p["sites"]), list[Row]()
     if "first_rows" in p and math.isfinite(float(p["epsilon"])):
         rule = "is of runs without noise: Delta here is that of sites of one size"
-        raise InvalidInput("first_rows", p["first_rows"], rule, "leave it out, or use epsilon = inf")
-    sizes = [int(p.get("first_rows", p["rows"])), *[int(p["rows"])] * (N - 1), int(p["aggregator_rows"])]
+        raise InvalidInput(
+            "first_rows", p["first_rows"], rule, "leave it out, or use epsilon = inf"
+        )
+    sizes = [
+        int(p.get("first_rows", p["rows"])),
+        *[int(p["rows"])] * (N - 1),
+        int(p["aggregator_rows"]),
+    ]
     for seed, first, some in splits(p):
         dealt = held.deal(sizes, seed)
         sites, aggregator = Rows.build(dealt[:N]), Rows.build(dealt[N:])
-        terms = Terms(float(p["epsilon"]), Lambda=float(p["Lambda"]), loss=p["loss"], seed=seed, replicates=some)
+        terms = Terms(
+            float(p["epsilon"]),
+            Lambda=float(p["Lambda"]),
+            loss=p["loss"],
+            seed=seed,
+            replicates=some,
+        )
         exact = local(sites, replace(terms, tol=1e-5), "printed")
         out += _both(p, held, exact, sites, aggregator, replace(terms, tol=1e-5), first)
     return out
 
 
 def _both(
-    p: Mapping[str, Any], held: HeldOut, exact: Fit, sites: Rows, aggregator: Rows, terms: Terms, first: int
+    p: Mapping[str, Any],
+    held: HeldOut,
+    exact: Fit,
+    sites: Rows,
+    aggregator: Rows,
+    terms: Terms,
+    first: int,
 ) -> list[Row]:
     """Rows of all solvers on one split."""
     loss, facts = make_loss(terms.loss), terms.facts(sites.n, sites.d)
@@ -144,13 +205,18 @@ def _both(
     noise = noise_of(exact.models, sites, facts, total)
     x0 = aggregator.node(0).signed[0]
     models = {
-        NEWTON: {"local": exact.models[:, 0], "average": average(exact).models,
-                 "feature": feature(exact, aggregator, terms, "public").models},
-    }  # fmt: skip
+        NEWTON: {
+            "local": exact.models[:, 0],
+            "average": average(exact).models,
+            "feature": feature(exact, aggregator, terms, "public").models,
+        },
+    }
     told = {NEWTON: {"excess": 0.0, "stopped": 0.0}}
     values = {SIMPLEX: loss.value}
     if terms.loss.startswith("huber:") and math.isfinite(terms.epsilon):
-        values[OTHER_HUBER] = partial(huber_of_the_code, h=float(terms.loss.partition(":")[2]), epsilon=terms.epsilon)
+        values[OTHER_HUBER] = partial(
+            huber_of_the_code, h=float(terms.loss.partition(":")[2]), epsilon=terms.epsilon
+        )
     for solver, value_of in values.items():
         found, excess, ended = np.empty_like(exact.models), [], []
         for k, i in np.ndindex(*found.shape[:2]):
@@ -160,38 +226,56 @@ def _both(
             ended.append(full)
         weights = [simplex(x0 @ M.T, np.zeros(len(M)), terms.Lambda, value_of)[0] for M in found]
         models[solver] = {
-            "local": found[:, 0], "average": found.mean(axis=1), "feature": np.einsum("rn,rnd->rd", weights, found),
-        }  # fmt: skip
+            "local": found[:, 0],
+            "average": found.mean(axis=1),
+            "feature": np.einsum("rn,rnd->rd", weights, found),
+        }
         told[solver] = {"stopped": float(np.mean(ended))}
         if solver == SIMPLEX:  # of another loss the exact model is not the minimum
             told[solver]["excess"] = float(np.mean(excess))
     out = list[Row]()
     for solver, those in models.items():
         for name, one in those.items():
-            row: Row = {"solver": solver, "method": name, "target": terms.epsilon, "epsilon": exact.sites.epsilon}
+            row: Row = {
+                "solver": solver,
+                "method": name,
+                "target": terms.epsilon,
+                "epsilon": exact.sites.epsilon,
+            }
             row |= (told[solver] if name == "local" else {}) | held.notes
             row["_privacy"] = held.told("What is proved for the sites assumes exact minimisation.")
-            out += [row | {"replicate": first + k, "error": float(e)} for k, e in enumerate(held.errors(one))]
+            out += [
+                row | {"replicate": first + k, "error": float(e)}
+                for k, e in enumerate(held.errors(one))
+            ]
     return out
 
 
 def huber_of_the_code(z: Array, h: float, epsilon: float) -> Array:
-    """The Huber loss in the author's code: its middle piece has epsilon in the place of one h of (3.5).
+    """The Huber loss in the author's code: its middle piece has epsilon in the place of one h of
+    (3.5).
 
-    So it is ``(1 + epsilon - z)^2 / 4h`` for margins z within h of 1, and jumps at both ends of them.
+    So it is ``(1 + epsilon - z)^2 / 4h`` for margins z within h of 1, and jumps at both ends of
+    them.
     """
     middle = (1.0 + epsilon - z) ** 2 / (4.0 * h)
     return np.where(z > 1.0 + h, 0.0, np.where(np.abs(1.0 - z) <= h, middle, 1.0 - z))
 
 
-def objective(w: Array, a: Array, b: Array, total: float, value_of: Callable[[Array], Array]) -> float:
+def objective(
+    w: Array, a: Array, b: Array, total: float, value_of: Callable[[Array], Array]
+) -> float:
     """``mean loss(a w) + b.w / n + total ||w||^2 / 2``, `value_of` the loss of a margin."""
     n = len(a)
     return float(np.add.reduce(value_of(a @ w)) / n + b @ w / n + total / 2.0 * (w @ w))
 
 
-def simplex(a: Array, b: Array, total: float, value_of: Callable[[Array], Array]) -> tuple[Array, float, bool]:
-    """What Nelder and Mead's method returns from zero by scipy's defaults, its value, and whether it hit a limit."""
+def simplex(
+    a: Array, b: Array, total: float, value_of: Callable[[Array], Array]
+) -> tuple[Array, float, bool]:
+    """What Nelder and Mead's method returns from zero by scipy's defaults, its value, and
+    whether it hit a limit.
+    """
 
     def at(w: Array) -> float:
         return objective(w, a, b, total, value_of)
@@ -201,7 +285,8 @@ def simplex(a: Array, b: Array, total: float, value_of: Callable[[Array], Array]
 
 
 def folds(p: Mapping[str, Any]) -> list[Row]:
-    """003, section 5.2.1: the error of five-fold cross-validation over one party's rows, without noise.
+    """003, section 5.2.1: the error of five-fold cross-validation over one party's rows, without
+    noise.
 
     Parameters: `data`, `pca`, `loss`, `Lambda`, `rows`.  Every replicate deals the rows anew.
     """
@@ -212,8 +297,14 @@ def folds(p: Mapping[str, Any]) -> list[Row]:
         wrong = 0
         for k in range(_FOLDS):
             left = np.arange(len(y)) % _FOLDS == k
-            model = pooled_minimiser(Rows.build([(X[~left], y[~left])]), RunConfig(loss=p["loss"]), float(p["Lambda"]))
+            model = pooled_minimiser(
+                Rows.build([(X[~left], y[~left])]), RunConfig(loss=p["loss"]), float(p["Lambda"])
+            )
             wrong += int((y[left] * (X[left] @ model) <= 0).sum())
         row: Row = {"replicate": replicate, "error": wrong / len(y)}
-        out.append(row | held.notes | {"_privacy": "The folds read private rows without noise: nothing is protected."})
+        out.append(
+            row
+            | held.notes
+            | {"_privacy": "The folds read private rows without noise: nothing is protected."}
+        )
     return out

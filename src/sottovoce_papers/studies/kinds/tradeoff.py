@@ -1,4 +1,6 @@
-"""001, section V-C: risk over budgets, the exponential that models it, and the budget that is best."""
+"""001, section V-C: risk over budgets, the exponential that models it, and the budget that is
+best.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import numpy as np
 from sottovoce.errors import InvalidInput
 from sottovoce.util.typing import Any, Array
 
-from ...tradeoff import PRINTED, STATIONARY, AccuracyCurve, PrivacyUtility, fit_accuracy, optimal_alpha
+from ...tradeoff import (
+    PRINTED,
+    STATIONARY,
+    AccuracyCurve,
+    PrivacyUtility,
+    fit_accuracy,
+    optimal_alpha,
+)
 from . import Row, training
 
 RISK, LOSS = "C times the loss", "the mean loss"
@@ -17,20 +26,23 @@ RISK, LOSS = "C times the loss", "the mean loss"
 
 
 def run(p: Mapping[str, Any]) -> list[Row]:
-    """Empirical risk over `alphas` at the rounds `at`, L_acc fitted to it and as printed, the utility of privacy, (28).
+    """Empirical risk over `alphas` at the rounds `at`, L_acc fitted to it and as printed, the
+    utility of privacy, (28).
 
-    PVP as printed is taken before its last step.  With `rounds` the runs to the last of `at` go on to that round, so
-    that they are those of another study.  Columns: ``what``; ``value``, C times the mean loss; ``mean_loss``,
-    without C; ``share``, over the range of the measured means.  "measured": rows of :func:`.training.run`.  "L_acc",
-    "U_priv" and "J": curves over `alpha`.  "printed": L_acc with the papers' constants, a curve for each of `constants`
-    and `unit`, that of c4; c6 is as they say, from the risk at the largest alpha: the least over rounds (their first
-    constants), or the mean over the last four fifths of them (their second).  "c5": fitted to every replicate by
-    itself, and with `constants` as printed; "c4" likewise.  "optimum": the solution of (28), with `at_limit` 1 if a
-    constraint holds there.
+    PVP as printed is taken before its last step.  With `rounds` the runs to the last of `at` go on
+    to that round, so that they are those of another study.  Columns: ``what``; ``value``, C times
+    the mean loss; ``mean_loss``, without C; ``share``, over the range of the measured means.
+    "measured": rows of :func:`.training.run`.  "L_acc", "U_priv" and "J": curves over `alpha`.
+    "printed": L_acc with the papers' constants, a curve for each of `constants` and `unit`, that of
+    c4; c6 is as they say, from the risk at the largest alpha: the least over rounds (their first
+    constants), or the mean over the last four fifths of them (their second).  "c5": fitted to every
+    replicate by itself, and with `constants` as printed; "c4" likewise.  "optimum": the solution of
+    (28), with `at_limit` 1 if a constraint holds there.
     """
     alphas, at = sorted(float(a) for a in p["alphas"]), sorted(int(k) for k in p["at"])
     inner = {key: value for key, value in p.items() if key not in ("alphas", "at", "rounds")}
-    late = int(p["method"] == "pvp" and p["form"] != "corrected")  # its last step comes after the round
+    # its last step comes after the round
+    late = int(p["method"] == "pvp" and p["form"] != "corrected")
     rows: list[Row] = []
     for k in at:
         found: dict[float, list[Row]] = {}
@@ -41,13 +53,20 @@ def run(p: Mapping[str, Any]) -> list[Row]:
             found[alpha] = [row for row in curve if row["round"] == k]
         measured = np.array([[row["kept_risk"] for row in found[alpha]] for alpha in alphas])
         means, span = measured.mean(axis=1), float(np.ptp(measured.mean(axis=1)))
-        own = [row | {"what": "measured", "alpha": a, "value": row["kept_risk"]} for a in alphas for row in found[a]]
+        own = [
+            row | {"what": "measured", "alpha": a, "value": row["kept_risk"]}
+            for a in alphas
+            for row in found[a]
+        ]
         level: dict[int, list[float]] = {}
         for row in curve:  # of the largest alpha
             if row["round"] <= k:
                 level.setdefault(row["round"], []).append(row["kept_risk"])
         path = {j: float(np.mean(risks)) for j, risks in level.items()}
-        floors = min(path.values()), float(np.mean([risk for j, risk in path.items() if 5 * j >= k]))
+        floors = (
+            min(path.values()),
+            float(np.mean([risk for j, risk in path.items() if 5 * j >= k])),
+        )
         own += _fitted(np.array(alphas), means, k, p) + _printed(np.array(alphas), floors, p["C"])
         own += _constants(np.array(alphas), measured)
         for row in own:
@@ -66,7 +85,9 @@ def _printed(alphas: Array, floors: tuple[float, float], C: float) -> list[Row]:
     rows: list[Row] = []
     for (c4, c5), c6 in zip(PRINTED, floors, strict=True):
         name = f"c4 = {c4:g}, c5 = {c5:g}"
-        rows += [{"what": what, "constants": name, "value": c} for what, c in (("c4", c4), ("c5", c5))]
+        rows += [
+            {"what": what, "constants": name, "value": c} for what, c in (("c4", c4), ("c5", c5))
+        ]
         for unit, size in ((RISK, 1.0), (LOSS, C)):
             curve = AccuracyCurve(c4 * size, c5, c6)
             label = {"what": "printed", "constants": name, "unit": unit}
@@ -83,7 +104,10 @@ def _constants(alphas: Array, measured: Array) -> list[Row]:
             curve = fit_accuracy(alphas, risks)
         except InvalidInput:
             continue
-        rows += [{"what": name, "replicate": replicate, "value": float(getattr(curve, name))} for name in ("c4", "c5")]
+        rows += [
+            {"what": name, "replicate": replicate, "value": float(getattr(curve, name))}
+            for name in ("c4", "c5")
+        ]
     return rows
 
 
@@ -95,13 +119,22 @@ def _fitted(alphas: Array, means: Array, k: int, p: Mapping[str, Any]) -> list[R
         limit = curve.c6 + 0.9 * float(curve.predict(alphas.min()) - curve.c6)
         best = optimal_alpha(curve, PrivacyUtility(), alpha_U=top, c3=limit)
     except InvalidInput as error:
-        return [{"what": "none", "alpha": float(alphas[0]), "value": 0.0, "_note": f"No fit for {name}: {error}"}]
+        return [
+            {
+                "what": "none",
+                "alpha": float(alphas[0]),
+                "value": 0.0,
+                "_note": f"No fit for {name}: {error}",
+            }
+        ]
     grid = _grid(alphas)
     utility, fit = PrivacyUtility()(grid), curve.predict(grid)
     lines = {"L_acc": fit, "U_priv": utility, "J": fit - utility}
     note = (
-        f"{name}: L_acc = {curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}, residual {curve.residual:.2g}; "
-        f"J is least at alpha = {best.alpha:.3g} ({best.where}), with c3 = {limit:.3g} and alpha_U = {top:g}."
+        f"{name}: L_acc = {curve.c4:.3g} exp(-{curve.c5:.3g} alpha) + {curve.c6:.3g}, residual "
+        f"{curve.residual:.2g}; "
+        f"J is least at alpha = {best.alpha:.3g} ({best.where}), with c3 = {limit:.3g} and alpha_U "
+        f"= {top:g}."
     )
     rows: list[Row] = [
         {"what": what, "alpha": float(a), "value": float(v)}
@@ -111,7 +144,10 @@ def _fitted(alphas: Array, means: Array, k: int, p: Mapping[str, Any]) -> list[R
     return [
         *rows,
         {
-            "what": "optimum", "alpha": float(best.alpha), "value": float(best.objective),
-            "at_limit": int(best.where != STATIONARY), "_note": note,
+            "what": "optimum",
+            "alpha": float(best.alpha),
+            "value": float(best.objective),
+            "at_limit": int(best.where != STATIONARY),
+            "_note": note,
         },
-    ]  # fmt: skip
+    ]

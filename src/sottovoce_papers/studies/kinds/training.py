@@ -30,18 +30,25 @@ _CELL = {"every", "alpha", "match", "match_by", "price", "also", "beta", "draws"
 
 
 def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
-    """The run that a cell's parameters describe: those of RunConfig and of :func:`..tables.deal`, and two more.
+    """The run that a cell's parameters describe: those of RunConfig and of :func:`..tables.deal`,
+    and two more.
 
-    `alpha` is the papers' noise.  `match` is another run (with noise `alpha`) whose total this run spends, as its paper
-    claims, or as proved with `match_by` = "proved"; with "claimed, each node" every node spends its own claim.  With
-    `price` = "002" the noise is that of 002's (32) over all rounds, with "004" the total stands for 004's zCDP.
-    `beta` is 004's norm of a gradient of C times the mean loss; the knob `tolerance` is in units of C.
+    `alpha` is the papers' noise.  `match` is another run (with noise `alpha`) whose total this run
+    spends, as its paper claims, or as proved with `match_by` = "proved"; with "claimed, each node"
+    every node spends its own claim.  With `price` = "002" the noise is that of 002's (32) over all
+    rounds, with "004" the total stands for 004's zCDP. `beta` is 004's norm of a gradient of C
+    times the mean loss; the knob `tolerance` is in units of C.
     """
     check(p, _KNOBS | _DATA | _CELL | kept.LABELS)
     knobs = _knobs(p)
     if "beta" in p:
         if "tolerance" in p:
-            raise InvalidInput("beta", p["beta"], "is C times the tolerance, which is given too", "give one of them")
+            raise InvalidInput(
+                "beta",
+                p["beta"],
+                "is C times the tolerance, which is given too",
+                "give one of them",
+            )
         knobs["tolerance"] = p["beta"] / p.get("C", 1.0)
     if p.get("phi") == "000":
         knobs["phi"] = _curvature_000(p, rows)
@@ -49,7 +56,9 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
         knobs["rho"] = theorems.regulariser_004(p, rows)
     knobs.setdefault("epsilon", math.inf)
     if p.get("price") == "002":
-        knobs["noise"] = tuple(theorems.noise_002(RunConfig.from_dict(knobs), rows, _matched(p, rows)).tolist())
+        knobs["noise"] = tuple(
+            theorems.noise_002(RunConfig.from_dict(knobs), rows, _matched(p, rows)).tolist()
+        )
     elif p.get("price") == "004":
         knobs["epsilon"] = theorems.total_004(p)
     elif p.get("price") is not None:
@@ -62,7 +71,11 @@ def _config(p: Mapping[str, Any], rows: Rows) -> RunConfig:
 
 
 def _knobs(p: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in p.items() if key in _KNOBS}
+    return {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in p.items()
+        if key in _KNOBS
+    }
 
 
 def _matched(p: Mapping[str, Any], rows: Rows) -> float | tuple[float, ...]:
@@ -79,14 +92,18 @@ def _matched(p: Mapping[str, Any], rows: Rows) -> float | tuple[float, ...]:
 
 
 def _curvature_000(p: Mapping[str, Any], rows: Rows) -> float:
-    """000, Algorithm 2: the Phi of its listing, ``C c1 / (n (e^(alpha/4) - 1))`` less the curvature that is there."""
+    """000, Algorithm 2: the Phi of its listing, ``C c1 / (n (e^(alpha/4) - 1))`` less the
+    curvature that is there.
+    """
     alpha = p["noise"] if "noise" in p else p["alpha"]
     return max(0.0, p["C"] * 0.25 / (float(rows.n.min()) * math.expm1(alpha / 4)) - 2 * p["eta"])
 
 
 @dataclass
 class _Scores:
-    """An observer that computes what papers plot, for every round asked for.  It reads rows without noise."""
+    """An observer that computes what papers plot, for every round asked for.  It reads rows
+    without noise.
+    """
 
     ready: Prepared
     dealt: Dealt
@@ -109,23 +126,32 @@ class _Scores:
                 row |= {"kept_loss": other["loss"], "kept_risk": other["risk"]}
 
     def _full(self, models: Array) -> Array:
-        return np.broadcast_to(models, (self.ready.config.replicates, len(self.signed), models.shape[-1]))
+        return np.broadcast_to(
+            models, (self.ready.config.replicates, len(self.signed), models.shape[-1])
+        )
 
     def score(self, models: Array) -> list[Row]:
         """A row a replicate."""
-        own = np.stack([self.loss.value(a @ models[:, i].T).mean(axis=0) for i, a in enumerate(self.signed)])
+        own = np.stack(
+            [self.loss.value(a @ models[:, i].T).mean(axis=0) for i, a in enumerate(self.signed)]
+        )
         centre = models.mean(axis=1)
         apart = np.sqrt(((models - centre[:, None]) ** 2).sum(axis=-1).mean(axis=-1))
         far = np.linalg.norm(centre - self.optimum, axis=-1) / np.linalg.norm(self.optimum)
         wrong, task = self.dealt.errors(centre), self.dealt.task
         alone = self.dealt.errors(models).mean(axis=-1)
         columns = {
-            "loss": own.mean(axis=0), "risk": self.ready.config.C * own.mean(axis=0),
-            "test_error": wrong, task.wording.quality: task.quality(wrong),
-            "site_test_error": alone, "residual": apart, "distance": far,
-        }  # fmt: skip
+            "loss": own.mean(axis=0),
+            "risk": self.ready.config.C * own.mean(axis=0),
+            "test_error": wrong,
+            task.wording.quality: task.quality(wrong),
+            "site_test_error": alone,
+            "residual": apart,
+            "distance": far,
+        }
         return [
-            {"replicate": r} | {name: float(values[r]) for name, values in columns.items()} for r in range(len(centre))
+            {"replicate": r} | {name: float(values[r]) for name, values in columns.items()}
+            for r in range(len(centre))
         ]
 
 
@@ -144,20 +170,26 @@ def _prices(ready: Prepared, wanted: frozenset[int]) -> dict[int, tuple[float, f
 
 
 def run(p: Mapping[str, Any]) -> list[Row]:
-    """One configuration, on each of `draws` draws of its random graph and rows: see :func:`on_one_draw`.
+    """One configuration, on each of `draws` draws of its random graph and rows: see
+    :func:`on_one_draw`.
 
-    With `draws` there is a column of that name, `draw`: replicates of one draw differ in noise only.
+    With `draws` there is a column of that name, `draw`: replicates of one draw differ in noise
+    only.
     """
     return over_draws(on_one_draw, p)
 
 
 def on_one_draw(p: Mapping[str, Any]) -> list[Row]:
-    """The rows of :func:`scored`, which cells share; with `also` = "noiseless_error" :func:`learned`'s columns too."""
+    """The rows of :func:`scored`, which cells share; with `also` = "noiseless_error"
+    :func:`learned`'s columns too.
+    """
     return learned(kept.once("training.run", p, wanted_rounds(p), partial(scored, p)), p)
 
 
 def wanted_rounds(p: Mapping[str, Any]) -> frozenset[int]:
-    """The rounds after which a cell's rows are asked for: the last; with `every` the first too, and every so many."""
+    """The rounds after which a cell's rows are asked for: the last; with `every` the first too,
+    and every so many.
+    """
     rounds = p.get("rounds", RunConfig.defaults()["rounds"])
     if type(rounds) is not int:  # it is refused with the configuration
         return frozenset()
@@ -168,14 +200,16 @@ def wanted_rounds(p: Mapping[str, Any]) -> frozenset[int]:
 
 
 def scored(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
-    """One configuration: scores per replicate after the last round, or after the first and every `every` rounds.
+    """One configuration: scores per replicate after the last round, or after the first and every
+    `every` rounds.
 
-    Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C times that),
-    `test_error` and the task's quality of the average model, `site_test_error` (mean over sites' models), `residual`
-    (root mean square distance of sites' models from their average), `distance` (of the average model to the
-    pooled minimiser of the same objective, over its norm), `epsilon_claimed` and `epsilon_proved`, in total up to that
-    round. `kept_loss` and `kept_risk` are of the model that a node holds: with PVP as printed its exact minimiser,
-    which it does not send.
+    Columns: `round`, `loss` (mean loss of sites' own models on their own rows, nats), `risk` (C
+    times that), `test_error` and the task's quality of the average model, `site_test_error` (mean
+    over sites' models), `residual` (root mean square distance of sites' models from their average),
+    `distance` (of the average model to the pooled minimiser of the same objective, over its norm),
+    `epsilon_claimed` and `epsilon_proved`, in total up to that round. `kept_loss` and `kept_risk`
+    are of the model that a node holds: with PVP as printed its exact minimiser, which it does not
+    send.
     """
     if p["method"] == "local":
         return _local(p)
@@ -193,7 +227,9 @@ def scored(p: Mapping[str, Any], *observers: Observer) -> list[Row]:
     if config.method == "pvp" and config.form != "corrected":
         privacy = simulate_watched(config, dealt.rows, scores, dealt.caveat)
     else:
-        privacy = simulate(config, dealt.rows, observers=[scores, *observers], caveat=dealt.caveat).privacy["says"]
+        privacy = simulate(
+            config, dealt.rows, observers=[scores, *observers], caveat=dealt.caveat
+        ).privacy["says"]
     noisy = ready.algorithm.noise is not None
     prices = _prices(ready, wanted) if noisy else dict.fromkeys(wanted, (math.inf, math.inf))
     if p.get("price") == "002":
@@ -221,8 +257,9 @@ def learned(rows: list[Row], p: Mapping[str, Any]) -> list[Row]:
 def _learns(dealt: Dealt, config: RunConfig) -> Row:
     """Whether these settings say anything about errors.
 
-    Columns: `majority_error`, of always the commoner class of the test rows; `noiseless_error`, of the same run without
-    noise; `untestable_error`, the reason, where the second is not less than the first by two standard errors.
+    Columns: `majority_error`, of always the commoner class of the test rows; `noiseless_error`, of
+    the same run without noise; `untestable_error`, the reason, where the second is not less than
+    the first by two standard errors.
     """
     common = dealt.commoner
     if common is None:
@@ -231,13 +268,16 @@ def _learns(dealt: Dealt, config: RunConfig) -> Row:
     row: Row = {"majority_error": common, "noiseless_error": free}
     if free + 2.0 * math.sqrt(free * (1.0 - free) / len(dealt.y_test)) >= common:
         row["untestable_error"] = (
-            f"without noise the test error is {free:.4f}, and {common:.4f} of always the commoner class"
+            f"without noise the test error is {free:.4f}, and {common:.4f} of always the commoner "
+            "class"
         )
     return row
 
 
 def _local(p: Mapping[str, Any]) -> list[Row]:
-    """Every site alone: one objective-perturbed minimiser of its own rows, and the mean test error over sites."""
+    """Every site alone: one objective-perturbed minimiser of its own rows, and the mean test
+    error over sites.
+    """
     dealt = deal(p)
     wrong, said, spent = [], "", 0.0
     for X, y in dealt.parts:
@@ -250,9 +290,15 @@ def _local(p: Mapping[str, Any]) -> list[Row]:
     errors, task = np.mean(wrong, axis=0), dealt.task
     return [
         {
-            "replicate": r, "round": 1, "epsilon_claimed": spent, "epsilon_proved": spent, "test_error": float(e),
-            task.wording.quality: task.quality(float(e)), "site_test_error": float(e), "_privacy": said,
+            "replicate": r,
+            "round": 1,
+            "epsilon_claimed": spent,
+            "epsilon_proved": spent,
+            "test_error": float(e),
+            task.wording.quality: task.quality(float(e)),
+            "site_test_error": float(e),
+            "_privacy": said,
             "_note": dealt.note,
         }
         for r, e in enumerate(errors)
-    ]  # fmt: skip
+    ]
