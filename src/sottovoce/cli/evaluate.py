@@ -14,7 +14,8 @@ from ..answers.saved import SavedModel
 from ..answers.terms import columns_of
 from ..answers.training import one_row_each, rows_read
 from ..data import Schema, Table, table_digest
-from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.digest import rows_digest
+from ..ledger.durable import DurableLedger
 from ..problem.task import TwoClasses
 from ..runs import defaults
 from ..runs.config import RunConfig

@@ -9,14 +9,11 @@ from typing import Any
 
 import click
 
-from .. import data as datasets
 from ..algorithms import NAMES, REGISTRY, same_as, trusts_of
 from ..errors import InvalidInput
 from ..network.graphs import names
 from ..util import plugins
-from .schema import show_fill, show_review
 from .screen import Console, escape, listing, print_json
-from .tables import read_rows
 
 
 @click.command(name="methods")
@@ -119,6 +116,11 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
       sottovoce data --schema s.toml           will rows fill the ball?
       sottovoce data rows.csv --schema s.toml  does this table fit?
     """
+    # The lists of methods and graphs need no data.
+    from .. import data as datasets
+    from .schema import show_fill, show_review
+    from .tables import read_rows
+
     if schema is None:
         if table is not None:
             raise InvalidInput(

@@ -7,17 +7,19 @@ import os
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from ..errors import InvalidInput
-from ..ledger.durable import DurableLedger
 from ..runs import defaults
 from ..runs.auto_candidates import KNOBS
 from ..runs.config import RunConfig
 from ..runs.registering import find_method
+
+if TYPE_CHECKING:
+    from ..ledger.durable import DurableLedger  # SQLite, which few runs need
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]

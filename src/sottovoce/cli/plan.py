@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -16,13 +16,6 @@ from ..data import load
 from ..data.expected import expected_rows
 from ..data.schema import Schema
 from ..data.synthetic_tables import Expected
-from ..deploy.answering import ahead
-from ..deploy.invitation import plan_code
-from ..deploy.members import Member
-from ..deploy.plan import check_public
-from ..deploy.plan_file import write_plan
-from ..deploy.proposal import Proposal, make_plan
-from ..deploy.waits import Waits
 from ..errors import InvalidInput
 from ..network.dropout import outlook
 from ..network.graphs import MOST_NODES, make_graph
@@ -44,6 +37,9 @@ from .plan_options import PLAN_OPTIONS, PlanOptions
 from .render import privacy
 from .run_command import RunCommand, save_config
 from .screen import Console, escape, listing
+
+if TYPE_CHECKING:
+    from ..deploy.members import Member  # only the sites' plan needs `deploy`
 
 _SHOWN = 8
 _EXAMPLES = """
@@ -206,6 +202,10 @@ def members_of(options: PlanOptions) -> tuple[Member, ...]:
         raise InvalidInput(
             "site", None, "--site and --write belong together", "give both, or --sizes alone"
         )
+    if not options.sites:
+        return ()
+    from ..deploy.members import Member
+
     return tuple(map(Member.read, options.sites))
 
 
@@ -412,6 +412,8 @@ def start_at(options: PlanOptions, config: RunConfig, sites: Sites) -> Start | N
     """
     if options.write is None:
         return None
+    from ..deploy.plan import check_public
+
     assert sites.schema is not None
     check_public(str(options.run_name), config, sites.members, sites.features)
     if options.public is not None:
@@ -475,6 +477,12 @@ def agreed(
     dict
         The outline of the answers, the plan's file, digest and code, and the names of its sites.
     """
+    from ..deploy.answering import ahead
+    from ..deploy.invitation import plan_code
+    from ..deploy.plan_file import write_plan
+    from ..deploy.proposal import Proposal, make_plan
+    from ..deploy.waits import Waits
+
     assert sites.schema is not None and options.run_name is not None and options.write is not None
     made = make_plan(
         Proposal(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..answers.assumed import Assumed
-from ..deploy.asks import Asks
 from ..deploy.waits import Waits
 from .options import FILE, NUMBER, Option, as_json
 from .run_command import RunOption
@@ -28,6 +27,9 @@ from .run_options import (
     split,
     starts,
 )
+
+if TYPE_CHECKING:
+    from ..deploy.asks import Asks
 
 _EXPECTED = Assumed()
 
@@ -125,6 +127,8 @@ def asked(
     """
     if not inference and evaluation is None:
         return None
+    from ..deploy.asks import Asks  # only a plan with answers needs it
+
     share = 0.0 if evaluation is None else holdout
     return Asks(inference, inference and site_constants, evaluation, share, cut, by)
 

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from ..errors import CheckpointError, InvalidInput, NotWritten, SottovoceError, shown
-from ..reports import page, picture
 from ..util import files
 from ..util.plain import HOLDER_ONLY, with_held_back
 from .options import FILE, method_of_run
@@ -59,6 +58,8 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
         )
     write(out, plain, title=title, holder=holder)
     if plot is not None:
+        from ..reports import picture
+
         files.write("plot", plot, picture(plain))
 
 
@@ -78,7 +79,9 @@ def write(
     holder : bool
         Also show numbers without noise, for the holder of the rows only.
     """
+    # Few runs are reported at once, and `train` and others load this module too.
     from ..answers.coefficients import with_sites
+    from ..reports import page
 
     files.write("report", path, page(with_sites(plain), title=title, holder=holder))
     Console(stderr=True).print(f"report in {escape(str(path))}", highlight=False)

@@ -27,7 +27,6 @@ import click
 from click.core import ParameterSource
 
 from ..algorithms import KNOBS, KNOWN, REGISTRY, knobs_of
-from ..data.draft import toml_entries
 from ..data.meant import meant
 from ..errors import InvalidInput
 from ..runs.registering import AUTO, offered
@@ -289,6 +288,8 @@ def as_file(ctx: click.Context) -> str:
     options = {
         _key(param): value for param, value in found.items() if not isinstance(param, Setting)
     }
+    from ..data.draft import toml_entries  # only --save-config writes TOML
+
     settings = {_key(param): value for param, value in found.items() if isinstance(param, Setting)}
     flags = "".join(f" {param.opts[0]}" for param in typed)  # no file can say these
     lines = [f"# {ctx.command_path} --config THIS_FILE{flags}", *toml_entries(options)]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..data.schema import Schema
 from ..errors import InvalidInput, NotWritten
-from ..ledger.durable import DurableLedger
 from ..problem.task import BoundedNumber, Task, TwoClasses
 from ..runs.engine import Observer
 from ..runs.simulate import Result, RunConfig
@@ -27,6 +26,9 @@ from .report import written
 from .run_command import RunCommand, save_config
 from .screen import Console, print_json, progress
 from .train_options import TRAIN_OPTIONS, TrainOptions
+
+if TYPE_CHECKING:
+    from ..ledger.durable import DurableLedger  # SQLite, which few runs need
 
 _DEFAULT_LOSS = RunConfig().loss
 _SQUARED = "squared"  # answers.regression.SQUARED, which would load what few runs need
@@ -61,7 +63,7 @@ def train(**parameters: Any) -> None:
     if options.cut is not None:
         check_cut(options.cut, task)
     settings, squared = split_squared(options.run, task)
-    with nullcontext() if options.ledger is None else DurableLedger.open(options.ledger) as book:
+    with _opened_ledger(options.ledger) as book:
         run = run_config(settings, seed=options.noise_seed, ledger=book)
         config = options.training(run)
         by_default = isinstance(task, BoundedNumber) and run.auto and run.loss == _DEFAULT_LOSS
@@ -72,6 +74,14 @@ def train(**parameters: Any) -> None:
             return
         trained, stored = train_model(options, config, book)
     finish(options, trained, stored)
+
+
+def _opened_ledger(path: Path | None) -> AbstractContextManager[DurableLedger | None]:
+    if path is None:
+        return nullcontext()
+    from ..ledger.durable import DurableLedger  # SQLite, which few runs need
+
+    return DurableLedger.open(path)
 
 
 def check_files(options: TrainOptions) -> None:

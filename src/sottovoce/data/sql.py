@@ -13,7 +13,6 @@ a text, so its values are read one by one.
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
@@ -25,8 +24,11 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..util.files import read_text
+from ..util.later import Later
 from .parquet_files import from_batches
 from .table import Table, fits
+
+sqlite3 = Later("sqlite3")
 
 DATABASE = "SOTTOVOCE_DATABASE"
 SQLITE = "sqlite"

@@ -27,7 +27,8 @@ from ..data.labels import rows_of
 from ..data.loaders import Dataset, load
 from ..data.rows import Rows
 from ..errors import EndedEarly, FinishedWithout, InvalidInput, SottovoceError, exit_code
-from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.digest import rows_digest
+from ..ledger.durable import DurableLedger
 from ..ledger.journal import Journal
 from ..privacy.statement import DEMONSTRATION
 from ..problem.losses import make_loss

@@ -31,7 +31,8 @@ from ..errors import (
     SottovoceError,
     check_whole,
 )
-from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.digest import rows_digest
+from ..ledger.durable import DurableLedger
 from ..ledger.journal import Journal
 from ..ledger.run import Run
 from ..privacy.noise import Noise, SystemNoise

@@ -35,7 +35,8 @@ from ..data.person import kept
 from ..data.rows import Rows
 from ..data.schema import Schema
 from ..errors import InvalidInput, SottovoceError
-from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.digest import rows_digest
+from ..ledger.durable import DurableLedger
 from ..ledger.identity import holds_rows
 from ..privacy.noise import KeyedNoise, Noise
 from ..runs.config import RunConfig

@@ -25,7 +25,7 @@ from ..data.schema import Schema, unfit
 from ..data.validation import check_columns, checked, misfit, sites_in
 from ..data.weights import class_shares, shares
 from ..errors import HolderNote, InvalidInput, PublicNote
-from ..ledger.durable import rows_digest
+from ..ledger.digest import rows_digest
 from ..util.typing import Any, Array, ArrayLike, IntArray
 from .caveats import made_from_rows
 from .declared import (

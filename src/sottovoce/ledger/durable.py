@@ -37,10 +37,11 @@ from ..privacy.events import Event
 from ..util.compatibility import FORMAT
 from ..util.plain import canonical, jsonable, keyed_hash
 from ..util.typing import Any, Array, ArrayLike
+from .digest import rows_digest
 from .disk_account import DiskAccount
 from .file import ChainFile
 from .history import MOST, History, RunHistory, packed
-from .identity import RowsIdentity, rows_digest
+from .identity import RowsIdentity
 from .memory import validate_target
 from .readings import NeverCopied, Readings
 from .run import Run

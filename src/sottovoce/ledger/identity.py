@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from pathlib import Path
 
-import numpy as np
-
 from ..errors import InvalidInput, LedgerMismatch
 from ..util.plain import keyed_hash
-from ..util.typing import Array
 from .file import ChainFile, glance
 from .history import History
-
-
-def rows_digest(*arrays: Array) -> bytes:
-    """Return a digest of arrays of rows, for :meth:`RowsIdentity.bind`.
-
-    It has no key: treat it as secret, and never store it.
-
-    Parameters
-    ----------
-    *arrays : array
-        Hashed with their shapes, as little-endian doubles.
-
-    Returns
-    -------
-    bytes
-        32 bytes.
-    """
-    digest = hashlib.blake2b(digest_size=32)
-    for array in arrays:
-        values = np.ascontiguousarray(array, dtype="<f8")
-        digest.update(repr(values.shape).encode())
-        digest.update(values.tobytes())
-    return digest.digest()
 
 
 def holds_rows(path: str | Path, *digests: bytes) -> bool:

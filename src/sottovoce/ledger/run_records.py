@@ -5,13 +5,17 @@ Their rows, and the bytes that were drawn under them.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..errors import LedgerError, LedgerMismatch
 from ..privacy.events import Event
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any
-from .file import ChainFile
 from .history import History, RunHistory
-from .identity import RowsIdentity
+
+if TYPE_CHECKING:
+    from .file import ChainFile  # SQLite, which no run in memory needs
+    from .identity import RowsIdentity
 
 
 class RunRecords:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from ..algorithms import under
-from ..ledger.durable import DurableLedger
 from ..ledger.memory import Ledger
 from ..problem.losses import HuberResidual
 from ..problem.task import ManyClasses, Task, TwoClasses
 from .config import RunConfig
 from .registering import AUTO, find_method
+
+if TYPE_CHECKING:
+    from ..ledger.durable import DurableLedger  # SQLite, which few runs need
 
 METHOD = AUTO
 EPSILON = 1.0

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ..algorithms import ANSWERS, Algorithm, Recipe
 from ..data.move import Move
 from ..data.rows import Rows
 from ..errors import BudgetExceeded, CheckpointError, InvalidInput, LedgerMismatch, shown
-from ..ledger.durable import DurableLedger, rows_digest
+from ..ledger.digest import rows_digest
 from ..ledger.joint import Joint
 from ..ledger.memory import Ledger
 from ..ledger.run import Run
@@ -46,6 +47,9 @@ from .pricing import Prepared, privacy_facts, privacy_statement
 from .reserved import with_reserved_noise
 from .row_guard import Book, RowGuard
 from .start import Start, named, place_of
+
+if TYPE_CHECKING:
+    from ..ledger.durable import DurableLedger  # SQLite, which few runs need
 
 joblib = Later("joblib")
 
@@ -494,26 +498,26 @@ def _book(
     """The ledger that a run charges, and the run as it was priced: with the noise that it had
     when it was begun.
     """
-    if isinstance(ledger, DurableLedger):
-        if ledger.demonstration and not simulated:
-            raise InvalidInput(
-                "ledger", None, "was made for a demonstration", "use the ledger of these rows"
-            )
-        ledger.identity.bind(*rows.digests_on_disk())
-        name = run_name or key
-        if name in ledger.runs:
-            ledger.runs.check_goes_on(name)
-            prepared = with_reserved_noise(prepared, ledger.runs[name].planned)
-        elif run_name is None:
-            _check_no_former(ledger)
-        return prepared, _reserve(prepared, ledger, name, key)
-    if ledger is not None:
+    if ledger is None:
+        if np.any(np.isfinite(prepared.ledger.epsilon)):
+            prepared.ledger.expect(prepared.plan().rows)
+        return prepared, prepared.ledger
+    if isinstance(ledger, Ledger):
         # Not sound where two people have equal rows and change places: the digest stays, and what
         # they spent moves.
         return prepared, _join(prepared, ledger, rows.deal_in_memory())
-    if np.any(np.isfinite(prepared.ledger.epsilon)):
-        prepared.ledger.expect(prepared.plan().rows)
-    return prepared, prepared.ledger
+    if ledger.demonstration and not simulated:
+        raise InvalidInput(
+            "ledger", None, "was made for a demonstration", "use the ledger of these rows"
+        )
+    ledger.identity.bind(*rows.digests_on_disk())
+    name = run_name or key
+    if name in ledger.runs:
+        ledger.runs.check_goes_on(name)
+        prepared = with_reserved_noise(prepared, ledger.runs[name].planned)
+    elif run_name is None:
+        _check_no_former(ledger)
+    return prepared, _reserve(prepared, ledger, name, key)
 
 
 @dataclass(frozen=True)

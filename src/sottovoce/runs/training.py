@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from ..data.labels import rows_of
 from ..data.rows import Rows
 from ..data.schema import Schema, unfit
 from ..errors import InvalidInput
-from ..ledger.durable import DurableLedger
 from ..network.graphs import make_graph
 from ..problem.losses import make_loss
 from ..problem.task import Detail, Task
@@ -36,6 +35,9 @@ from .public import Public, set_aside, start_of
 from .simulate import Result, RunConfig, simulate
 from .start import Start, named
 from .yardstick import least_error
+
+if TYPE_CHECKING:
+    from ..ledger.durable import DurableLedger  # SQLite, which few runs need
 
 ONE_SITE = "one site"
 """The deal of a table whose rows are all at one site, for :func:`sottovoce.data.table_digest`."""

@@ -21,7 +21,6 @@ import re
 import sys
 from importlib import import_module
 from importlib.machinery import PathFinder
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InvalidInput
@@ -60,7 +59,7 @@ def installed(group: str) -> dict[str, list[EntryPoint]]:
 
     :func:`importlib.metadata.entry_points` finds the same.  To import that module takes longer than
     all else that ``sottovoce --help`` does, so the files are read here: INI, by the specification
-    of entry points.
+    of entry points.  For the same reason nothing here needs :mod:`pathlib`.
     """
     found: dict[str, list[EntryPoint]] = {}
     for package, text in _declarations():
@@ -118,7 +117,8 @@ def first_line(entry: EntryPoint) -> str:
     if path is None:
         return unknown
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
     except (OSError, SyntaxError, ValueError):
         return unknown
     for node in tree.body:
@@ -145,13 +145,15 @@ def _declarations() -> list[tuple[str, str]]:
                 continue
             key = re.sub(r"[-_.]+", "-", match["package"]).lower()
             if key not in found:
-                found[key] = (match["package"], _text(Path(folder, name, "entry_points.txt")))
+                entries = os.path.join(folder, name, "entry_points.txt")
+                found[key] = (match["package"], _text(entries))
     return list(found.values())
 
 
-def _text(path: Path) -> str:
+def _text(path: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            return file.read()
     except (OSError, UnicodeDecodeError):  # most packages have none
         return ""
 
@@ -169,7 +171,7 @@ def _entries(text: str, group: str, package: str) -> list[EntryPoint]:
     return found
 
 
-def _source(module: str) -> Path | None:
+def _source(module: str) -> str | None:
     """The file of a module; nothing is imported, so its folders' ``__init__`` do not run either."""
     places, name = None, ""
     origin = None
@@ -179,7 +181,7 @@ def _source(module: str) -> Path | None:
         if spec is None:
             return None
         places, origin = spec.submodule_search_locations, spec.origin
-    return None if origin is None else Path(origin)
+    return origin
 
 
 def _field(group: str) -> str:

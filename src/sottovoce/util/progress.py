@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -86,6 +85,15 @@ class Teller:
             print(f"{self._text}: {k} of {self._total}", file=sys.stderr)
 
 
+def _in_child_process() -> bool:
+    """Return True in a process that :mod:`multiprocessing` started, whose terminal is another's.
+
+    Such a process has that module loaded; others need not load it.
+    """
+    multiprocessing = sys.modules.get("multiprocessing")
+    return multiprocessing is not None and multiprocessing.parent_process() is not None
+
+
 @contextmanager
 def told(verbose: bool | int | None) -> Iterator[Teller]:
     """Yield a :class:`Teller` for progress on the standard error.
@@ -93,10 +101,7 @@ def told(verbose: bool | int | None) -> Iterator[Teller]:
     `verbose` None shows a bar on a terminal once work is long, True a bar at once or lines, False
     nothing.
     """
-    here = (
-        threading.current_thread() is threading.main_thread()
-        and multiprocessing.parent_process() is None
-    )
+    here = threading.current_thread() is threading.main_thread() and not _in_child_process()
     asked = verbose is not None and bool(verbose)
     if (verbose is None and not here) or (verbose is not None and not asked):
         yield Teller(None, False)

@@ -1,0 +1,32 @@
+"""The digest by which ledgers know the rows that they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from ..util.typing import Array
+
+
+def rows_digest(*arrays: Array) -> bytes:
+    """Return a digest of arrays of rows, for :meth:`RowsIdentity.bind`.
+
+    It has no key: treat it as secret, and never store it.
+
+    Parameters
+    ----------
+    *arrays : array
+        Hashed with their shapes, as little-endian doubles.
+
+    Returns
+    -------
+    bytes
+        32 bytes.
+    """
+    digest = hashlib.blake2b(digest_size=32)
+    for array in arrays:
+        values = np.ascontiguousarray(array, dtype="<f8")
+        digest.update(repr(values.shape).encode())
+        digest.update(values.tobytes())
+    return digest.digest()
