@@ -53,7 +53,7 @@ class Cause(Enum):
 
     @property
     def by_noise(self) -> bool:
-        """Whether a larger epsilon or more rows would remove the cause."""
+        """True if a larger epsilon or more rows would remove the cause."""
         return self in (Cause.NOISE, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN, Cause.SIZE_HIDDEN)
 
 
@@ -158,6 +158,6 @@ def cause_of(line: dict[str, Any]) -> Cause | None:
 
 
 def blames_noise(lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether all of these lines are refused because of noise."""
+    """Return True if there are lines, and all are refused because of noise."""
     causes = [cause_of(line) for line in lines]
     return bool(causes) and all(cause is not None and cause.by_noise for cause in causes)
