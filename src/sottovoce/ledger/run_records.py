@@ -78,16 +78,17 @@ class RunRecords:
                     raise LedgerError(
                         f"run={self.name!r}: is closed; nothing was drawn; reserve a new run"
                     )
-                self._file.append(
-                    {"kind": "charge", "run": self.name, "release": release, "kept": kept}
-                )
+                record = {"kind": "charge", "run": self.name, "release": release, "kept": kept}
+                self._file.append(record)
             elif release in known.loose:
                 raise LedgerError(
                     f"run={self.name!r}: release {release} was charged before and its bytes were "
                     "not kept, so they "
                     "may have been seen; nothing was drawn; close the run and plan another"
                 )
-            return self._stored(known, release) if kept else None
+            if not kept:
+                return None
+            return self._stored(known, release)
 
     def payload(self, release: int) -> bytes | None:
         """Return the bytes stored with a row; None if nobody has seen any.
@@ -117,7 +118,9 @@ class RunRecords:
             found = self._stored(find_run(state, self.name), release)
             if found is None:
                 self._file.append(self._record(release, payload), payload)
-        return payload if found is None else found
+                return payload
+        # Of two processes that drew for one row, the first commit wins.
+        return found
 
     def keep_later(self, release: int, payload: bytes) -> None:
         """Store the bytes of a release first thing at the next use of the file.
@@ -149,7 +152,7 @@ class RunRecords:
         reclaim : bool
             Give back the price of reserved events without a row.
         given_up : bool
-            Whether the run is closed from outside, and not at its own end.
+            True if the run is closed from outside, and not at its own end.
 
         Returns
         -------
@@ -192,9 +195,8 @@ class RunRecords:
         plain = event.to_dict()
         if canonical(plain) != known.texts[release - 1]:
             reserved = known.planned[release - 1].to_dict()
-            names = sorted(
-                k for k in plain.keys() | reserved.keys() if plain.get(k) != reserved.get(k)
-            )
+            keys = plain.keys() | reserved.keys()
+            names = sorted(key for key in keys if plain.get(key) != reserved.get(key))
             raise LedgerMismatch(
                 f"run={self.name!r}: release {release} differs in {', '.join(names)} from what was "
                 "reserved; nothing "
@@ -214,9 +216,12 @@ class RunRecords:
             raise LedgerError(
                 f"{run}: release {release} was charged without kept=True; its bytes are unknown"
             )
-        return self._file.chain.payload(*known.stored[release]) if release in known.stored else None
+        if release not in known.stored:
+            return None
+        return self._file.chain.payload(*known.stored[release])
 
     def _record(self, release: int, payload: bytes) -> dict[str, Any]:
+        """Return the record that names a payload."""
         return {
             "kind": "store",
             "run": self.name,
