@@ -25,8 +25,8 @@ CAP = 0.25
 """The cap c: every row's derivative is 1 and its norm larger."""
 LONG, SHORT = 1.0, 0.6
 WHY = (
-    "Huber's linear piece, all rows capped: a row of norm 1 becomes one of norm 0.6 with the "
-    "other label"
+    "Huber's linear piece, all rows capped: a row of norm 1 becomes one of norm 0.6 with the other "
+    "label"
 )
 
 

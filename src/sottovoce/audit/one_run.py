@@ -533,8 +533,8 @@ def _check_one_run(config: RunConfig, confidence: float) -> None:
         )
     if cls.trust.opens_sums:
         rule = (
-            "one-run audits look for canaries in the releases of single sites, and need trust "
-            "in nobody"
+            "one-run audits look for canaries in the releases of single sites, and need trust in "
+            "nobody"
         )
         raise InvalidInput("method", config.method, rule, "use `sottovoce audit sums`")
     if make_loss(config.loss).outputs > 1 or make_loss(config.loss).offset_bound:

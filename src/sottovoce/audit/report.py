@@ -298,8 +298,7 @@ def _gain(those: Sequence[dict[str, Any]]) -> str:
         return "Corrected forms gain nothing over it"
     return (
         f"The most that a corrected form gains over it is {100.0 * most:.1f} points ({attribute}, "
-        f"{_name(one)}, "
-        f"ε {one['claimed_epsilon']:g})"
+        f"{_name(one)}, ε {one['claimed_epsilon']:g})"
     )
 
 

@@ -55,8 +55,8 @@ _SPAN = 1e3
 _POINTS, _WIDTH = 12, 8.0
 """Grid points for a deviation of the smallest step, and deviations that the grid spans."""
 _WHY = (
-    "one feature, a row and its opposite: the gradient moves by all of its sensitivity in "
-    "every release"
+    "one feature, a row and its opposite: the gradient moves by all of its sensitivity in every "
+    "release"
 )
 
 

@@ -28,8 +28,8 @@ from .game import Case
 STIFF = 1e6
 """Curvature of a node's problem, on the scale of sums: noise moves its minimiser by millionths."""
 LINEAR = (
-    "one feature, Huber's linear piece, a row and its opposite: gradients change by 2 in "
-    "every round"
+    "one feature, Huber's linear piece, a row and its opposite: gradients change by 2 in every "
+    "round"
 )
 
 
@@ -220,8 +220,8 @@ def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: i
         graph="complete",
     )
     why = (
-        "Huber's edge: derivatives still differ by 2 where one row has curvature and its "
-        "opposite has none"
+        "Huber's edge: derivatives still differ by 2 where one row has curvature and its opposite "
+        "has none"
     )
     return Case(config, tables(own, [1.0, -1.0], 1.0), 0, why)
 

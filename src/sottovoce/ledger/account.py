@@ -21,8 +21,7 @@ from .spending import Budget, Spending
 
 STAYS = (
     "ledger: one in memory stays in its process, where charges from elsewhere would be lost; "
-    "nothing was drawn; use "
-    "n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
+    "nothing was drawn; use n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
 )
 
 Planned = deque[tuple[Event, Event]]

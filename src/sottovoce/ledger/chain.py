@@ -36,8 +36,7 @@ _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")
 """Codes of a damaged file: SQLITE_ERROR, for instance, if a table is missing."""
 TABLES = (
     "CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 1), file_id BLOB NOT NULL, secret BLOB "
-    "NOT NULL, "
-    "records INTEGER NOT NULL, head BLOB NOT NULL) STRICT",
+    "NOT NULL, records INTEGER NOT NULL, head BLOB NOT NULL) STRICT",
     "CREATE TABLE log (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash BLOB NOT NULL) STRICT",
     # Its id is that of the record that names it.
     "CREATE TABLE payload (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT",
@@ -259,8 +258,7 @@ class Chain(Generic[F]):
             if code.startswith(_DAMAGE):
                 raise LedgerCorrupt(
                     f"{self.name}: is damaged or not a ledger; count its budget as spent, unless "
-                    "every record up to "
-                    "the last head that was noted is recovered"
+                    "every record up to the last head that was noted is recovered"
                 ) from error
             raise LedgerError(
                 f"{self.name}: {code}; hand out nothing, repair the cause, then open it again"

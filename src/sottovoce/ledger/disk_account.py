@@ -85,8 +85,8 @@ class DiskAccount:
                 remedy += ", or close abandoned runs"
             raise BudgetExceeded(
                 f"epsilon={state.epsilon[node]:g}: {what} would bring {where} from "
-                f"{committed[node]:.6g} ({now}) to "
-                f"{after[node]:.6g}, past the ledger's budget; nothing was {undone}; {remedy}"
+                f"{committed[node]:.6g} ({now}) to {after[node]:.6g}, past the ledger's budget; "
+                f"nothing was {undone}; {remedy}"
             )
         return after - committed
 

@@ -392,8 +392,8 @@ def _check_same(
         raise LedgerMismatch(why_over(state, run))
     if not known.open:
         rule = (
-            f"is closed; choose a new name, such as {free_name(state, run)!r}, or replay it "
-            "with resume"
+            f"is closed; choose a new name, such as {free_name(state, run)!r}, or replay it with "
+            "resume"
         )
         raise LedgerMismatch(f"run={run!r}: {rule}")
     if known.plan != plan or known.texts != [canonical(event) for event in plain]:

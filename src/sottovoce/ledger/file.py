@@ -215,8 +215,7 @@ class ChainFile(Generic[F]):
             self._waiting.clear()
             raise LedgerMismatch(
                 f"{self.name}: another process went on with the same run meanwhile; nothing of "
-                "this one was handed "
-                "out; use one process for a run"
+                "this one was handed out; use one process for a run"
             ) from None
 
     def head(self) -> str:

@@ -84,7 +84,6 @@ class Journal:
             elif found != data:
                 raise LedgerMismatch(
                     f"run={self._run!r}: something else was {which} in round {round} already; that "
-                    "stands, and "
-                    "nothing was done under this one"
+                    "stands, and nothing was done under this one"
                 )
             return self._stored(state, "received", round)

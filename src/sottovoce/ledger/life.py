@@ -74,9 +74,8 @@ def example(accountant: str, budget: float, delta: float) -> str | None:
     share = LifetimeShare([release], accountant, delta).of(budget)
     return (
         f"a run of epsilon {epsilon:g} takes {ceil_text(share.first)} of a lifetime budget of "
-        f"{budget:g} if it is the "
-        f"first, and {ceil_text(share.later)} later: there is room for {share.runs(budget)} such "
-        "runs"
+        f"{budget:g} if it is the first, and {ceil_text(share.later)} later: there is room for "
+        f"{share.runs(budget)} such runs"
     )
 
 

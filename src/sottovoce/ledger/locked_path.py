@@ -66,14 +66,12 @@ class LockedPath:
         if not self.real.is_file():
             raise LedgerError(
                 f"{self.name}: no such file; `sottovoce ledger init` makes one, once for a data "
-                "set; if it was "
-                "lost, count its budget as spent"
+                "set; if it was lost, count its budget as spent"
             )
         if _is_mounted(self.real):
             raise LedgerError(
                 f"{self.name}: is mounted as a file, so what SQLite writes beside it is lost to "
-                "its other path; mount "
-                "the folder that holds it"
+                "its other path; mount the folder that holds it"
             )
 
     @contextmanager
@@ -128,8 +126,7 @@ class LockedPath:
         """Raise LedgerCorrupt: a file beside the log is not of its last change."""
         raise LedgerCorrupt(
             f"{self.name}: beside it lies {beside.name!r} of another time, which was not used; "
-            "spend nothing until it "
-            "is known who put it there, then move it away"
+            "spend nothing until it is known who put it there, then move it away"
         )
 
     def _judge(self, journal: Path, changes: int) -> None:
@@ -231,8 +228,7 @@ def locked(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
         if found.st_nlink > 1:
             raise LedgerError(
                 f"{name}: has {found.st_nlink} paths (hard links), and what SQLite writes beside "
-                "one is lost to the "
-                "others; remove all but one"
+                "one is lost to the others; remove all but one"
             )
         yield found.st_dev, found.st_ino
     finally:

@@ -90,8 +90,8 @@ class Run(Readings):
         """Charge the next release, and return the bytes stored with it, if there are any."""
         if self.release >= self._most:
             what = (
-                f"all {self.release} reserved releases are made; nothing was drawn; reserve a "
-                "new run"
+                f"all {self.release} reserved releases are made; nothing was drawn; reserve a new "
+                "run"
             )
             raise BudgetExceeded(f"run={self.name!r}: {what}")
         found = self.records.charge(self.release + 1, event, kept=kept)

@@ -83,8 +83,8 @@ class RunRecords:
             elif release in known.loose:
                 raise LedgerError(
                     f"run={self.name!r}: release {release} was charged before and its bytes were "
-                    "not kept, so they "
-                    "may have been seen; nothing was drawn; close the run and plan another"
+                    "not kept, so they may have been seen; nothing was drawn; close the run and "
+                    "plan another"
                 )
             if not kept:
                 return None
@@ -171,8 +171,7 @@ class RunRecords:
             if known.left and not reclaim:
                 raise LedgerError(
                     f"run={self.name!r}: {known.left} of {len(known.planned)} reserved releases "
-                    "have no row; resume "
-                    "the run, or close it with reclaim=True to give them back"
+                    "have no row; resume the run, or close it with reclaim=True to give them back"
                 )
             returned = known.left
             record: dict[str, Any] = {"kind": "close", "run": self.name, "returned": returned}
@@ -189,8 +188,7 @@ class RunRecords:
         if not 1 <= release <= min(known.charged + 1, len(known.planned)):
             raise LedgerMismatch(
                 f"run={self.name!r}: release {release} is not the next of {known.charged} charged "
-                "and "
-                f"{len(known.planned)} reserved; plan every release before the first round"
+                f"and {len(known.planned)} reserved; plan every release before the first round"
             )
         plain = event.to_dict()
         if canonical(plain) != known.texts[release - 1]:
@@ -199,8 +197,7 @@ class RunRecords:
             names = sorted(key for key in keys if plain.get(key) != reserved.get(key))
             raise LedgerMismatch(
                 f"run={self.name!r}: release {release} differs in {', '.join(names)} from what was "
-                "reserved; nothing "
-                "was drawn; run what was planned"
+                "reserved; nothing was drawn; run what was planned"
             )
 
     def _stored(self, known: RunHistory, release: int) -> bytes | None:

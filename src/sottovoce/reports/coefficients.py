@@ -14,8 +14,8 @@ from .plain import finite, number, ratio_text
 from .worth import exaggeration_in_words, width_in_words
 
 NOISE_MEANS = (
-    "Noise: the share of the variance that is not sampling, and would not be there "
-    "without privacy noise"
+    "Noise: the share of the variance that is not sampling, and would not be there without privacy "
+    "noise"
 )
 """The legend of the column of noise."""
 HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p", "why")
@@ -331,8 +331,7 @@ def _clipped(at_bounds: dict[str, Any] | None) -> str:
     share, low, high = (100.0 * number(at_bounds[name]) for name in ("share", "low", "high"))
     return (
         f"About {share:.2g}% of the targets ({low:.2g}% to {high:.2g}%) lie at or beyond the "
-        "declared bounds: these "
-        "are coefficients of the clipped number."
+        "declared bounds: these are coefficients of the clipped number."
     )
 
 
@@ -384,15 +383,15 @@ def sites_differ(found: dict[str, Any], odds: bool) -> str:
         spread = f"their constants fit a standard deviation of 0, and any up to {high:.3g}"
     else:
         spread = (
-            "their constants are closer than chance lets one expect even at a standard "
-            "deviation of 0"
+            "their constants are closer than chance lets one expect even at a standard deviation "
+            "of 0"
         )
     allows = ""
     if high > 0.0:
         allows = f", and their standard deviation may be anything up to {high:.3g}"
     return (
-        f"Sites {verdict} beyond their columns ({p_value}): {spread}. One more site would "
-        f"lie {reach} of these on average (95%), if sites are draws of a normal population{allows}."
+        f"Sites {verdict} beyond their columns ({p_value}): {spread}. One more site would lie "
+        f"{reach} of these on average (95%), if sites are draws of a normal population{allows}."
     )
 
 
@@ -644,7 +643,6 @@ def _caption(lines: Sequence[dict[str, Any]], odds: bool) -> str:
         said.append(f"Question marks: {Cause.STRAINED.sentence}.")
     said.append(
         "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell "
-        "what goes together, "
-        "not what would happen if a column were changed."
+        "what goes together, not what would happen if a column were changed."
     )
     return " ".join(said)

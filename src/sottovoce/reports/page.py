@@ -73,8 +73,8 @@ def _cost(plain: dict[str, Any], privacy: Statement) -> Cost:
     said = ""
     if book := privacy.ledger:
         said = (
-            f"Ledger: run {book.run}; {ceil_text(book.spent)} spent of {min(book.budget):g} "
-            "for life."
+            f"Ledger: run {book.run}; {ceil_text(book.spent)} spent of {min(book.budget):g} for "
+            "life."
         )
     return Cost(Table(columns, totals), said, [table for table in shares if table.rows])
 

@@ -82,8 +82,7 @@ def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str
     rows = "none" if math.isinf(most) else f"1 in {most**2:,.0f}"
     return (
         f"Privacy noise makes {which} at least {WIDE:g} times as wide; that of {name} "
-        f"{_times(most)}, which is as wide "
-        f"as from {rows} of the rows without it."
+        f"{_times(most)}, which is as wide as from {rows} of the rows without it."
     )
 
 
@@ -107,9 +106,8 @@ def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str])
         others = f", and {len(found) - 1} more lines likewise"
     return (
         f"Picked out by p < {CLEAR:g}, estimates with this much noise are too large on average: if "
-        "the truth of "
-        f"{name} is what is printed, by {100.0 * (most - 1.0):.0f}%{others}; by more if it is "
-        "smaller."
+        f"the truth of {name} is what is printed, by {100.0 * (most - 1.0):.0f}%{others}; by more "
+        "if it is smaller."
     )
 
 
