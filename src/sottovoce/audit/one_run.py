@@ -288,10 +288,7 @@ def plant(
         if i % apart == 0:
             spare = np.empty((0, d))
         while len(spare) < counts[i]:
-            q, r = np.linalg.qr(rng.standard_normal((d, d)))
-            # With these signs Q is uniform over the orthogonal matrices; its rows stay just inside
-            # the unit ball.
-            spare = np.concatenate([spare, (q * np.sign(np.diag(r))).T * (1.0 - 1e-9)])
+            spare = np.concatenate([spare, _orthogonal_rows(d, rng)])
         # Orthogonal rows have orthogonal gradients, so canaries do not blur each other's scores.
         true, spare = spare[: counts[i]], spare[counts[i] :]
         coin = rng.random(counts[i]) < 0.5
@@ -309,6 +306,13 @@ def plant(
         values.append((false, true))
         coins.append(coin)
     return Planted(Rows.build(tables), others, where, values, coins)
+
+
+def _orthogonal_rows(d: int, rng: np.random.Generator) -> Array:
+    """Draw d orthogonal rows (d, d), uniformly, just inside the unit ball."""
+    q, r = np.linalg.qr(rng.standard_normal((d, d)))
+    # With these signs Q is uniform over the orthogonal matrices.
+    return np.asarray((q * np.sign(np.diag(r))).T * (1.0 - 1e-9))
 
 
 @dataclass
@@ -610,6 +614,20 @@ def attack_once(
         raise InvalidInput(
             "method", method, f"must be one of {', '.join(private)}", "see `sottovoce methods`"
         )
+    config = _claimed_run(method, form, claim, run)
+    table = datasets.load(run.data)
+    nodes = run.nodes
+    if nodes is None:
+        # Enough sites for orthogonal canaries at each.
+        nodes = max(5, math.ceil(run.canaries / table.X_train.shape[1]))
+    dealt = datasets.partition("iid", table.y_train, nodes, seed)
+    parts = [(table.X_train[rows], table.y_train[rows]) for rows in dealt]
+    return play_once(config, parts, run.canaries, seed=seed, confidence=confidence)
+
+
+def _claimed_run(method: str, form: str, claim: Claim, run: CanaryRun) -> RunConfig:
+    """Return the run of a claim, with the defaults of :func:`attack_once`."""
+    cls = REGISTRY[method]
     delta, rounds = claim.delta, claim.rounds
     if delta is None and cls.needs_delta:
         delta = 1e-5
@@ -624,12 +642,4 @@ def attack_once(
         "loss": run.loss,
         "relation": run.relation,
     }
-    config = RunConfig.from_dict(options | regulariser_for(method, form))
-    table = datasets.load(run.data)
-    nodes = run.nodes
-    if nodes is None:
-        # Enough sites for orthogonal canaries at each.
-        nodes = max(5, math.ceil(run.canaries / table.X_train.shape[1]))
-    dealt = datasets.partition("iid", table.y_train, nodes, seed)
-    parts = [(table.X_train[rows], table.y_train[rows]) for rows in dealt]
-    return play_once(config, parts, run.canaries, seed=seed, confidence=confidence)
+    return RunConfig.from_dict(options | regulariser_for(method, form))

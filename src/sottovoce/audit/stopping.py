@@ -71,7 +71,7 @@ class Quoting(Protocol):
         """Record a release."""
 
     def total(self) -> float:
-        """The quoted epsilon."""
+        """Return the quoted epsilon."""
 
 
 OpensLedger = Callable[[float, float], AbstractContextManager[Quoting]]
@@ -427,14 +427,8 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     coins = np.random.default_rng([seed, 1]).random(replicates)
     # Raising all quotes by a margin leaves heads only in the runs whose margin is as large.
     margins = np.sort(ahead(game, followed, quotes, coins))[::-1]
-    heads = np.arange(1, replicates + 1)
-    # Numbers of heads that are more than the claim allows, at the confidence.
-    too_many = least_probability(heads, replicates, 1.0 - confidence) > delta
     last = float(quotes[-1])
-    bound = 0.0
-    if too_many.any():
-        # Raised by less than this margin, quotes would still be refuted.
-        bound = max(0.0, last + float(margins[np.argmax(too_many)]))
+    bound = _bound_of_last(last, margins, delta, confidence)
     won = least_probability(np.sum(margins > 0.0), replicates, 1.0 - confidence)
     attack = f"stops by what she sees, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"
     return StoppingVerdict(
@@ -455,6 +449,18 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
         realised_delta_bound=float(won),
         ledgers={one: each.rule.delta for one, each in games.items()},
     )
+
+
+def _bound_of_last(last: float, margins: Array, delta: float, confidence: float) -> float:
+    """Return a lower bound on what the last quote should be, from margins in falling order."""
+    replicates = len(margins)
+    heads = np.arange(1, replicates + 1)
+    # Numbers of heads that are more than the claim allows, at the confidence.
+    too_many = least_probability(heads, replicates, 1.0 - confidence) > delta
+    if not too_many.any():
+        return 0.0
+    # Raised by less than this margin, quotes would still be refuted.
+    return max(0.0, last + float(margins[np.argmax(too_many)]))
 
 
 def _check_delta(delta: float) -> None:

@@ -138,7 +138,7 @@ class Graph:
         return _frozen(found)
 
     def sparse(self) -> csr_array:
-        """The adjacency matrix, for large and thin graphs."""
+        """Return the adjacency matrix, for large and thin graphs."""
         # Older SciPy's graph routines take indices of 32 bits alone.
         neighbours, starts = (each.astype(np.int32) for each in self._lists)
         shape = (self.n_nodes, self.n_nodes)
