@@ -32,6 +32,7 @@ def rows_digest(*arrays: Array) -> bytes:
     """
     digest = hashlib.blake2b(digest_size=32)
     for array in arrays:
+        # The same bytes on every machine; the shape tells arrays of the same numbers apart.
         values = np.ascontiguousarray(array, dtype="<f8")
         digest.update(repr(values.shape).encode())
         digest.update(values.tobytes())
@@ -44,7 +45,9 @@ def holds_rows(path: str | Path, *digests: bytes) -> bool:
     False for the ledger of a demonstration.  LedgerError if that cannot be told.
     """
     found = glance(path, History)
-    return not found.state.demonstration and _is_known(found.state, _tags(found.secret, *digests))
+    if found.state.demonstration:
+        return False
+    return _is_known(found.state, _tags(found.secret, *digests))
 
 
 class RowsIdentity:
@@ -98,6 +101,7 @@ class RowsIdentity:
                     f"{self._file.name}: belongs to other rows; open the ledger of these, or give "
                     "those unchanged"
                 )
+            # The first digest ties the ledger; later ones are learned only on request.
             if tags[0] not in state.tags and (learn or not state.tags):
                 self._file.append({"kind": "bind", "tag": tags[0]})
         self._shown = True
@@ -120,4 +124,6 @@ def _tags(secret: bytes, *digests: bytes) -> list[str]:
 
 
 def _is_known(state: History, tags: list[str]) -> bool:
+    """Return True if the ledger is tied to rows by one of these tags."""
+    # compare_digest: the time that it takes tells nothing of how much of a tag agrees.
     return any(hmac.compare_digest(tag, known) for tag in tags for known in state.tags)

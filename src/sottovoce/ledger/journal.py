@@ -73,6 +73,7 @@ class Journal:
         """Write a message or inbox down, unless it is; return the inbox of its round."""
         with self._file.transaction() as state:
             found = self._stored(state, which, round)
+            # The same bytes again are no second record: a hub may repeat itself.
             if found is None:
                 record = {
                     "kind": kind,

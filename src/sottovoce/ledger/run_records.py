@@ -73,6 +73,7 @@ class RunRecords:
             known = find_run(state, self.name)
             self._identity.check_shown(state)
             self._check_planned(known, release, event)
+            # A row that exists is found, not written: a run that is resumed replays it.
             if release > known.charged:
                 if not known.open:
                     raise LedgerError(
@@ -191,6 +192,7 @@ class RunRecords:
                 f"and {len(known.planned)} reserved; plan every release before the first round"
             )
         plain = event.to_dict()
+        # By text, since events with arrays have no equality of their own.
         if canonical(plain) != known.texts[release - 1]:
             reserved = known.planned[release - 1].to_dict()
             keys = plain.keys() | reserved.keys()
