@@ -123,7 +123,9 @@ def forms_of(name: str) -> tuple[str, ...]:
     if game is not None:
         return game.forms
     method = find_method(name)
-    return tuple(method.forms) if method is not None and method.private else ()
+    if method is None or not method.private:
+        return ()
+    return tuple(method.forms)
 
 
 def _game(name: str) -> Adversary | None:
@@ -210,16 +212,29 @@ def attack(
     (True, 1.405)
     """
     _check_claim(method, form, confidence, colluders)
+    asked = Options(
+        **vars(claim),
+        replicates=replicates,
+        seed=seed,
+        confidence=confidence,
+        colluders=colluders,
+        form=form,
+    )
     game = _game(method)
     if game is not None:
-        asked = Options(
-            claim.epsilon, claim.delta, claim.rounds, replicates, seed, confidence, colluders, form
-        )
         return _play_game(game, asked, quick=quick)
-    if not replicates:
-        replicates = _QUICK if quick else _MORE.get((method, form), _REPLICATES)
-    case = worst_cases.make_case(method, form, claim.epsilon, claim.delta, claim.rounds)
-    verdict = play(case, replicates, seed=seed, confidence=confidence)
+    return _play_method(method, asked, quick=quick)
+
+
+def _play_method(method: str, asked: Options, *, quick: bool) -> Verdict:
+    """Play the worst known pair of a method, and add its exact privacy loss if it is known."""
+    replicates = asked.replicates
+    if not replicates and quick:
+        replicates = _QUICK
+    elif not replicates:
+        replicates = _MORE.get((method, asked.form), _REPLICATES)
+    case = worst_cases.make_case(method, asked.form, asked.epsilon, asked.delta, asked.rounds)
+    verdict = play(case, replicates, seed=asked.seed, confidence=asked.confidence)
     # Sampling bounds epsilon from below only; quadrature says what is true of this pair.
     return replace(verdict, exact_epsilon=_exact_epsilon(case, verdict))
 
@@ -229,7 +244,8 @@ def _play_game(game: Adversary, asked: Options, *, quick: bool) -> Verdict:
 
     Most take no more runs than their default.
     """
-    runs, most = asked.replicates or game.runs, game.quick if quick else game.runs
+    most = game.quick if quick else game.runs
+    runs = asked.replicates or game.runs
     if asked.replicates is None or not game.more:
         runs = min(runs, most)
     return game.play(replace(asked, replicates=runs))
@@ -243,10 +259,8 @@ def _check_claim(method: str, form: str, confidence: float, colluders: int | Non
         raise InvalidInput("confidence", confidence, "must be at least 0.5 and below 1", "use 0.95")
     forms = forms_of(method)
     if not forms:
-        methods = ", ".join(sorted(_names()))
-        raise InvalidInput(
-            "method", method, f"must be all, or one of {methods}", "see docs/explanation/audit.md"
-        )
+        rule = f"must be all, or one of {', '.join(sorted(_names()))}"
+        raise InvalidInput("method", method, rule, "see docs/explanation/audit.md")
     if form not in forms:
         raise InvalidInput("form", form, f"{method} has {', '.join(forms)}", f"use {forms[0]!r}")
 

@@ -42,7 +42,9 @@ from .worst_cases import signed_site
 RUNS, QUICK_RUNS = 400, 160
 DELTA = 1e-5
 _FEWEST = 80
-_LOOK = 32  # runs of each table at every promising length
+"""Least runs of each table with noise of the operating system."""
+_LOOK = 32
+"""Runs of each table at every promising length, before one is chosen."""
 _LENGTHS = (
     *(10.0**k for k in range(0, 18, 2)),
     1e20,
@@ -55,9 +57,12 @@ _LENGTHS = (
     1e308,
     1.7e308,
 )
-_LATE = ("mr_admm", "dgd")  # methods whose second round does not depend on what came in
-_BRACKETS = 2  # of a method, at most
-_STEPS = 48  # of a bisection: relative lengths of about 1e-13
+_LATE = ("mr_admm", "dgd")
+"""Methods whose second round does not depend on what came in."""
+_BRACKETS = 2
+"""Most changes of a method's behaviour that are bisected."""
+_STEPS = 48
+"""Steps of a bisection: relative lengths of about 1e-13."""
 _BROKEN = (TypeError, AttributeError, NameError, AssertionError, NotImplementedError)
 """Programming errors, which end the audit: no way in which a site's run ends."""
 _WHY = (
@@ -99,23 +104,26 @@ class Victim:
     def tables(self) -> tuple[Rows, Rows]:
         """Both tables; site 0 is the victim."""
         if self.features == 1:
-            own, other = [1.0, -1.0, 1.0], signed_site(1.0, -1.0, 1.0, -1.0)
+            own = [1.0, -1.0, 1.0]
+            other = signed_site(1.0, -1.0, 1.0, -1.0)
+            # Sums have an honest third site, since between two nothing is hidden.
+            others = [other, other] if self.sums else [other]
             instead = 1.0 if self.config.relation == "replace-one" else 0.0
-            others = [other] * (2 if self.sums else 1)
-            first, second = (
-                Rows.build([signed_site(*own, row), *others]) for row in (-1.0, instead)
-            )
+            first = Rows.build([signed_site(*own, -1.0), *others])
+            second = Rows.build([signed_site(*own, instead), *others])
             return first, second
         # Just inside the unit ball, so that rounding makes no row longer than 1.
         X = np.full((4, self.features), 1.0 / math.sqrt(self.features) / (1.0 + 1e-9))
-        turned, y = X.copy(), np.ones(4)
+        y = np.ones(4)
+        turned = X.copy()
         turned[-1, ::2] *= -1.0
         return Rows.build([(X, y), (X, y)]), Rows.build([(turned, y), (X, y)])
 
     @cached_property
     def ready(self) -> Prepared:
         """The calibrated run."""
-        named(self.config, None, self.features)  # an audit starts at zero
+        # Refuses a configuration that starts elsewhere than at zero, as every audit does.
+        named(self.config, None, self.features)
         return prepare(self.config, self.tables[0].n, self.features)
 
     @cached_property
@@ -128,9 +136,8 @@ class Victim:
     def claimed(self) -> float:
         """The ledger's total of a whole run."""
         book = self._run(0, 1.0, Silence(()))[1]
-        ledger = Ledger(
-            accountants.make_accountant(self.config.notion), math.inf, self.config.delta or 0.0
-        )
+        accountant = accountants.make_accountant(self.config.notion)
+        ledger = Ledger(accountant, math.inf, self.config.delta or 0.0)
         for event in book.rows:
             ledger.charge(event)
         return ledger.total()
@@ -154,30 +161,29 @@ class Victim:
         return self._run(table, length, noise)[0]
 
     def _run(self, table: int, length: float, noise: Noise) -> tuple[Seen, Notes]:
+        """Make one run, and return how it ended and what it charged."""
         ready, rows, book = self.ready, self.tables[table], Notes()
-        facts, net = ready.facts.node(0), _Extreme(np.full(self.features, length))
-        guard = self.guard(rows.node(0), facts, noise, book)
-        place = Place(
-            facts,
-            net,
-            _WithHonestSite(guard, facts, net, noise) if self.sums else guard,
-            (),
-            self.features,
-        )
+        facts = ready.facts.node(0)
+        net = _Extreme(np.full(self.features, length))
+        guard: Any = self.guard(rows.node(0), facts, noise, book)
+        if self.sums:
+            guard = _WithHonestSite(guard, facts, net, noise)
+        place = Place(facts, net, guard, (), self.features)
         # Overflow is what the adversary provokes; how the run ends is what counts.
         with np.errstate(all="ignore"):
             try:
                 ended = engine.run(ready.algorithm.at(0), place, self.config.rounds).stopped
             except _BROKEN:
                 raise
-            except Exception as error:  # whatever it is, the neighbour sees that the site is gone
+            except Exception as error:
+                # Whatever it is, the neighbour sees that the site is gone.
                 ended = f"{type(error).__name__}: {error}"
-            numbers = all(np.all(np.isfinite(sent)) for sent in net.sent)
-            last = float(net.sent[-1] @ self.away) if numbers and net.sent else math.inf
-        told = (
-            f"{ended} ({len(book.rows)} charged, {len(net.sent)} "
-            f"sent{'' if numbers else ', no numbers'})"
-        )
+            all_finite = all(np.all(np.isfinite(sent)) for sent in net.sent)
+            last = math.inf
+            if all_finite and net.sent:
+                last = float(net.sent[-1] @ self.away)
+        kind = "sent" if all_finite else "sent, no numbers"
+        told = f"{ended} ({len(book.rows)} charged, {len(net.sent)} {kind})"
         return Seen(told, last), book
 
 
@@ -217,6 +223,7 @@ class _Extreme(Net):
     def total(self, sealed: IntArray) -> IntArray:
         total = sealed + self.honest
         self.sent.append(total.astype(float))
+        # Of a larger number the sum might not fit 64 bits.
         return np.asarray(total + np.minimum(self._vector, 2.0**62).astype(np.int64))
 
 
@@ -236,9 +243,8 @@ class _WithHonestSite:
     def ask_sum(self, query: Sum, net: Net) -> Array:
         self.attempts += 1
         tau = query.attempt(self.facts, Among.all(self.facts)).grid.tau
-        self.net.honest = self.noise.steps(
-            query.what.entries(self.facts), tau, self.attempts, use=2
-        )
+        entries = query.what.entries(self.facts)
+        self.net.honest = self.noise.steps(entries, tau, self.attempts, use=2)
         return self.guard.ask_sum(query, net)
 
 
@@ -251,9 +257,7 @@ class AbortVerdict(Verdict):
     told: tuple[dict[str, int], ...] = ()
     """How runs ended on each table, and how often."""
     channels: dict[str, float] = field(default_factory=dict)
-    """All methods and lengths at which a first look at few runs refutes the claim, with their
-    bounds.
-    """
+    """Bounds of all methods and lengths at which a first look at few runs refutes the claim."""
 
 
 def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str, Victim]:
@@ -266,8 +270,9 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
     inside = {"method": "m_admm", "relation": "zero-out", "noise_growth": 20.0}
     gated = {"method": "ipp_admm", "positives": 2, "threshold": -1e6}
     known: dict[str, tuple[dict[str, Any], int]] = {"m_admm, zero-out": (inside, 1)}
-    known |= {name: ({"method": name}, 1) for name in ("prox_admm", "prox_average", "pp_admm")}
-    known |= {name: ({"method": name}, 1) for name, cls in REGISTRY.items() if cls.trust.opens_sums}
+    summing = [name for name, cls in REGISTRY.items() if cls.trust.opens_sums]
+    for name in ("prox_admm", "prox_average", "pp_admm", *summing):
+        known[name] = ({"method": name}, 1)
     known |= {
         "ipp_admm": (gated, 1),
         "prox_admm, a coarse solver": ({"method": "prox_admm", "tol": 1e-2, "eta": 1e-3}, 1),
@@ -276,13 +281,17 @@ def _stands(epsilon: float, delta: float | None, rounds: int | None) -> dict[str
     }
     found = {}
     for name, (knobs, features) in known.items():
+        method = knobs["method"]
         # Methods with a pure price are attacked without a delta.
-        least = DELTA if delta is None and REGISTRY[knobs["method"]].needs_delta else delta
-        several = 3 if knobs["method"] in _LATE else 2
+        claimed_delta = delta
+        if delta is None and REGISTRY[method].needs_delta:
+            claimed_delta = DELTA
+        # The second round of a late method does not depend on her vector, the third does.
+        least_rounds = 3 if method in _LATE else 2
         common = {
             "epsilon": epsilon,
-            "delta": least,
-            "rounds": max(several, rounds or 0),
+            "delta": claimed_delta,
+            "rounds": max(least_rounds, rounds or 0),
             "graph": "complete",
         }
         found[name] = Victim(RunConfig.from_dict(common | knobs), features)
@@ -295,23 +304,20 @@ def lengths(stand: Victim) -> list[float]:
     They are where behaviour differs between the tables, or on both sides of a change common to
     both.
     """
-    silent, found = Silence(()), []
+    silent = Silence(())
     seen = [
         tuple(stand.watch(table, length, silent).told for table in (0, 1)) for length in _LENGTHS
     ]
+    alike = [first == second for first, second in seen]
     # One length that tells the tables apart without noise is enough to play.
-    found += [
-        length for length, (first, second) in zip(_LENGTHS, seen, strict=True) if first != second
-    ][:1]
-    alike = [a == b for a, b in seen]
+    found = [length for length, same in zip(_LENGTHS, alike, strict=True) if not same][:1]
     # Both tables change alike between two lengths, so somewhere between they may change apart.
     changes = [
         k for k in range(1, len(seen)) if alike[k - 1] and alike[k] and seen[k - 1] != seen[k]
     ]
-    edges = [
-        _edge(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0]) for k in changes[:_BRACKETS]
-    ]
-    return found + [length for edge in edges for length in edge]
+    for k in changes[:_BRACKETS]:
+        found += _edge(stand, _LENGTHS[k - 1], _LENGTHS[k], seen[k - 1][0])
+    return found
 
 
 def _edge(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...]:
@@ -321,23 +327,33 @@ def _edge(stand: Victim, low: float, high: float, told: str) -> tuple[float, ...
     """
     silent = Silence(())
     for _ in range(_STEPS):
-        # Bisect the logarithm while the bracket is wide; the product of the roots does not
-        # overflow.
-        middle = math.sqrt(low) * math.sqrt(high) if high > 2.0 * low else low + 0.5 * (high - low)
+        if high > 2.0 * low:
+            # Bisect the logarithm while the bracket is wide; the product of the roots does not
+            # overflow.
+            middle = math.sqrt(low) * math.sqrt(high)
+        else:
+            middle = low + 0.5 * (high - low)
+        # Two neighbouring floating-point numbers have no middle.
         if not low < middle < high:
             break
         first, second = (stand.watch(table, middle, silent).told for table in (0, 1))
         if first != second:
             return (middle,)
-        low, high = (middle, high) if first == told else (low, middle)
+        if first == told:
+            low = middle
+        else:
+            high = middle
     return low, high
 
 
 Played = tuple[list[Seen], list[Seen]]
-NoiseAt = Callable[[int, int], Noise]  # of a table and a run
+"""How runs ended on table 0 and on table 1."""
+NoiseAt = Callable[[int, int], Noise]
+"""Makes the noise of a run, given the number of its table and its own."""
 
 
 def _played(stand: Victim, length: float, runs: int, noise: NoiseAt) -> Played:
+    """Run both tables against vectors of one length."""
     first, second = (
         [stand.watch(table, length, noise(table, run)) for run in range(runs)] for table in (0, 1)
     )
@@ -356,19 +372,17 @@ def _scores(played: Played, bets: Sequence[str]) -> list[tuple[Array, Array]]:
         for told in bets
     ]
     for end in (math.inf, -math.inf):
-        whole = engine.FINISHED
         found.append(
-            tuple(
-                np.array(
-                    [
-                        one.last if one.told.startswith(whole) and math.isfinite(one.last) else end
-                        for one in side
-                    ]
-                )
-                for side in played
-            )
+            tuple(np.array([_last_message(one, aborted=end) for one in side]) for side in played)
         )
     return [(first, second) for first, second in found]
+
+
+def _last_message(seen: Seen, *, aborted: float) -> float:
+    """Return the last message of a run, or `aborted` if it did not finish with numbers."""
+    if seen.told.startswith(engine.FINISHED) and math.isfinite(seen.last):
+        return seen.last
+    return aborted
 
 
 @dataclass(frozen=True)
@@ -422,11 +436,10 @@ class Bet:
     @property
     def words(self) -> str:
         """The score in words."""
-        return (
-            f"whether it says {self.bets[self.which]!r}"
-            if self.which < len(self.bets)
-            else "its last message"
-        )
+        # The scores of the last message stand behind those of behaviours (`_scores`).
+        if self.which < len(self.bets):
+            return f"whether it says {self.bets[self.which]!r}"
+        return "its last message"
 
 
 def halves(played: Played) -> tuple[Played, Played]:
@@ -448,6 +461,7 @@ class _Look:
 
     @property
     def over(self) -> float:
+        """By how much the bound is above the claim, to a thousandth."""
         return round(self.bound - self.claimed, 3)
 
 
@@ -484,11 +498,18 @@ def play(
     AbortVerdict
     """
     if stands is None:
-        stands = _stands(1.0 if asked.epsilon is None else asked.epsilon, asked.delta, asked.rounds)
+        epsilon = 1.0 if asked.epsilon is None else asked.epsilon
+        stands = _stands(epsilon, asked.delta, asked.rounds)
     replicates, confidence = asked.replicates or RUNS, asked.confidence
 
     def keyed(first: int) -> NoiseAt:
-        return lambda table, run: KeyedNoise(2 * asked.seed + table, [first + run], [0], ())
+        def noise_of_run(table: int, run: int) -> Noise:
+            return KeyedNoise(2 * asked.seed + table, [first + run], [0], ())
+
+        return noise_of_run
+
+    def system_noise(table: int, run: int) -> Noise:
+        return SystemNoise()
 
     looks = _first_looks(stands, keyed(0), confidence)
     # Two games: the pair that looks worst, and the worst one where noise decides how a run ends.
@@ -496,23 +517,22 @@ def play(
     noisy = [one for one, look in looks.items() if look.mixed]
     by_noise = max(noisy, key=lambda one: looks[one].over, default=certain)
     games = [
+        # Run numbers begin behind those of the first looks, so that all noise is fresh.
         (one, "simulated noise", keyed(_LOOK), replicates)
         for one in dict.fromkeys([certain, by_noise])
     ]
     if released:
-        # slow, and what she bets on seldom depends on the noise
+        # Fewer runs: they are slow, and what she bets on seldom depends on the noise.
         few = max(_FEWEST, replicates // 4)
-        games.append(
-            (certain, "noise of the operating system", lambda table, run: SystemNoise(), few)
-        )
+        games.append((certain, "noise of the operating system", system_noise, few))
     # The worst of several games is reported, so each gets an equal share of the error.
     each = 1.0 - (1.0 - confidence) / len(games)
     verdicts = []
     for (name, length), source, noise, runs in games:
-        played = _played(stands[name], length, runs, noise)
-        verdicts.append(
-            _verdict(stands[name], f"{name}, {source}", length, played, confidence, each)
-        )
+        stand = stands[name]
+        played = _played(stand, length, runs, noise)
+        said = f"{name}, {source}"
+        verdicts.append(_verdict(stand, said, length, played, confidence, each))
     # Rounded, so that the last digits of a bound do not decide which game is reported.
     best = max(verdicts, key=lambda one: round(one.lower_bound - one.claimed_epsilon, 3))
     channels = {
@@ -524,6 +544,10 @@ def play(
 def _verdict(
     stand: Victim, name: str, length: float, played: Played, confidence: float, each: float
 ) -> AbortVerdict:
+    """Return the verdict of one game.
+
+    All games together hold at `confidence`, this one alone at `each`.
+    """
     known, fresh = halves(played)
     delta = stand.config.delta or 0.0
     bet = Bet.choose(known, delta, confidence)

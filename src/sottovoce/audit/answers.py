@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -103,8 +104,9 @@ class RecipeCase(Case):
     """A pair of neighbouring tables, and the recipe that is asked about them."""
 
     before: RecipeCase | None = None
-    """Releases about other rows: the claim for both is the larger price, as a row is in one of
-    them only.
+    """Releases about other rows.
+
+    The claim for both is the larger price, as a row is in one of them only.
     """
 
 
@@ -141,10 +143,15 @@ def _row(*x: float, norm: float = 1.0) -> Array:
 
 _E0, _E1, _ZERO = _row(1, 0, 0), _row(0, 1, 0), np.zeros(D)
 _TILT = np.array([0.0, 0.0, -0.1])
-_STEEP = np.array([0.0, 0.0, 400.0])  # where derivatives of both rows are at their bound
+_STEEP = np.array([0.0, 0.0, 400.0])
+"""A point at which derivatives of both tilted rows are at their bound."""
 _LEFT, _RIGHT = _row(*(_E0 + _TILT)), _row(*(-_E0 + _TILT))
-_FRAME = np.diag([3.0, 3.0, 1.0])[None]  # in which these rows are longer than 1
-_ACROSS = (_row(1, 1, 0), _row(1, -1, 0))  # moments differ off the diagonal
+_DOWN = _row(*(_E1 + _TILT))
+_FRAME = np.diag([3.0, 3.0, 1.0])[None]
+"""A frame in which these rows are longer than 1."""
+_NO_FRAME = np.eye(D)[None]
+_ACROSS = (_row(1, 1, 0), _row(1, -1, 0))
+"""Rows whose moments differ off the diagonal."""
 
 
 def _corrections(at: Array) -> Corrections:
@@ -152,7 +159,8 @@ def _corrections(at: Array) -> Corrections:
 
     Each adds one half, or its opposite, in the place within its cell.
     """
-    one, edges = np.ones((1, 1)), np.array([-10.0, 0.0, 10.0])
+    one = np.ones((1, 1))
+    edges = np.array([-10.0, 0.0, 10.0])
     curves = Curves(
         level=one,
         slope=one,
@@ -174,50 +182,46 @@ PAIRS: dict[str, Pair] = {
     "second moments": Pair(SecondMoments, _ZERO, _ACROSS),
     "second moments, long rows": Pair(SecondMoments, _ZERO, (4.0 * _E0, 4.0 * _E1), long=True),
     "Hessian": Pair(Curvature, _ZERO, _ACROSS),
-    "Hessian, curvatures cut": Pair(lambda at: Curvature(at, 0.1), _ZERO, (_E0, _E1)),
-    "moments of derivatives": Pair(SlopeMoments, _STEEP, (_LEFT, _row(*(_E1 + _TILT)))),
+    "Hessian, curvatures cut": Pair(partial(Curvature, most=0.1), _ZERO, (_E0, _E1)),
+    "moments of derivatives": Pair(SlopeMoments, _STEEP, (_LEFT, _DOWN)),
     "Hessian in a frame": Pair(
-        lambda at: FramedCurvature(at, 0.1, frame=_FRAME), _ZERO, _ACROSS, long=True
+        partial(FramedCurvature, most=0.1, frame=_FRAME), _ZERO, _ACROSS, long=True
     ),
-    "second moments in a frame": Pair(
-        lambda at: FramedMoments(at, frame=_FRAME), _ZERO, (_E0, _E1)
-    ),
+    "second moments in a frame": Pair(partial(FramedMoments, frame=_FRAME), _ZERO, (_E0, _E1)),
     "moments of derivatives in a frame": Pair(
-        lambda at: FramedSlopes(at, frame=np.eye(D)[None]), _STEEP, (_LEFT, _row(*(_E1 + _TILT)))
+        partial(FramedSlopes, frame=_NO_FRAME), _STEEP, (_LEFT, _DOWN)
     ),
     "moments of residuals in a frame": Pair(
-        lambda at: FramedResiduals(at, 0.5, frame=np.eye(D)[None]), _ZERO, (_E0, _E1), (1.0, -1.0)
+        partial(FramedResiduals, h=0.5, frame=_NO_FRAME), _ZERO, (_E0, _E1), (1.0, -1.0)
     ),
     "Huber step in a frame": Pair(
-        lambda at: FramedSteps(at, 0.5, frame=np.eye(D)[None]), _ZERO, (_E0, _E0), (1.0, -1.0)
+        partial(FramedSteps, h=0.5, frame=_NO_FRAME), _ZERO, (_E0, _E0), (1.0, -1.0)
     ),
     "numbers at their bounds": Pair(
-        lambda at: AtBounds(at, LAST), _ZERO, (LAST, LAST), (-1.0, 1.0)
+        partial(AtBounds, constant=LAST), _ZERO, (LAST, LAST), (-1.0, 1.0)
     ),
     "lengths of rows": Pair(
-        lambda at: Lengths(at, frame=_FRAME, edges=np.array([2.0])), _ZERO, (_E0, 0.25 * _E1)
+        partial(Lengths, frame=_FRAME, edges=np.array([2.0])), _ZERO, (_E0, 0.25 * _E1)
     ),
     "count of positives": Pair(
-        lambda at: Positives(at, LAST), _ZERO, (_row(0, 0, 1), _row(0, 0, -1))
+        partial(Positives, constant=LAST), _ZERO, (_row(0, 0, 1), _row(0, 0, -1))
     ),
     "scores": Pair(
-        lambda at: Scores(at, LAST, np.array([0.0])), _E0, (_row(1, 0, 1), _row(-1, 0, 1))
+        partial(Scores, constant=LAST, edges=np.array([0.0])), _E0, (_row(1, 0, 1), _row(-1, 0, 1))
     ),
     "corrections of scores": Pair(_corrections, _E0, (_row(1, 0, 1), _row(-1, 0, 1))),
-    "Huber step": Pair(lambda at: HuberGradient(at, 0.5), _ZERO, (_E0, _E0), (1.0, -1.0)),
+    "Huber step": Pair(partial(HuberGradient, h=0.5), _ZERO, (_E0, _E0), (1.0, -1.0)),
     "cross moments": Pair(Products, _ZERO, (_E0, _E0), (1.0, -1.0)),
     "mean of rows": Pair(
-        lambda at: RowMean(at, (D - 1,)), _ZERO, (_row(1, 0, 1e-4), _row(-1, 0, 1e-4))
+        partial(RowMean, constants=(D - 1,)), _ZERO, (_row(1, 0, 1e-4), _row(-1, 0, 1e-4))
     ),
     "residuals": Pair(
-        lambda at: Residuals(at, LAST, np.array([0.5])), _ZERO, (LAST, LAST), (0.1, 0.9)
+        partial(Residuals, constant=LAST, edges=np.array([0.5])), _ZERO, (LAST, LAST), (0.1, 0.9)
     ),
     "coarse counts": Pair(
-        lambda at: Cells(at, (2,) * D), _ZERO, (np.ones(D), np.full(D, 2.0)), long=True
+        partial(Cells, widths=(2,) * D), _ZERO, (np.ones(D), np.full(D, 2.0)), long=True
     ),
-    "moments of residuals": Pair(
-        lambda at: ResidualMoments(at, 0.5), _ZERO, (_E0, _E1), (1.0, -1.0)
-    ),
+    "moments of residuals": Pair(partial(ResidualMoments, h=0.5), _ZERO, (_E0, _E1), (1.0, -1.0)),
 }
 """The pair that moves each kind of release furthest, and pairs of long rows."""
 TRUSTS = ("nobody", "sum")
@@ -241,7 +245,7 @@ def tables(pair: Pair, victims: int = 1, constant: float = 0.5) -> tuple[Rows, R
         At sites of :data:`SITES` rows.
     """
 
-    def one(table: int) -> Rows:
+    def build(table: int) -> Rows:
         signed = np.zeros((len(SITES), max(SITES), D))
         for i, n in enumerate(SITES):
             signed[i, :n] = [0.0, 0.0, constant]
@@ -249,12 +253,12 @@ def tables(pair: Pair, victims: int = 1, constant: float = 0.5) -> tuple[Rows, R
         rows = Rows(signed, np.array(SITES, dtype=float)[:, None], any_norm=pair.long)
         if pair.numbers is None:
             return rows
-        first = [pair.numbers[table] if i < victims else 0.2 for i in range(len(SITES))]
-        return rows.with_offset(
-            [np.array([t] + [0.2] * (n - 1)) for t, n in zip(first, SITES, strict=True)]
-        )
+        targets = [np.full(n, 0.2) for n in SITES]
+        for target in targets[:victims]:
+            target[0] = pair.numbers[table]
+        return rows.with_offset(targets)
 
-    return one(0), one(1)
+    return build(0), build(1)
 
 
 def release(name: str, pair: Pair, config: RunConfig, victims: int = 1) -> RecipeCase:
@@ -275,33 +279,38 @@ def release(name: str, pair: Pair, config: RunConfig, victims: int = 1) -> Recip
     -------
     RecipeCase
     """
-    loss: Loss = LOGISTIC if pair.numbers is None else HuberResidual(1.0)
+    loss: Loss = LOGISTIC
+    if pair.numbers is not None:
+        loss = HuberResidual(1.0)
+    if pair.long:
+        loss = Weighted(loss)
     return RecipeCase(
         replace(config, sites_per_row=victims),
         tables(pair, victims),
         0,
         f"{name}: the row that moves it furthest",
         method=Given(asks=(Item(name, pair.what, 1.0),), where=pair.at),
-        loss=Weighted(loss) if pair.long else loss,
+        loss=loss,
     )
 
 
 def recipes(config: RunConfig) -> dict[str, RecipeCase]:
     """Make cases of whole recipes, at points that follow from earlier answers."""
-    naming, why = of_columns(["x0", "x1"], 1.0), "a row whose answer is replaced by its opposite"
+    naming = of_columns(["x0", "x1"], 1.0)
+    why = "a row whose answer is replaced by its opposite"
     flipped = Pair(Gradient, _ZERO, (_row(1, 0, 1), _row(1, 0, -1)))
     numbers = Pair(Products, _ZERO, (_row(0, 0, 1),) * 2, (1.0, -1.0))
-    score, residual = 2.0 * np.eye(D)[0, :-1], HuberResidual(1.0)
+    score = 2.0 * np.eye(D)[0, :-1]
+    residual = HuberResidual(1.0)
 
     def case(pair: Pair, method: Recipe, loss: Loss = LOGISTIC) -> RecipeCase:
         return RecipeCase(config, tables(pair), 0, why, method=method, loss=loss)
 
+    survey = Survey(cells=(2,) * D, grids=b"")
     return {
         "inference": case(flipped, newton_of(naming)),
         "evaluation": case(flipped, Histogram(judged=b"", weights=score)),
-        "survey": case(
-            PAIRS["coarse counts"], Survey(cells=(2,) * D, grids=b""), Weighted(LOGISTIC)
-        ),
+        "survey": case(PAIRS["coarse counts"], survey, Weighted(LOGISTIC)),
         "regression": case(numbers, LeastSquares(constant=LAST, free=np.ones(D)), residual),
         "regression with intervals": case(numbers, slopes_of(naming), residual),
     }
@@ -314,7 +323,8 @@ def held_out(config: RunConfig, trained: bool = False) -> RecipeCase:
     """
     rows = PAIRS["gradient"].rows
     # Correctly the training rows are alike on both tables; the fault lets them differ, too.
-    training = replace(PAIRS["gradient"], rows=rows if trained else rows[:1] * 2)
+    training_rows = rows if trained else (rows[0], rows[0])
+    training = replace(PAIRS["gradient"], rows=training_rows)
     return replace(
         release("scores", replace(PAIRS["scores"], rows=rows), config),
         before=release("gradient", training, config),
@@ -331,8 +341,10 @@ def centred(config: RunConfig) -> RecipeCase:
     add to it.  The mean has more of the squared shift than any run gives it, so that one which is
     not charged shows.
     """
-    whole, share = gaussian_mu(float(np.max(config.epsilon)), config.delta or 0.0), 0.75
-    mean = Centring((D - 1,), 0.5, 2.0, whole * math.sqrt(share), share)
+    share = 0.75
+    mu = gaussian_mu(float(np.max(config.epsilon)), config.delta or 0.0)
+    # Squared shifts over sigma add, so the mean gets the root of its share.
+    mean = Centring((D - 1,), 0.5, 2.0, mu * math.sqrt(share), share)
     run = RunConfig(
         "momentum",
         trust=config.trust,
@@ -361,38 +373,38 @@ def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str,
     dict of str to RecipeCase
         By name; names of sums over sites end in ", summed".
     """
+    if epsilon is None:
+        epsilon = 1.0
+    if delta is None:
+        delta = DELTA
     found: dict[str, RecipeCase] = {}
     for trust in TRUSTS:
-        config = RunConfig(
-            method="auto",
-            trust=trust,
-            epsilon=1.0 if epsilon is None else epsilon,
-            delta=DELTA if delta is None else delta,
-        )
+        config = RunConfig(method="auto", trust=trust, epsilon=epsilon, delta=delta)
         summed = config.trusted.opens_sums
         mark = ", summed" if summed else ""
         found |= {name + mark: release(name, pair, config) for name, pair in PAIRS.items()}
         found |= {name + mark: case for name, case in recipes(config).items()}
         found["held-out rows" + mark] = held_out(config)
         found["centred training" + mark] = centred(config)
-        if summed:  # one of three sites colludes, so a person at two of them has all other rows
-            found["cross moments, two sites"] = release(
-                "cross moments", PAIRS["cross moments"], config, victims=2
-            )
+        if summed:
+            # One of three sites colludes, so a person at two of them has all other rows.
+            name = "cross moments"
+            found[f"{name}, two sites"] = release(name, PAIRS[name], config, victims=2)
     return found
 
 
 def shift(case: RecipeCase, seen: Transcripts) -> float:
     """Return shift over sigma (mu of GDP) between the tables of a case of one release."""
     if seen.opened:
+        # The adversary sees the honest sites' sum alone, with all of their noise.
         middles, deviation = honest_sums(
             seen.opened[0], case.tables, seen.facts, case.solve, case.known
         )
         return float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
-    query, tables = seen.asked[0][0], candidates(case, seen.facts)
+    query, _ = seen.asked[0]
     event = query.event(seen.facts)
     assert isinstance(query, NoisyBounded) and isinstance(event, GaussianMechanism)
-    first, second = (one.silent(one.cut(query)) for one in tables)
+    first, second = (one.silent(one.cut(query)) for one in candidates(case, seen.facts))
     return float(np.linalg.norm((second - first)[0, 0]) / event.sigma[case.victim])
 
 
@@ -423,13 +435,13 @@ def play_one(
         for k, one in enumerate(parts)
     ]
     found = attacks(case, seen[-1])
-    if case.before is not None:  # what the likelihood ratio says of both together
-        scores = [likelihood(one, pair).scores for one, pair in zip(parts, seen, strict=True)]
-        found = [
-            Attack(
-                "likelihood ratio", (scores[0][0] + scores[1][0], scores[0][1] + scores[1][1]), 0
-            )
-        ]
+    if case.before is not None:
+        # Their noise is independent, so the log likelihood ratios of both releases add.
+        before, after = (
+            likelihood(one, pair).scores for one, pair in zip(parts, seen, strict=True)
+        )
+        together = (before[0] + after[0], before[1] + after[1])
+        found = [Attack("likelihood ratio", together, 0)]
     exact = None
     if all(one.method is not None and len(one.method.items) == 1 for one in parts):
         # Gaussian releases compose exactly: their shifts over sigma add in squares.
@@ -455,15 +467,15 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, RecipeCase] | None = Non
     -------
     WorstVerdict
     """
-    stands, runs = (
-        cases(asked.epsilon, asked.delta) if stands is None else stands,
-        asked.replicates or RUNS,
-    )
+    if stands is None:
+        stands = cases(asked.epsilon, asked.delta)
 
-    def one(case: RecipeCase, each: float) -> Verdict:
-        many = runs if case.centring is None else min(runs, MOVED)
+    def play_case(case: RecipeCase, each: float) -> Verdict:
+        runs = asked.replicates or RUNS
+        if case.centring is not None:
+            runs = min(runs, MOVED)
         if isinstance(case.method, Histogram):
-            many = min(many, CORRECTED)
-        return play_one(case, many, seed=asked.seed, confidence=each)
+            runs = min(runs, CORRECTED)
+        return play_one(case, runs, seed=asked.seed, confidence=each)
 
-    return play_all("answers", stands, asked.confidence, one)
+    return play_all("answers", stands, asked.confidence, play_case)

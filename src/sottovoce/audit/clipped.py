@@ -25,8 +25,8 @@ CAP = 0.25
 """The cap c: every row's derivative is 1 and its norm larger."""
 LONG, SHORT = 1.0, 0.6
 WHY = (
-    "Huber's linear piece, all rows capped: a row of norm 1 becomes one of norm 0.6 with the "
-    "other label"
+    "Huber's linear piece, all rows capped: a row of norm 1 becomes one of norm 0.6 with the other "
+    "label"
 )
 
 
@@ -49,19 +49,21 @@ def cases(
     dict of str to Case
         By method.
     """
-    # not all on one side: answers lie inside the ball to which they are projected
+    # Not all on one side, so that answers lie inside the ball to which they are projected.
     own = [SHORT] * 5 + [-SHORT] * 2
     other = [1.0, -1.0] * 2
-    found, knob = {}, dict[str, Any](max_grad_norm=CAP)
+    found = {}
+    cap = dict[str, Any](max_grad_norm=CAP)
     for name, cls in REGISTRY.items():
         if "max_grad_norm" in knobs_of(cls.options):
             case = make_case(name, "corrected", epsilon, delta, rounds)
-            config = case.config.but(**knob)
+            config = case.config.but(**cap)
             sites = len(case.tables[0].n)
             # Table 0 of the one pair and table 1 of the other: the row changes its label and its
             # norm.
-            pair = (tables(own, other, LONG, sites)[0], tables(own, other, SHORT, sites)[1])
-            found[name] = replace(case, config=config, tables=pair, why=WHY)
+            first, _ = tables(own, other, LONG, sites)
+            _, second = tables(own, other, SHORT, sites)
+            found[name] = replace(case, config=config, tables=(first, second), why=WHY)
     return found
 
 
@@ -81,15 +83,14 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
     -------
     Verdict
     """
-    stands = cases(asked.epsilon, asked.delta, asked.rounds) if stands is None else stands
+    if stands is None:
+        stands = cases(asked.epsilon, asked.delta, asked.rounds)
 
-    def one(case: Case, each: float) -> Verdict:
+    def play_case(case: Case, each: float) -> Verdict:
         found = game(case, asked.replicates or RUNS, seed=asked.seed, confidence=each)
-        exact = (
-            densities(case).epsilon_at(found.delta)
-            if found.method == "output" and found.releases == 1
-            else None
-        )
+        exact = None
+        if found.method == "output" and found.releases == 1:
+            exact = densities(case).epsilon_at(found.delta)
         return replace(found, exact_epsilon=exact)
 
-    return play_all("capped", stands, asked.confidence, one)
+    return play_all("capped", stands, asked.confidence, play_case)

@@ -111,7 +111,8 @@ def epsilon_bound(
 class Test:
     """A rejection region ``sign * score >= threshold``, the set S, more likely on table `table`."""
 
-    __test__ = False  # not a test of pytest
+    # Not a test of pytest, which collects classes by this name.
+    __test__ = False
     sign: float
     threshold: float
     table: int
@@ -135,9 +136,8 @@ class Test:
         """
         hits = [int(np.sum(self.sign * x >= self.threshold)) for x in scores]
         a, b = self.table, 1 - self.table
-        return float(
-            epsilon_bound(hits[a], len(scores[a]), hits[b], len(scores[b]), delta, confidence)
-        )
+        bound = epsilon_bound(hits[a], len(scores[a]), hits[b], len(scores[b]), delta, confidence)
+        return float(bound)
 
 
 def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) -> Test:
@@ -178,16 +178,9 @@ def choose_test(scores: tuple[Array, Array], delta: float, confidence: float) ->
         # Keep the 1,000 largest thresholds, and 3,000 spread evenly by rank: the set that needs all
         # of epsilon may be rare, so the tail is not thinned.
         if len(cuts) > 4000:
-            cuts = cuts[
-                np.unique(
-                    np.concatenate(
-                        [
-                            np.arange(-1000, 0) % len(cuts),
-                            np.linspace(0, len(cuts) - 1, 3000).astype(int),
-                        ]
-                    )
-                )
-            ]
+            tail = np.arange(-1000, 0) % len(cuts)
+            spread = np.linspace(0, len(cuts) - 1, 3000).astype(int)
+            cuts = cuts[np.unique(np.concatenate([tail, spread]))]
         hits = [
             size - np.searchsorted(side, cuts, side="left")
             for side, size in zip(sides, sizes, strict=True)

@@ -20,12 +20,12 @@ from .game import Case, Transcripts, candidates, watch
 from .likelihood import honest_sums, of_node
 
 optimize = Later("scipy.optimize")
-# grid points an axis, and its half-width in deviations
-_POINTS, _SPAN = (
-    {1: 40_001, 2: 601},
-    {1: 30.0, 2: 12.0},
-)
+_POINTS = {1: 40_001, 2: 601}
+"""Grid points of an axis, by the number of features."""
+_SPAN = {1: 30.0, 2: 12.0}
+"""Half-width of an axis in deviations, by the number of features."""
 _SEEN = 400
+"""Simulated answers that place the grid."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Exact:
         """Return the hockey-stick divergence at `epsilon`, of the worse direction."""
         p, q = self.logs
 
-        def one(a: Array, b: Array) -> float:
+        def divergence(a: Array, b: Array) -> float:
             more = a > b + epsilon
             return float(np.sum(np.exp(a[more]) - np.exp(b[more] + epsilon)))
 
-        return max(one(p, q), one(q, p))
+        return max(divergence(p, q), divergence(q, p))
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon at which the divergence is at most `delta`."""
@@ -57,9 +57,11 @@ class Exact:
             return self.epsilon
         if self.delta(0.0) <= delta:
             return 0.0
-        return float(
-            optimize.brentq(lambda e: self.delta(e) - delta, 0.0, self.epsilon, xtol=1e-10)
-        )
+
+        def excess(epsilon: float) -> float:
+            return self.delta(epsilon) - delta
+
+        return float(optimize.brentq(excess, 0.0, self.epsilon, xtol=1e-10))
 
 
 def densities(case: Case, seed: int = 0) -> Exact:
@@ -88,18 +90,14 @@ def densities(case: Case, seed: int = 0) -> Exact:
         return _of_sum(case, seen[0])
     whole = seen[0].asked[0][0]
     tables = candidates(case, facts)
-    answers = np.concatenate(
-        [of_node(one.asked[0][1], tables[0].i, len(facts.n))[:, 0] for one in seen]
-    )
+    victim, n_nodes = tables[0].i, len(facts.n)
+    answers = np.concatenate([of_node(one.asked[0][1], victim, n_nodes)[:, 0] for one in seen])
     if answers.shape[1] != d:
-        raise InvalidInput(
-            "method", case.config.method, "its answer is more than a model", "use a game"
-        )
+        rule = "its answer is more than a model"
+        raise InvalidInput("method", case.config.method, rule, "use a game")
     # A few simulated answers place the grid, around their median.
-    centre, spread = (
-        np.median(answers, axis=0),
-        np.abs(answers - np.median(answers, axis=0)).mean(axis=0) + 1e-300,
-    )
+    centre = np.median(answers, axis=0)
+    spread = np.abs(answers - centre).mean(axis=0) + 1e-300
     axes = [
         c + s * _SPAN[d] * np.linspace(-1.0, 1.0, _POINTS[d])
         for c, s in zip(centre, spread, strict=True)
@@ -113,12 +111,8 @@ def densities(case: Case, seed: int = 0) -> Exact:
             raise InvalidInput("method", case.config.method, rule, "use a game")
         density = one.log_density(query, grid)
         if density is None or not np.all(np.isfinite(density)):
-            raise InvalidInput(
-                "method",
-                case.config.method,
-                "its density is not known in closed form",
-                "use a game",
-            )
+            rule = "its density is not known in closed form"
+            raise InvalidInput("method", case.config.method, rule, "use a game")
         logs.append(density - logsumexp(density))
     return Exact((logs[0], logs[1]))
 
@@ -132,6 +126,7 @@ def _of_sum(case: Case, seen: Transcripts) -> Exact:
         seen.opened[0], case.tables, seen.facts, case.solve, case.known
     )
     apart = float(np.linalg.norm((middles[1] - middles[0])[0, 0])) / deviation
+    # In deviations, along the line; the grid reaches beyond both means.
     x = apart / 2 + (_SPAN[1] + apart) * np.linspace(-1.0, 1.0, _POINTS[1])
     logs = [-0.5 * (x - middle) ** 2 for middle in (0.0, apart)]
     return Exact((logs[0] - logsumexp(logs[0]), logs[1] - logsumexp(logs[1])))
@@ -142,10 +137,9 @@ def _first(query: Query) -> Query:
 
     They are the same at every point of the grid.
     """
-    found = {f.name: getattr(query, f.name) for f in fields(query)}  # type: ignore[arg-type]
-    once = {
-        name: value[:1]
-        for name, value in found.items()
-        if isinstance(value, np.ndarray) and value.ndim == 3
-    }
+    once = {}
+    for f in fields(query):  # type: ignore[arg-type]
+        value = getattr(query, f.name)
+        if isinstance(value, np.ndarray) and value.ndim == 3:
+            once[f.name] = value[:1]
     return replace(query, **once)  # type: ignore[type-var]

@@ -128,7 +128,9 @@ class Case:
     @property
     def known(self) -> int:
         """Number of colluding sites of a sum."""
-        return self.config.colluders if self.colluders is None else self.colluders
+        if self.colluders is None:
+            return self.config.colluders
+        return self.colluders
 
     def solve(self, rows: Rows, facts: Facts, table: int) -> Solver:
         """Make the solver of a table, for its sites and for the adversary.
@@ -146,7 +148,9 @@ class Case:
         -------
         Solver
         """
-        return make_solver(rows, facts) if self.solver is None else self.solver(rows, facts, table)
+        if self.solver is None:
+            return make_solver(rows, facts)
+        return self.solver(rows, facts, table)
 
     def moved(self, move: Move | None) -> Case:
         """Return the case for an adversary who knows the public map of rows of every replicate.
@@ -157,8 +161,11 @@ class Case:
             return self
 
         def solver(rows: Rows, facts: Facts, table: int) -> Solver:
+            # Every replicate released another mean, so its rows are moved by another map.
             solvers = [self.solve(replace(rows, move=one), facts, table) for one in move.apart()]
-            return solvers[0] if len(solvers) == 1 else Apart(solvers)
+            if len(solvers) == 1:
+                return solvers[0]
+            return Apart(solvers)
 
         return replace(self, solver=solver)
 
@@ -199,7 +206,7 @@ class Notes:
         return draw()
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Events as plain data."""
+        """Return events as plain data."""
         return [event.to_dict() for event in self.rows]
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
@@ -280,19 +287,24 @@ def watch(case: Case, table: int, replicates: int, seed: int) -> Transcripts:
     """
     config = replace(case.config, seed=seed, replicates=replicates)
     rows = case.tables[table]
-    named(config, None, rows.d)  # an audit starts at zero
+    # Refuses a configuration that starts elsewhere than at zero, as every audit does.
+    named(config, None, rows.d)
     ready = prepare(
         config, rows.n, rows.d, method=case.method, loss=case.loss, centre=case.centring
     )
     rows = held(ready.config, rows)
-    nodes = range(len(rows.n))
-    algorithm = ready.algorithm if case.algorithm is None else case.algorithm(ready.algorithm)
-    noise = (case.noise or KeyedNoise)(seed, range(replicates), nodes)
-    book: Book = ready.ledger if case.book is None else case.book(ready.ledger)
-    guard = RowGuard(
-        rows, ready.facts, noise, book, partial(case.solve, table=table), case.centring
-    )
-    recorder, net = Recorder(guard, ready.facts), OpenNet(ready.graph)
+    algorithm = ready.algorithm
+    if case.algorithm is not None:
+        algorithm = case.algorithm(algorithm)
+    make_noise = case.noise or KeyedNoise
+    noise = make_noise(seed, range(replicates), range(len(rows.n)))
+    book: Book = ready.ledger
+    if case.book is not None:
+        book = case.book(ready.ledger)
+    solver = partial(case.solve, table=table)
+    guard = RowGuard(rows, ready.facts, noise, book, solver, case.centring)
+    recorder = Recorder(guard, ready.facts)
+    net = OpenNet(ready.graph)
     place = Place(ready.facts, net, recorder, (replicates, len(rows.n)), rows.d)
     if case.centring is not None:
         place, _ = engine.centred(place, guard, ready.facts)
@@ -327,15 +339,20 @@ def transcripts(
     # Price what was charged, not what the run's own ledger holds: a planted book may differ.
     for event in charged:
         spent.charge(event)
-    proved, claim = spent.total(), spent.claimed()
-    claimed = proved if case.config.form == "corrected" or claim is None else claim
-    replicates, nodes = len((seen.asked or seen.opened)[0][1]), len(seen.facts.n)
+    proved, papers_claim = spent.total(), spent.claimed()
+    claimed = proved
+    if case.config.form != "corrected" and papers_claim is not None:
+        claimed = papers_claim
+    _, first_answer = (seen.asked or seen.opened)[0]
+    replicates, nodes = len(first_answer), len(seen.facts.n)
+    # Messages that are equal in all replicates, or at all nodes, may lack these axes.
     sent = [
         np.broadcast_to(x, (replicates, nodes, x.shape[-1])).reshape(replicates, -1)
         for x in net.sent
     ]
     # The adversary knows the colluding sites' shares, and those of the honest ones as a sum.
-    opened, honest = [], nodes - case.known
+    opened = []
+    honest = nodes - case.known
     for (query, answer), share in zip(seen.opened, net.shares, strict=True):
         opened.append(OpenedSum(query, share[:, :honest].sum(axis=1, keepdims=True)))
         sent += [answer[:, 0], share[:, honest:].reshape(replicates, -1).astype(float)]
@@ -387,9 +404,10 @@ class Verdict:
     @property
     def refuted_exactly(self) -> bool:
         """True if the claim is refuted by quadrature: the exact epsilon is above it."""
-        return self.exact_epsilon is not None and self.exact_epsilon > self.claimed_epsilon * (
-            1.0 + 1e-6
-        )
+        if self.exact_epsilon is None:
+            return False
+        # A claim that is tight must not fall by the rounding of either number.
+        return self.exact_epsilon > self.claimed_epsilon * (1.0 + 1e-6)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain data, with both refutations."""
@@ -398,15 +416,16 @@ class Verdict:
 
 def candidates(case: Case, facts: Facts) -> tuple[Candidate, Candidate]:
     """Return both candidates for the victim's rows, or for all rows if a curator pools them."""
-    curator = len(facts.n) != len(case.tables[0].n)
+    pooled = len(facts.n) != len(case.tables[0].n)
 
-    def one(table: int) -> Candidate:
-        rows = case.tables[table].pooled() if curator else case.tables[table]
-        return Candidate(
-            rows, facts, 0 if curator else case.victim, partial(case.solve, table=table)
-        )
+    def candidate(table: int) -> Candidate:
+        rows, victim = case.tables[table], case.victim
+        if pooled:
+            # The curator is the only node.
+            rows, victim = rows.pooled(), 0
+        return Candidate(rows, facts, victim, partial(case.solve, table=table))
 
-    return one(0), one(1)
+    return candidate(0), candidate(1)
 
 
 class Attack(NamedTuple):
@@ -426,16 +445,13 @@ def likelihood(case: Case, seen: tuple[Transcripts, Transcripts]) -> Attack:
     def ratio(transcripts: Transcripts) -> Array:
         facts, opened, asked = transcripts.facts, transcripts.opened, transcripts.asked
         # With centring the first release is the mean, of rows that are not moved yet.
-        mean, after = (0 if transcripts.move is None else 1), case.moved(transcripts.move)
+        before = 0 if transcripts.move is None else 1
+        moved = case.moved(transcripts.move)
         if not opened:
-            return score(asked[:mean], candidates(case, facts)) + score(
-                asked[mean:], candidates(after, facts)
-            )
-        first, later = (
-            score_sums(seen, case.tables, facts, one.solve, case.known)
-            for one, seen in ((case, opened[:mean]), (after, opened[mean:]))
-        )
-        return first + later
+            first = score(asked[:before], candidates(case, facts))
+            return first + score(asked[before:], candidates(moved, facts))
+        first = score_sums(opened[:before], case.tables, facts, case.solve, case.known)
+        return first + score_sums(opened[before:], case.tables, facts, moved.solve, case.known)
 
     return Attack("likelihood ratio", (ratio(seen[0]), ratio(seen[1])), 0)
 
@@ -445,16 +461,12 @@ def discriminant(known: Sequence[Array]) -> Array:
 
     It is the difference of the means, multiplied by the inverse of the pooled covariance.
     """
-    within = np.mean(
-        [np.cov(x, rowvar=False, bias=True).reshape(x.shape[1], -1) for x in known], axis=0
-    )
-    # entries may be copies of each other, or constant
+    covariances = [np.cov(x, rowvar=False, bias=True).reshape(x.shape[1], -1) for x in known]
+    within = np.mean(covariances, axis=0)
+    # Entries may be copies of each other, or constant, so that the covariance has no inverse.
     ridge = 1e-9 * (1e-6 + float(np.trace(within)) / len(within))
-    return np.asarray(
-        np.linalg.solve(
-            within + ridge * np.eye(len(within)), known[1].mean(axis=0) - known[0].mean(axis=0)
-        )
-    )
+    apart = known[1].mean(axis=0) - known[0].mean(axis=0)
+    return np.asarray(np.linalg.solve(within + ridge * np.eye(len(within)), apart))
 
 
 def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
@@ -468,18 +480,20 @@ def attacks(case: Case, seen: tuple[Transcripts, Transcripts]) -> list[Attack]:
     spread = np.concatenate([m[:quarter] for m in messages]).std(axis=0)
     # A constant message has no scale to divide by.
     kept = spread > 0
-    if kept.any():
-        x = [m[:, kept] / spread[kept] for m in messages]
-        line = discriminant([m[:quarter] for m in x])
-        found.append(Attack("linear discriminant", (x[0] @ line, x[1] @ line), quarter))
-        trees = [spatial.cKDTree(m[:quarter]) for m in x]
+    if not kept.any():
+        return found
+    x = [m[:, kept] / spread[kept] for m in messages]
+    line = discriminant([m[:quarter] for m in x])
+    found.append(Attack("linear discriminant", (x[0] @ line, x[1] @ line), quarter))
+    trees = [spatial.cKDTree(m[:quarter]) for m in x]
 
-        # Noise that repeats puts a transcript close to one that was seen before.
-        def nearer(m: Array) -> Array:
-            far = [np.log(tree.query(m)[0] + 1e-12) for tree in trees]
-            return np.asarray(far[0] - far[1])
+    # Noise that repeats puts a transcript close to one that was seen before.
+    def nearer(m: Array) -> Array:
+        # A distance of zero has no logarithm.
+        far = [np.log(tree.query(m)[0] + 1e-12) for tree in trees]
+        return np.asarray(far[0] - far[1])
 
-        found.append(Attack("nearest transcript", (nearer(x[0]), nearer(x[1])), quarter))
+    found.append(Attack("nearest transcript", (nearer(x[0]), nearer(x[1])), quarter))
     return found
 
 
@@ -531,7 +545,8 @@ def verdict(
     -------
     Verdict
     """
-    replicates, delta = len(found[0].scores[0]), case.config.delta or 0.0
+    replicates = len(found[0].scores[0])
+    delta = case.config.delta or 0.0
     chosen: tuple[Test, Attack] | None = None
     half = replicates // 2
     for attack in found:

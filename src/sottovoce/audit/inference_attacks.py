@@ -42,22 +42,36 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
 }
 """Column -> name of a value -> a raw value that is encoded so."""
 
-_EXACT = 1e6  # rate of noise in place of none: rows that fit to rounding win over all others
+_EXACT = 1e6
+"""Rate of noise in place of none: rows that fit to rounding win over all others."""
 
 
 @dataclass(frozen=True)
 class _Stage:
     """Rows of all sites, with the targets of the attacks.
 
-    The last row of the victim is a placeholder.
+    Attributes
+    ----------
+    rows : Rows
+        The last row of the victim is a placeholder.
+    target : array (T, d)
+        Signed rows that the victim may hold.
+    other : array (T, d)
+        What it holds in their place.
+    guesses : dict of array (T, V, d)
+        The targets with each of the V values of an attribute.
+    truth : dict of array of int (T,)
+        Number of the true value.
+    prior : dict of array (V,)
+        Shares of the values in the population, which the neighbour knows.
     """
 
     rows: Rows
-    target: Array  # signed rows that the victim may hold  (T, d)
-    other: Array  # what it holds in their place           (T, d)
-    guesses: dict[str, Array]  # the target with each value of an attribute  (T, V, d)
-    truth: dict[str, IntArray]  # number of the true value                   (T,)
-    prior: dict[str, Array]  # shares in the population, which the neighbour knows  (V,)
+    target: Array
+    other: Array
+    guesses: dict[str, Array]
+    truth: dict[str, IntArray]
+    prior: dict[str, Array]
 
     def holding(self, row: Array) -> Rows:
         """Return the rows of all sites, with `row` as the victim's last."""
@@ -67,11 +81,13 @@ class _Stage:
 
 
 def _stage(targets: int, seed: int) -> _Stage:
+    """Deal rows of Adult at random to the sites, the targets, and what stands in their place."""
     adult = data.load("adult")
     order = np.random.default_rng(seed).permutation(len(adult.y_train))
     sizes = [ROWS] + [OTHERS] * (SITES - 1) + [targets, targets]
     *sites, target, other = np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1])
-    schema, raw = adult.schema, data.Table("adult", adult.train_columns)
+    schema = adult.schema
+    raw = data.Table("adult", adult.train_columns)
     assert schema is not None
 
     def signed(table: data.Table) -> Array:
@@ -83,16 +99,16 @@ def _stage(targets: int, seed: int) -> _Stage:
         table = raw.take(of)
         return signed(data.Table("adult", {**table.columns, column: np.full(len(of), value)}))
 
-    public, whole, guesses, truth, prior = order[-PUBLIC:], signed(raw.take(target)), {}, {}, {}
-    for column, values in ATTRIBUTES.items():
-        guesses[column] = np.stack(
-            [with_value(column, value, target) for value in values.values()], axis=1
-        )
+    public = order[-PUBLIC:]
+    known = signed(raw.take(public))
+    whole = signed(raw.take(target))
+    guesses, truth, prior = {}, {}, {}
+    for column, named_values in ATTRIBUTES.items():
+        values = named_values.values()
+        guesses[column] = np.stack([with_value(column, value, target) for value in values], axis=1)
+        # The true value is the one that leaves the encoded row as it is.
         truth[column] = np.argmin(np.abs(guesses[column] - whole[:, None]).sum(axis=2), axis=1)
-        known = signed(raw.take(public))
-        alike = [
-            np.all(with_value(column, value, public) == known, axis=1) for value in values.values()
-        ]
+        alike = [np.all(with_value(column, value, public) == known, axis=1) for value in values]
         prior[column] = np.mean(alike, axis=1)
     rows = Rows.build([(adult.X_train[part], adult.y_train[part]) for part in sites])
     return _Stage(rows, whole, signed(raw.take(other)), guesses, truth, prior)
@@ -118,45 +134,65 @@ def _likelihood(seen: Transcripts, rows: Rows) -> Array:
 
     It is known up to a constant.
     """
-    candidate, total = Candidate(rows, seen.facts, VICTIM), np.zeros(len(seen.messages))
+    candidate = Candidate(rows, seen.facts, VICTIM)
+    total = np.zeros(len(seen.messages))
     for query, answers in seen.asked:
-        density = candidate.log_density(
-            candidate.cut(_with_density(query)), of_node(answers, VICTIM, SITES)
-        )
+        own = candidate.cut(_with_density(query))
+        density = candidate.log_density(own, of_node(answers, VICTIM, SITES))
         assert density is not None
         total = total + density
-    return np.round(total, 9)  # as in likelihood.score
+    # As in `likelihood.score`: the last digits of simulated noise depend on what it was added to.
+    return np.round(total, 9)
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """The neighbour's log likelihood ratios and guesses in one setting."""
+    """The neighbour's log likelihood ratios and guesses in one setting.
+
+    Attributes
+    ----------
+    claimed, proved : float
+        Epsilon as the form claims it, and as the accountant proves it.
+    inside : array (T, R)
+        Log likelihood ratio of the target to the other row, where the site holds the target.
+    outside : array (T, R)
+        The same, where it holds the other row.
+    right : dict of array (T, R)
+        1 where the guessed value of an attribute is true, else 0.
+    """
 
     claimed: float
     proved: float
-    inside: Array  # target to other, where the site holds the target  (T, R)
-    outside: Array  # where it does not                                (T, R)
-    right: dict[str, Array]  # whether the guessed value is true       (T, R)
+    inside: Array
+    outside: Array
+    right: dict[str, Array]
 
 
 def _play(config: RunConfig, stage: _Stage, replicates: int, key: int) -> _Seen:
-    inside, outside, right = [], [], {column: [] for column in ATTRIBUTES}  # type: ignore[var-annotated]
+    """Play both attacks on every target in one setting."""
+    inside, outside = list[Array](), list[Array]()
+    right: dict[str, list[Array]] = {column: [] for column in ATTRIBUTES}
     claimed = proved = 0.0
     for t, (target, other) in enumerate(zip(stage.target, stage.other, strict=True)):
-        case = Case(config, (stage.holding(other), stage.holding(target)), VICTIM, "rows of Adult")
+        without, with_target = stage.holding(other), stage.holding(target)
+        case = Case(config, (without, with_target), VICTIM, "rows of Adult")
         seen = [watch(case, table, replicates, 2 * (1000 * key + t) + table) for table in (0, 1)]
         claimed, proved = max(claimed, seen[1].claimed), max(proved, seen[1].proved)
-        without, true = (_likelihood(seen[1], rows) for rows in case.tables)
-        inside.append(true - without)
-        outside.append(_likelihood(seen[0], case.tables[1]) - _likelihood(seen[0], case.tables[0]))
+        likelihood_without = _likelihood(seen[1], without)
+        true = _likelihood(seen[1], with_target)
+        inside.append(true - likelihood_without)
+        outside.append(_likelihood(seen[0], with_target) - _likelihood(seen[0], without))
         for column, guesses in stage.guesses.items():
-            fits = [
-                true if v == stage.truth[column][t] else _likelihood(seen[1], stage.holding(row))
-                for v, row in enumerate(guesses[t])
-            ]
-            named = of_margins(len(fits)).decode(
-                np.stack(fits) + np.log(stage.prior[column])[:, None]
-            )
+            fits = []
+            for v, row in enumerate(guesses[t]):
+                # The target with its true value is the target.
+                if v == stage.truth[column][t]:
+                    fits.append(true)
+                else:
+                    fits.append(_likelihood(seen[1], stage.holding(row)))
+            # Bayes' rule: the likeliest value by all messages and the prior.
+            posterior = np.stack(fits) + np.log(stage.prior[column])[:, None]
+            named = of_margins(len(fits)).decode(posterior)
             right[column].append((named == stage.truth[column][t]).astype(float))
     found = {column: np.stack(each) for column, each in right.items()}
     return _Seen(claimed, proved, np.stack(inside), np.stack(outside), found)
@@ -180,6 +216,7 @@ def curve(inside: Array, outside: Array, weights: Array) -> tuple[Array, Array]:
         False and true positive rates at the G thresholds, from the highest score down, 0 first.
     """
     scores = np.concatenate([inside.ravel(), outside.ravel()])
+    # Equal scores pass a threshold together.
     values, group = np.unique(-scores, return_inverse=True)
     here, there = np.split(group, [inside.size])
 
@@ -245,22 +282,24 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
         interval of their difference; ``attributes``, per column the base rate, and the accuracy per
         method and claim.
     """
-    targets, replicates = (QUICK_TARGETS, QUICK_REPLICATES) if quick else (TARGETS, REPLICATES)
-    stage, rng = _stage(targets, seed), np.random.default_rng([seed, 1])
+    targets, replicates = TARGETS, REPLICATES
+    if quick:
+        targets, replicates = QUICK_TARGETS, QUICK_REPLICATES
+    stage = _stage(targets, seed)
+    rng = np.random.default_rng([seed, 1])
     # The bootstrap is over targets, not runs: runs on one target share its row.
     resampled = rng.multinomial(targets, np.full(targets, 1 / targets), RESAMPLES)
     weights = np.concatenate([np.ones((1, targets)), resampled])
     membership: list[dict[str, Any]] = []
     areas: dict[tuple[str, str, float], Array] = {}
     told: dict[str, list[dict[str, Any]]] = {column: [] for column in ATTRIBUTES}
-    settings = [("admm", "corrected", math.inf)] + [
-        (*method, e) for e in EPSILONS for method in METHODS
-    ]
+    settings = [("admm", "corrected", math.inf)]
+    settings += [(*method, epsilon) for epsilon in EPSILONS for method in METHODS]
     for k, (method, form, epsilon) in enumerate(settings):
         config = RunConfig(method=method, form=form, epsilon=epsilon, rounds=ROUNDS)
-        # no noise, so repetitions would all be alike
-        exact = math.isinf(epsilon) or form == "listed"
-        seen = _play(config, stage, 1 if exact else replicates, k + 100 * seed)
+        # Without noise, repetitions would all be alike.
+        without_noise = math.isinf(epsilon) or form == "listed"
+        seen = _play(config, stage, 1 if without_noise else replicates, k + 100 * seed)
         fpr, tpr = curve(seen.inside, seen.outside, weights)
         name = {
             "method": method,
@@ -274,7 +313,18 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
             each = weights @ right.mean(axis=1) / targets
             interval = _interval(float(each[0]), each[1:], targets)
             told[column].append(name | {"accuracy": float(each[0]), "interval": interval})
-    setting = {
+    setting = _setting(stage, targets, replicates)
+    return {
+        "setting": setting | {"seed": seed, "confidence": CONFIDENCE, "quick": quick},
+        "membership": membership,
+        "printed_beside_corrected": _printed_beside_corrected(areas, targets),
+        "attributes": [_attribute(column, stage, told[column]) for column in ATTRIBUTES],
+    }
+
+
+def _setting(stage: _Stage, targets: int, replicates: int) -> dict[str, Any]:
+    """Return the sizes of the attacks, for the report."""
+    return {
         "data": "adult",
         "features": stage.rows.d,
         "sites": SITES,
@@ -285,32 +335,25 @@ def measure(seed: int = 0, quick: bool = False) -> dict[str, Any]:
         "public_rows": PUBLIC,
         "targets": targets,
         "replicates": replicates,
-        "seed": seed,
-        "confidence": CONFIDENCE,
-        "quick": quick,
-    }
-    return {
-        "setting": setting,
-        "membership": membership,
-        "printed_beside_corrected": _printed_beside_corrected(areas, targets),
-        "attributes": [_attribute(column, stage, told[column]) for column in ATTRIBUTES],
     }
 
 
 def _rates(fpr: Array, tpr: Array, targets: int) -> dict[str, Any]:
     """Return a ROC curve with its area and rates, and their intervals."""
     found: dict[str, Any] = {}
-    for what, x in (
-        ("auc", area(fpr, tpr)),
-        ("tpr_1", reach(fpr, tpr, 0.01)),
-        ("tpr_10", reach(fpr, tpr, 0.1)),
-    ):
-        found |= {what: float(x[0]), f"{what}_interval": _interval(float(x[0]), x[1:], targets)}
-    grid = np.linspace(0.0, 1.0, 101)
-    return found | {
-        "fpr": grid.tolist(),
-        "tpr": [float(reach(fpr[:1], tpr[:1], f)[0]) for f in grid],
+    measures = {
+        "auc": area(fpr, tpr),
+        "tpr_1": reach(fpr, tpr, 0.01),
+        "tpr_10": reach(fpr, tpr, 0.1),
     }
+    for name, values in measures.items():
+        # The first curve is of all targets, the others of resampled ones.
+        found[name] = float(values[0])
+        found[f"{name}_interval"] = _interval(float(values[0]), values[1:], targets)
+    grid = np.linspace(0.0, 1.0, 101)
+    found["fpr"] = grid.tolist()
+    found["tpr"] = [float(reach(fpr[:1], tpr[:1], most)[0]) for most in grid]
+    return found
 
 
 def _attribute(column: str, stage: _Stage, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import HolderNote, InvalidInput
 from ..ledger.memory import Ledger
-from ..util.typing import Any, Array
+from ..util.typing import Any, Array, IntArray
 from .aborts import Bet, Played, Seen, halves
 from .game import DEFAULT, Options, Verdict
 
@@ -36,7 +36,8 @@ FOLLOWS = ("coefficients_", "_result", "_answered")
 ONE_CLASS = "the model gives one class"
 """How a warning begins that follows from the released model."""
 
-_LOOK = 1  # releases of each table by every estimator
+_LOOK = 1
+"""Releases of each table by every estimator, before any is played."""
 _ROWS = 24
 
 
@@ -73,12 +74,23 @@ class Factory(Protocol):
 
 @dataclass(frozen=True)
 class Stand:
-    """An estimator, and two tables for it."""
+    """An estimator, and two tables for it.
+
+    Attributes
+    ----------
+    make : Factory
+    common : tuple of str
+        Labels of the other rows.
+    sites : bool
+        True for two sites, of which that of the row that differs holds only one class.
+    declares : bool
+        True if `make` takes classes.
+    """
 
     make: Factory
-    common: tuple[str, ...] = (COMMON, OTHER)  # labels of the other rows
-    sites: bool = False  # two sites, of which the row's one holds only one class
-    declares: bool = False  # `make` takes classes
+    common: tuple[str, ...] = (COMMON, OTHER)
+    sites: bool = False
+    declares: bool = False
 
     def declared(self) -> dict[str, Sequence[str] | None]:
         """Return declarations of classes to try, by name."""
@@ -107,12 +119,10 @@ class Stand:
         Seen
             Attributes, errors, warnings and the ledger's state, as text.
         """
-        y = [self.common[k % len(self.common)] for k in range(_ROWS)]
-        groups = None
-        if self.sites:
-            groups = np.arange(_ROWS) % 2
-            y = [COMMON if k % 2 else self.common[k // 2 % len(self.common)] for k in range(_ROWS)]
+        y, groups = self._labels()
         y[-1] = (COMMON, RARE)[table]
+        # Points on a circle inside the unit ball; steps of 2.4 radians, the golden angle, spread
+        # them evenly.
         angles = np.arange(_ROWS) * 2.4
         X = np.stack([np.cos(angles), np.sin(angles)], axis=1) * 0.9
         model = self.make(epsilon, classes)
@@ -120,21 +130,30 @@ class Stand:
             warnings.simplefilter("always")
             try:
                 model.fit(X, np.array(y), groups)
-                told = "; ".join(
-                    f"{name} {value}" for name, value in sorted(outputs(model).items())
-                )
-            except Exception as error:  # its words are an output, too
+                found = sorted(outputs(model).items())
+                told = "; ".join(f"{name} {value}" for name, value in found)
+            except Exception as error:
+                # Its words are an output, too.
                 told = f"{type(error).__name__}: {error}"
-        told += "".join(
-            f"; warns: {one.message}"
-            for one in heard
-            if not issubclass(one.category, HolderNote)
-            and not str(one.message).startswith(ONE_CLASS)
-        )
+        for warning in heard:
+            # The holder alone sees her notes, and the other follows from the released model.
+            for_holder = issubclass(warning.category, HolderNote)
+            if not for_holder and not str(warning.message).startswith(ONE_CLASS):
+                told += f"; warns: {warning.message}"
         ledger = getattr(model, "ledger", None)
         if isinstance(ledger, Ledger):
             told += f"; the ledger has {len(ledger.rows)} rows, {ledger.total():.6g}"
         return Seen(told, 0.0)
+
+    def _labels(self) -> tuple[list[str], IntArray | None]:
+        """Return labels of common classes, and the site of each row; None for one site."""
+        if not self.sites:
+            return [self.common[k % len(self.common)] for k in range(_ROWS)], None
+        # Odd rows, with the last one, are at the site of one class.
+        y = [COMMON] * _ROWS
+        for k in range(0, _ROWS, 2):
+            y[k] = self.common[k // 2 % len(self.common)]
+        return y, np.arange(_ROWS) % 2
 
 
 def outputs(model: Any) -> dict[str, str]:
@@ -146,17 +165,20 @@ def outputs(model: Any) -> dict[str, str]:
             found[name] = f"of shape {np.shape(value)}"
         elif name in FOLLOWS:
             found[name] = type(value).__name__
+        elif name not in parameters and isinstance(value, np.ndarray):
+            # The repr of a long array leaves entries out.
+            found[name] = f"{value.dtype} {value.tolist()}"
         elif name not in parameters:
-            found[name] = (
-                f"{value.dtype} {value.tolist()}" if isinstance(value, np.ndarray) else repr(value)
-            )
+            found[name] = repr(value)
     return found
 
 
 def _factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
     def make(epsilon: float, classes: Sequence[str] | None) -> Estimator:
-        more: dict[str, Any] = {} if classes is None else {"classes": classes}
-        return cls(epsilon=epsilon, random_state=None, **(knobs | more))
+        options = dict(knobs)
+        if classes is not None:
+            options["classes"] = classes
+        return cls(epsilon=epsilon, random_state=None, **options)
 
     return make
 
@@ -164,18 +186,15 @@ def _factory(cls: type[ConsensusClassifier], **knobs: Any) -> Factory:
 def _with_ledger(make: Factory, delta: float | None) -> Factory:
     def made(epsilon: float, classes: Sequence[str] | None) -> Estimator:
         model: Any = make(epsilon, classes)
-        return model.set_params(
-            ledger=Ledger("pure" if delta is None else "rdp", 10.0 * epsilon, delta or 0.0)
-        )
+        accountant = "pure" if delta is None else "rdp"
+        return model.set_params(ledger=Ledger(accountant, 10.0 * epsilon, delta or 0.0))
 
     return made
 
 
 def _stands(rounds: int | None, delta: float | None) -> dict[str, Stand]:
-    from ..estimators.classifiers import (
-        ConsensusClassifier,
-        PrivateClassifier,
-    )  # which load scikit-learn
+    # Here, since they load scikit-learn.
+    from ..estimators.classifiers import ConsensusClassifier, PrivateClassifier
 
     one = _factory(PrivateClassifier, method="objective", delta=delta)
     several: dict[str, Any] = {"delta": delta, "rounds": rounds or 2, "n_sites": 2}
@@ -200,9 +219,7 @@ class LabelVerdict(Verdict):
     told: tuple[dict[str, int], ...] = ()
     """Outputs on each table, and how often."""
     differ: tuple[str, ...] = ()
-    """Estimators and declarations for which a first look saw no output that occurs on both
-    tables.
-    """
+    """Estimators and declarations of whose outputs a first look saw none on both tables."""
 
 
 @dataclass(frozen=True)
@@ -262,13 +279,12 @@ def _strongest(
 
     All bounds together hold at the requested confidence.
     """
-    each, runs = 1.0 - (1.0 - asked.confidence) / len(games), asked.replicates or RUNS
+    each = 1.0 - (1.0 - asked.confidence) / len(games)
+    runs, delta = asked.replicates or RUNS, asked.delta or 0.0
     found = []
     for one in games:
         played = one.releases(stands, epsilon, runs)
-        found.append(
-            _verdict((one.name, one.how), played, asked.delta or 0.0, asked.confidence, each)
-        )
+        found.append(_verdict((one.name, one.how), played, delta, asked.confidence, each))
     return max(found, key=lambda one: one.lower_bound)
 
 
@@ -304,7 +320,7 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
     if silent and not apart:
         rule = f"at this budget no model is released by {silent[0]}, so there is nothing to look at"
         raise InvalidInput("epsilon", epsilon, rule, "use epsilon=1")
-    # what differs by its noise alone must not stand before what differs by the label
+    # What differs by its noise alone must not stand before what differs by the label.
     games = apart or released[:1]
     best = _strongest(games, stands, epsilon, asked)
     return replace(

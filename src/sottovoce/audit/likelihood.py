@@ -74,7 +74,9 @@ def of_node(x: T, i: int, nodes: int) -> T:
     same type as `x`
     """
     if isinstance(x, np.ndarray):
-        return x[..., i : i + 1, :] if x.ndim >= 2 and x.shape[-2] == nodes else x  # type: ignore[return-value]
+        if x.ndim >= 2 and x.shape[-2] == nodes:
+            return x[..., i : i + 1, :]  # type: ignore[return-value]
+        return x
     if isinstance(x, tuple):
         return tuple(of_node(part, i, nodes) for part in x)  # type: ignore[return-value]
     if is_dataclass(x) and not isinstance(x, type):
@@ -136,8 +138,7 @@ class Candidate:
 def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candidate]) -> Array:
     """Return the log likelihood ratio of the second candidate to the first, (R,), over all rounds.
 
-    A query without a density adds a linear score in its place: the position of its answer along the
-    line between the two noise-free answers.
+    A query without a density adds a linear score in its place.
     """
     total: Array | float = 0.0
     for whole, answers in asked:
@@ -154,7 +155,7 @@ def score(asked: list[tuple[Query, Array]], candidates: tuple[Candidate, Candida
         size = np.linalg.norm(line, axis=-1, keepdims=True)
         along = np.sum((answer - 0.5 * (a + b)) * line, axis=-1, keepdims=True)
         total = total + np.divide(along, size**2, out=np.zeros_like(along), where=size > 0)[:, 0, 0]
-    # simulated noise's last digits depend on what it was added to: docs/explanation/audit.md
+    # The last digits of simulated noise depend on what it was added to: docs/explanation/audit.md.
     return np.round(total, 9)
 
 
@@ -196,7 +197,8 @@ def honest_sums(
     deviation : float
         Standard deviation of an entry of the honest sites' noise, in steps of the grid.
     """
-    attempt, honest = one.query.attempt(facts, Among.all(facts)), facts.n_nodes - known
+    attempt = one.query.attempt(facts, Among.all(facts))
+    honest = facts.n_nodes - known
 
     def exact(table: int) -> IntArray:
         vault = Vault(solvers(tables[table], facts, table), Silence())

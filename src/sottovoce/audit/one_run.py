@@ -25,6 +25,7 @@ worse, and the bound stays true.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -52,7 +53,9 @@ FRACTIONS = (1, 2, 4, 8, 16)
 LOSS = "huber:0.5"
 """Default loss: near zero a row and its opposite both have the largest derivative."""
 _LEAST = 16
-_FLOOR = 1e-6  # standard deviation, sum scale, of a release without noise
+"""Least number of canaries: fewer show nothing."""
+_FLOOR = 1e-6
+"""Standard deviation, on the scale of sums, that stands for that of a release without noise."""
 
 
 def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0) -> float:
@@ -107,7 +110,8 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
     tail = float(stats.binom.sf(right - 1, guesses, q))
     if delta == 0.0 or right == 0:
         return min(tail, 1.0)
-    revealed = np.arange(1, right + 1)  # f(v - i) is 1 beyond
+    # Only i up to v: beyond, f(v - i) is 1, and dividing by a larger i makes the term smaller.
+    revealed = np.arange(1, right + 1)
     derivative = np.max(np.cumsum(stats.binom.pmf(right - revealed, guesses, q)) / revealed)
     return min(tail + 2.0 * canaries * delta * float(derivative), 1.0)
 
@@ -189,36 +193,53 @@ def best_count(
     # Bonferroni over the numbers of guesses, which are fixed fractions of m: a number picked by the
     # scores would depend on the answer.
     careful = 1.0 - (1.0 - confidence) / len(FRACTIONS)
-    tries = [max(m // k, 1) for k in FRACTIONS]
-    found = [
-        Count(least_epsilon(m, r, int(hits[r - 1]), delta, careful), r, int(hits[r - 1]))
-        for r in tries
-    ]
+    found = []
+    for k in FRACTIONS:
+        guesses = max(m // k, 1)
+        right = int(hits[guesses - 1])
+        bound = least_epsilon(m, guesses, right, delta, careful)
+        found.append(Count(bound, guesses, right))
     return max(found, key=lambda one: one.lower_bound)
 
 
 @dataclass(frozen=True)
 class Planted:
-    """Tables with canaries in the last rows of some sites; every list has an entry for each
-    site.
+    """Tables with canaries in the last rows of some sites.
+
+    Every list has an entry for each site.
+
+    Attributes
+    ----------
+    rows : Rows
+        The table of the run, by the coins.
+    others : list of array (n_i, d)
+        Signed rows, zero where a canary is.
+    where : list of array of int (m_i,)
+        Positions of the canaries.
+    values : list of pair of array (m_i, d)
+        Signed rows of the canaries for a false and for a true coin.
+    coins : list of array of bool (m_i,)
     """
 
-    rows: Rows  # the table of the run, by the coins
-    others: list[Array]  # signed rows, zero where a canary is                            (n_i, d)
-    where: list[IntArray]  # positions of the canaries                                    (m_i,)
-    values: list[tuple[Array, Array]]  # canaries' signed rows for a false and a true coin  (m_i, d)
-    coins: list[BoolArray]  # (m_i,)
+    rows: Rows
+    others: list[Array]
+    where: list[IntArray]
+    values: list[tuple[Array, Array]]
+    coins: list[BoolArray]
 
     def pooled(self) -> Planted:
         """Return the same tables for a curator who holds all rows."""
         starts = np.cumsum([0, *(len(x) for x in self.others)])
+        # One start more than sites: the end of the last.
         where = np.concatenate([w + start for w, start in zip(self.where, starts, strict=False)])
-        both = (
-            np.concatenate([v[0] for v in self.values]),
-            np.concatenate([v[1] for v in self.values]),
-        )
+        false = np.concatenate([values[0] for values in self.values])
+        true = np.concatenate([values[1] for values in self.values])
         return Planted(
-            self.rows, [np.concatenate(self.others)], [where], [both], [np.concatenate(self.coins)]
+            rows=self.rows,
+            others=[np.concatenate(self.others)],
+            where=[where],
+            values=[(false, true)],
+            coins=[np.concatenate(self.coins)],
         )
 
 
@@ -245,12 +266,20 @@ def plant(
         zeros.
     sites : sequence of int, optional
         None for all.
+    seed : int
+        Of the canaries and the coins.
     apart : int
         Sites whose canaries share one orthogonal system: all of them where a curator pools rows.
+
+    Returns
+    -------
+    Planted
     """
     rng = np.random.default_rng([seed, 0x0CA7])
     nodes, d = len(parts), parts[0][0].shape[1]
-    chosen = list(range(nodes)) if sites is None else list(sites)
+    if sites is None:
+        sites = range(nodes)
+    chosen = list(sites)
     counts = np.zeros(nodes, dtype=int)
     counts[chosen] = [len(part) for part in np.array_split(np.arange(canaries), len(chosen))]
     spare = np.empty((0, d))
@@ -259,17 +288,19 @@ def plant(
         if i % apart == 0:
             spare = np.empty((0, d))
         while len(spare) < counts[i]:
-            q, r = np.linalg.qr(rng.standard_normal((d, d)))
-            # With these signs Q is uniform over the orthogonal matrices; its rows stay just inside
-            # the unit ball.
-            spare = np.concatenate([spare, (q * np.sign(np.diag(r))).T * (1.0 - 1e-9)])
+            spare = np.concatenate([spare, _orthogonal_rows(d, rng)])
         # Orthogonal rows have orthogonal gradients, so canaries do not blur each other's scores.
         true, spare = spare[: counts[i]], spare[counts[i] :]
-        false = -true if relation == "replace-one" else np.zeros_like(true)
         coin = rng.random(counts[i]) < 0.5
-        labels = np.where(coin | (relation != "replace-one"), 1.0, -1.0)
-        shown = true * (coin | (relation == "replace-one"))[:, None]
-        tables.append((np.concatenate([X, shown]), np.concatenate([y, labels])))
+        if relation == "replace-one":
+            # The coin chooses the label.
+            false = -true
+            features, labels = true, np.where(coin, 1.0, -1.0)
+        else:
+            # The coin chooses between the row and zeros, both with the label 1.
+            false = np.zeros_like(true)
+            features, labels = true * coin[:, None], np.ones(len(coin))
+        tables.append((np.concatenate([X, features]), np.concatenate([y, labels])))
         others.append(np.concatenate([X * y[:, None], np.zeros_like(true)]))
         where.append(np.arange(len(X), len(X) + counts[i], dtype=np.int64))
         values.append((false, true))
@@ -277,10 +308,18 @@ def plant(
     return Planted(Rows.build(tables), others, where, values, coins)
 
 
+def _orthogonal_rows(d: int, rng: np.random.Generator) -> Array:
+    """Draw d orthogonal rows (d, d), uniformly, just inside the unit ball."""
+    q, r = np.linalg.qr(rng.standard_normal((d, d)))
+    # With these signs Q is uniform over the orthogonal matrices.
+    return np.asarray((q * np.sign(np.diag(r))).T * (1.0 - 1e-9))
+
+
 @dataclass
 class _Reader:
-    """Scores of one site's canaries from what it sent
-    (:class:`~sottovoce.queries.audit_hooks.Canaries`).
+    """Scores of one site's canaries from what it sent.
+
+    It is a :class:`~sottovoce.queries.audit_hooks.Canaries`.
     """
 
     others: Array
@@ -296,7 +335,9 @@ class _Reader:
     def __post_init__(self) -> None:
         m = len(self.where)
         self._t, self._M = np.zeros(m), np.zeros((m, m))
-        self.sums, self.count = float((self.facts.n / self.facts.C)[0, 0]), m
+        # Factor from a mean over rows to the scale of sums.
+        self.sums = float((self.facts.n / self.facts.C)[0, 0])
+        self.count = m
 
     def scores(self) -> Array:
         """Return the log odds of every canary's coin."""
@@ -331,9 +372,8 @@ class _Reader:
         own = self.others[part::parts]
         false, true = (self._loss(v).derivative(v @ w)[:, None] * v for v in self.values)
         here = (self.where % parts == part)[:, None]
-        middle = own.T @ self._loss(own).derivative(own @ w) + 0.5 * np.sum(
-            (false + true) * here, axis=0
-        )
+        canaries = 0.5 * np.sum((false + true) * here, axis=0)
+        middle = own.T @ self._loss(own).derivative(own @ w) + canaries
         return middle, (0.5 * (true - false) * here).T
 
     def hessian(self, w: Array, part: int = 0, parts: int = 1) -> Array:
@@ -367,9 +407,8 @@ class _Reader:
         lean, covariance = said.lean, said.covariance
         weighted: Array
         if isinstance(covariance, np.ndarray):
-            weighted = np.asarray(
-                np.linalg.solve(covariance + _FLOOR**2 * np.eye(len(lean)), lean), dtype=float
-            )
+            regular = covariance + _FLOOR**2 * np.eye(len(lean))
+            weighted = np.asarray(np.linalg.solve(regular, lean), dtype=float)
         else:
             weighted = lean / max(float(covariance), _FLOOR**2)
         # Rounds add up: t = sum R' Cov^-1 residual, M = sum R' Cov^-1 R.
@@ -380,6 +419,7 @@ class _Reader:
 def scores(planted: Planted, seen: Transcripts) -> Array:
     """Return the log odds of every coin, sites in order, from all that was sent."""
     nodes = len(seen.facts.n)
+    # Only a curator holds the rows of other sites.
     if nodes != len(planted.others):
         planted = planted.pooled()
     found = []
@@ -445,8 +485,10 @@ def play_once(
     _check_one_run(config, confidence)
     nodes, d = len(parts), parts[0][0].shape[1]
     pooled = REGISTRY[config.method].trust.pools_rows
-    if canaries is None:  # as many as are orthogonal
-        canaries = d if pooled else d * (nodes if sites is None else len(sites))
+    if canaries is None:
+        # As many as are orthogonal: d in each system.
+        systems = nodes if sites is None else len(sites)
+        canaries = d if pooled else d * systems
     if canaries < _LEAST:
         raise InvalidInput("canaries", canaries, f"fewer than {_LEAST} show nothing", "use 500")
     planted = plant(parts, canaries, config.relation, sites, seed, nodes if pooled else 1)
@@ -495,8 +537,8 @@ def _check_one_run(config: RunConfig, confidence: float) -> None:
         )
     if cls.trust.opens_sums:
         rule = (
-            "one-run audits look for canaries in the releases of single sites, and need trust "
-            "in nobody"
+            "one-run audits look for canaries in the releases of single sites, and need trust in "
+            "nobody"
         )
         raise InvalidInput("method", config.method, rule, "use `sottovoce audit sums`")
     if make_loss(config.loss).outputs > 1 or make_loss(config.loss).offset_bound:
@@ -572,26 +614,32 @@ def attack_once(
         raise InvalidInput(
             "method", method, f"must be one of {', '.join(private)}", "see `sottovoce methods`"
         )
-    delta, rounds, nodes = claim.delta, claim.rounds, run.nodes
+    config = _claimed_run(method, form, claim, run)
+    table = datasets.load(run.data)
+    nodes = run.nodes
+    if nodes is None:
+        # Enough sites for orthogonal canaries at each.
+        nodes = max(5, math.ceil(run.canaries / table.X_train.shape[1]))
+    dealt = datasets.partition("iid", table.y_train, nodes, seed)
+    parts = [(table.X_train[rows], table.y_train[rows]) for rows in dealt]
+    return play_once(config, parts, run.canaries, seed=seed, confidence=confidence)
+
+
+def _claimed_run(method: str, form: str, claim: Claim, run: CanaryRun) -> RunConfig:
+    """Return the run of a claim, with the defaults of :func:`attack_once`."""
+    cls = REGISTRY[method]
+    delta, rounds = claim.delta, claim.rounds
     if delta is None and cls.needs_delta:
         delta = 1e-5
     if rounds is None:
         rounds = 1 if cls.single else 2
-    config = RunConfig.from_dict(
-        {
-            "method": method,
-            "form": form,
-            "epsilon": 1.0 if claim.epsilon is None else claim.epsilon,
-            "delta": delta,
-            "rounds": rounds,
-            "loss": run.loss,
-            "relation": run.relation,
-            **regulariser_for(method, form),
-        }
-    )
-    table = datasets.load(run.data)
-    if nodes is None:
-        nodes = max(5, -(-run.canaries // table.X_train.shape[1]))
-    dealt = datasets.partition("iid", table.y_train, nodes, seed)
-    parts = [(table.X_train[rows], table.y_train[rows]) for rows in dealt]
-    return play_once(config, parts, run.canaries, seed=seed, confidence=confidence)
+    options = {
+        "method": method,
+        "form": form,
+        "epsilon": 1.0 if claim.epsilon is None else claim.epsilon,
+        "delta": delta,
+        "rounds": rounds,
+        "loss": run.loss,
+        "relation": run.relation,
+    }
+    return RunConfig.from_dict(options | regulariser_for(method, form))

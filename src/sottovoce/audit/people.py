@@ -65,15 +65,15 @@ def tables(own: Sequence[float], other: Sequence[float], sites: int) -> tuple[Ro
     """
     others = [signed_site(*other)] * (sites - 1)
 
-    def one(row: float, many: int) -> Rows:
-        rows = Rows.build([signed_site(*own, *[row] * many), *others])
-        people = [
-            np.append(np.arange(len(own)), [len(own)] * many),
-            *(np.arange(len(y)) for _, y in others),
-        ]
+    def table(row: float, count: int) -> Rows:
+        """Build the table in which the person has `count` rows."""
+        rows = Rows.build([signed_site(*own, *[row] * count), *others])
+        person = len(own)
+        victims = np.append(np.arange(len(own)), [person] * count)
+        people = [victims, *(np.arange(len(y)) for _, y in others)]
         return rows.with_people(people, ROWS)
 
-    return one(1.0, ROWS), one(-1.0, 2)
+    return table(1.0, ROWS), table(-1.0, 2)
 
 
 def cases(
@@ -95,21 +95,20 @@ def cases(
     dict of str to Case
         By method or answer, and one for a survey.
     """
-    own, found = [1.0, -1.0, 1.0], dict[str, Case]()
+    own, other = [1.0, -1.0, 1.0], [1.0, -1.0] * 2
+    found = dict[str, Case]()
     for name in METHODS:
-        gaussian = REGISTRY[name].needs_delta
-        case = make_case(name, "corrected", epsilon, delta or (DELTA if gaussian else None), rounds)
-        sites = len(case.tables[0].n)
+        default_delta = DELTA if REGISTRY[name].needs_delta else None
+        case = make_case(name, "corrected", epsilon, delta or default_delta, rounds)
         config = replace(case.config, rows_per_person=ROWS)
-        found[name] = replace(
-            case, config=config, tables=tables(own, [1.0, -1.0] * 2, sites), why=WHY
-        )
+        pair = tables(own, other, sites=len(case.tables[0].n))
+        found[name] = replace(case, config=config, tables=pair, why=WHY)
     config = RunConfig("auto", epsilon or 1.0, delta or DELTA, rows_per_person=ROWS)
-    found |= {
-        name: replace(answers.release(name, answers.PAIRS[name], config), tables=_pair(name))
-        for name in ANSWERS
-    }
-    return found | {"survey": _survey(config)}
+    for name in ANSWERS:
+        release = answers.release(name, answers.PAIRS[name], config)
+        found[name] = replace(release, tables=_pair(name))
+    found["survey"] = _survey(config)
+    return found
 
 
 def _pair(name: str) -> tuple[Rows, Rows]:
@@ -118,31 +117,33 @@ def _pair(name: str) -> tuple[Rows, Rows]:
     The row that differs is a person's: `ROWS` times on one table, twice on the other.
     """
 
-    def one(rows: Rows, many: int) -> Rows:
+    def repeated(rows: Rows, count: int) -> Rows:
+        """Hold the first row of the first site `count` times, by one person."""
         counts = rows.n[:, 0].astype(int)
         first = rows.signed[0, : counts[0]]
-        longer = np.concatenate([np.repeat(first[:1], many - 1, axis=0), first])
+        longer = np.concatenate([np.repeat(first[:1], count - 1, axis=0), first])
         parts = [longer, *(own[:n] for own, n in zip(rows.signed[1:], counts[1:], strict=True))]
-        people = [
-            np.append(np.zeros(many - 1, dtype=int), np.arange(counts[0])),
-            *map(np.arange, counts[1:]),
-        ]
+        victims = np.append(np.zeros(count - 1, dtype=int), np.arange(counts[0]))
+        people = [victims, *map(np.arange, counts[1:])]
+        # Rows are signed already, so that all labels are 1.
         return Rows.build([(own, np.ones(len(own))) for own in parts]).with_people(people, ROWS)
 
     first, second = answers.tables(answers.PAIRS[name])
-    return one(first, ROWS), one(second, 2)
+    return repeated(first, ROWS), repeated(second, 2)
 
 
 def _survey(config: RunConfig) -> Case:
     """Make a case of two columns; all rows of the person lie in the first cell, or the second."""
     recipe = Survey(cells=(2, 2), grids=b"")
 
-    def one(cell: float, many: int) -> Rows:
-        cells = [np.concatenate([np.zeros((20, 2)), np.full((many, 2), cell)]), np.zeros((20, 2))]
-        rows = Rows.of_any_norm([(own, np.ones(len(own))) for own in cells])
-        return rows.with_people([np.append(np.arange(20), [20] * many), np.arange(20)], ROWS)
+    def table(cell: float, count: int) -> Rows:
+        # Twenty other people a site, of cell 0 in both columns: their one row counts nowhere.
+        first = np.concatenate([np.zeros((20, 2)), np.full((count, 2), cell)])
+        rows = Rows.of_any_norm([(own, np.ones(len(own))) for own in (first, np.zeros((20, 2)))])
+        people = [np.append(np.arange(20), [20] * count), np.arange(20)]
+        return rows.with_people(people, ROWS)
 
-    pair = (one(1.0, ROWS), one(2.0, 1))
+    pair = (table(1.0, ROWS), table(2.0, 1))
     return Case(config, pair, 0, WHY, method=recipe, loss=Weighted(Logistic()))
 
 
@@ -160,10 +161,10 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
     -------
     Verdict
     """
-    stands = cases(asked.epsilon, asked.delta, asked.rounds) if stands is None else stands
-    return play_all(
-        "people",
-        stands,
-        asked.confidence,
-        lambda case, each: game(case, asked.replicates or RUNS, seed=asked.seed, confidence=each),
-    )
+    if stands is None:
+        stands = cases(asked.epsilon, asked.delta, asked.rounds)
+
+    def play_case(case: Case, each: float) -> Verdict:
+        return game(case, asked.replicates or RUNS, seed=asked.seed, confidence=each)
+
+    return play_all("people", stands, asked.confidence, play_case)

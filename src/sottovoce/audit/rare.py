@@ -70,10 +70,12 @@ class RareVerdict(Verdict):
 
 
 def _levels(config: RunConfig) -> Stand:
+    """Make a survey of a column of categories, of which all but one are rare."""
     few = [f"level {k}" for k in range(LEVELS)]
     block = {"kind": "category", "values": ["common", *few]}
 
     def table(moved: int) -> dict[str, Any]:
+        # Missing and unread entries are as rare as every level; a moved row turns common.
         rare = [name for name in [*few, "", "a typo"] for _ in range(int(RARE))]
         return {"x": np.array(["common"] * (COMMON + moved) + rare[moved:], dtype=object)}
 
@@ -85,6 +87,7 @@ def _levels(config: RunConfig) -> Stand:
 
 
 def _ranges(config: RunConfig) -> Stand:
+    """Make a survey of three numbers, of which few rows have a large value."""
     names = ("a", "b", "c")
     block = {"kind": "number", "lo": 0, "hi": 1e6}
 
@@ -97,12 +100,8 @@ def _ranges(config: RunConfig) -> Stand:
             one.proposed.get("hi", 0.0) > FAR / 4.0 or one.missing or one.unread for one in columns
         )
 
-    return Stand(
-        Schema.from_dict({"columns": dict.fromkeys(names, block)}),
-        (table(0), table(1)),
-        shows,
-        config,
-    )
+    schema = Schema.from_dict({"columns": dict.fromkeys(names, block)})
+    return Stand(schema, (table(0), table(1)), shows, config)
 
 
 def cases(epsilon: float | None = None, delta: float | None = None) -> dict[str, Stand]:
@@ -138,17 +137,18 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Stand] | None = None) ->
     -------
     RareVerdict
     """
-    stands = cases(asked.epsilon, asked.delta) if stands is None else stands
+    if stands is None:
+        stands = cases(asked.epsilon, asked.delta)
     # Each game gets an equal share of the error, so that all bounds hold together.
     each = 1.0 - (1.0 - asked.confidence) / len(stands)
     runs = asked.replicates or RUNS
     found = [_verdict(name, stand, runs, asked.seed, each) for name, stand in stands.items()]
-    return replace(
-        max(found, key=lambda one: (one.refuted, one.rate_bound)), confidence=asked.confidence
-    )
+    worst = max(found, key=lambda one: (one.refuted, one.rate_bound))
+    return replace(worst, confidence=asked.confidence)
 
 
 def _verdict(name: str, stand: Stand, runs: int, seed: int, confidence: float) -> RareVerdict:
+    """Survey both tables many times, and return the verdict of one game."""
     sides, expected = list[Array](), None
     for k, columns in enumerate(stand.tables):
         whole = Table("t", columns)
@@ -157,8 +157,9 @@ def _verdict(name: str, stand: Stand, runs: int, seed: int, confidence: float) -
         expected, told = replicates(stand.schema, parts, run)
         sides.append(np.array([stand.shows(one) for one in told], dtype=float))
     assert expected is not None
-    said, half = expected.statement, runs // 2
-    delta, hits = said.delta, int(sum(side.sum() for side in sides))
+    said = expected.statement
+    delta, half = said.delta, runs // 2
+    shown = int(sum(side.sum() for side in sides))
     # One half of the runs chooses the test, and the other half bounds epsilon.
     test = choose_test((sides[0][:half], sides[1][:half]), delta, confidence)
     return RareVerdict(
@@ -173,6 +174,6 @@ def _verdict(name: str, stand: Stand, runs: int, seed: int, confidence: float) -
         rounds=1,
         attack=f"whether {name}, is shown",
         why=f"every rare level or range has {RARE:g} rows, or one of them a row less",
-        shown=hits,
-        rate_bound=float(least_probability(hits, 2 * runs, 1.0 - confidence)),
+        shown=shown,
+        rate_bound=float(least_probability(shown, 2 * runs, 1.0 - confidence)),
     )

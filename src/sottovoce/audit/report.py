@@ -13,40 +13,43 @@ from ..util.pages import Column, Table, path, render, versions
 from ..util.typing import Any
 from .game import Verdict
 
-_LEAST, _MOST = 0.05, 20.0  # of the axis of epsilon
+_LEAST, _MOST = 0.05, 20.0
+"""Ends of the axis of epsilon."""
 _TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
     """Count claims and refuted claims by form, and those that quadrature alone refutes."""
-    all_ = list(verdicts)
-    ours = [one for one in all_ if one.form == "corrected"]
-    theirs = [one for one in all_ if one.form != "corrected"]
+    claims = list(verdicts)
+    corrected = [one for one in claims if one.form == "corrected"]
+    printed = [one for one in claims if one.form != "corrected"]
     return {
-        "claims": len(all_),
-        "refuted": sum(one.refuted for one in all_),
-        "corrected": len(ours),
-        "corrected_refuted": sum(one.refuted for one in ours),
-        "printed": len(theirs),
-        "printed_refuted": sum(one.refuted for one in theirs),
-        "exact_only": sum(one.refuted_exactly and not one.refuted for one in all_),
+        "claims": len(claims),
+        "refuted": sum(one.refuted for one in claims),
+        "corrected": len(corrected),
+        "corrected_refuted": sum(one.refuted for one in corrected),
+        "printed": len(printed),
+        "printed_refuted": sum(one.refuted for one in printed),
+        "exact_only": sum(one.refuted_exactly and not one.refuted for one in claims),
     }
 
 
 def headline(verdicts: Iterable[Verdict]) -> str:
     """Return the counts in one sentence."""
     n = counts(verdicts)
-    more = f"; {n['exact_only']} more by exact quadrature alone" if n["exact_only"] else ""
+    more = ""
+    if n["exact_only"]:
+        more = f"; {n['exact_only']} more by exact quadrature alone"
     return (
         f"{n['claims']} claims were attacked and {n['refuted']} refuted: {n['printed_refuted']} of "
-        f"{n['printed']} as "
-        f"printed in the papers, {n['corrected_refuted']} of {n['corrected']} as corrected "
-        f"here{more}."
+        f"{n['printed']} as printed in the papers, {n['corrected_refuted']} of {n['corrected']} as "
+        f"corrected here{more}."
     )
 
 
 def _floor(x: float) -> str:
-    # A lower bound is rounded down.
+    """Format a lower bound, rounded down to three decimals."""
+    # A hair more, so that 0.001 does not become 0.000 by its binary digits.
     return f"{math.floor(1000.0 * x + 1e-9) / 1000.0:.3f}"
 
 
@@ -55,7 +58,10 @@ def _sure(confidence: float) -> str:
 
 
 def _total(epsilon: float) -> str:
-    return "∞" if math.isinf(epsilon) else ceil_text(epsilon)
+    """Format an epsilon, rounded up; it may be infinite."""
+    if math.isinf(epsilon):
+        return "∞"
+    return ceil_text(epsilon)
 
 
 def _at(epsilon: float) -> str:
@@ -100,8 +106,12 @@ def _claim_row(one: Verdict) -> ClaimRow:
     if one.exact_epsilon is not None:
         title += f", exact {one.exact_epsilon:.3f}"
         exact = _at(one.exact_epsilon)
+    name = one.method
+    # The plot's title tells these two forms.
+    if one.form not in ("corrected", "printed"):
+        name = f"{one.method} ({one.form})"
     return ClaimRow(
-        name=one.method if one.form in ("corrected", "printed") else f"{one.method} ({one.form})",
+        name=name,
         title=title,
         colour="red" if one.refuted or one.refuted_exactly else "blue",
         claimed=_at(one.claimed_epsilon),
@@ -111,18 +121,23 @@ def _claim_row(one: Verdict) -> ClaimRow:
 
 
 def _name(one: dict[str, Any]) -> str:
-    """Name of a setting of the inference attacks."""
+    """Return the name of a setting of the inference attacks."""
     if math.isinf(one["claimed_epsilon"]):
         return "no noise"
     return f"{one['method']}, {one['form']}"
 
 
 def _style(one: dict[str, Any]) -> str:
+    """Return the CSS classes of a setting's curve."""
     if math.isinf(one["claimed_epsilon"]):
         return "mark wide"
+    if one["form"] == "listed":
+        return "red dots"
     if one["form"] != "corrected":
-        return "red dots" if one["form"] == "listed" else "red"
-    return "blue" if one["method"] == "dvp" else "green dash"
+        return "red"
+    if one["method"] == "dvp":
+        return "blue"
+    return "green dash"
 
 
 class Curve(NamedTuple):
@@ -157,10 +172,14 @@ def _share(x: float) -> str:
 
 
 def _by_claim(those: Sequence[dict[str, Any]]) -> list[tuple[float, list[dict[str, Any]]]]:
-    """Settings of each finite claim, behind those without noise."""
-    bare = [one for one in those if math.isinf(one["claimed_epsilon"])]
+    """Return the settings of each finite claim, behind those without noise."""
+    without_noise = [one for one in those if math.isinf(one["claimed_epsilon"])]
     claims = sorted({one["claimed_epsilon"] for one in those} - {math.inf})
-    return [(e, bare + [one for one in those if one["claimed_epsilon"] == e]) for e in claims]
+    found = []
+    for epsilon in claims:
+        of_claim = [one for one in those if one["claimed_epsilon"] == epsilon]
+        found.append((epsilon, without_noise + of_claim))
+    return found
 
 
 class Pair(NamedTuple):
@@ -177,11 +196,13 @@ class Pair(NamedTuple):
 
 def _pair(one: dict[str, Any]) -> Pair:
     low, high = one["interval"]
-    word = "no more, as far as this can tell"
     if low > 0.0:
         word = "more"
     elif high < 0.0:
         word = "less"
+    else:
+        # The interval of the difference contains zero.
+        word = "no more, as far as this can tell"
     return Pair(
         epsilon=f"{one['claimed_epsilon']:g}",
         method=one["method"],
@@ -194,6 +215,7 @@ def _pair(one: dict[str, Any]) -> Pair:
 
 
 def _membership(those: Sequence[dict[str, Any]]) -> Table:
+    """Return the table of membership inference, a line for each setting."""
     columns = [
         Column("claimed ε", "n"),
         Column("form", "w"),
@@ -249,9 +271,11 @@ def _attribute(column: dict[str, Any]) -> Attribute:
 
 def _guess_row(one: dict[str, Any], base_rate: float) -> GuessRow:
     low, high = (f"{100.0 * x:.2f}%" for x in one["interval"])
-    claim = "" if math.isinf(one["claimed_epsilon"]) else f", ε {one['claimed_epsilon']:g}"
+    name = _name(one)
+    if not math.isinf(one["claimed_epsilon"]):
+        name += f", ε {one['claimed_epsilon']:g}"
     return GuessRow(
-        name=_name(one) + claim,
+        name=name,
         title=f"{_share(one['accuracy'])}%",
         colour=_style(one).split()[0],
         accuracy=f"{100.0 * one['accuracy']:.2f}%",
@@ -263,19 +287,18 @@ def _guess_row(one: dict[str, Any], base_rate: float) -> GuessRow:
 
 def _gain(those: Sequence[dict[str, Any]]) -> str:
     """Say by how much, at most, corrected forms let an attribute be guessed above the base rate."""
-    gains = [
-        (one["accuracy"] - column["base_rate"], column["attribute"], one)
-        for column in those
-        for one in column["rows"]
-        if one["form"] == "corrected" and not math.isinf(one["claimed_epsilon"])
-    ]
+    gains = []
+    for column in those:
+        for one in column["rows"]:
+            if one["form"] == "corrected" and not math.isinf(one["claimed_epsilon"]):
+                gain = one["accuracy"] - column["base_rate"]
+                gains.append((gain, column["attribute"], one))
     most, attribute, one = max(gains, key=lambda gain: gain[0])
     if most <= 0.0:
         return "Corrected forms gain nothing over it"
     return (
         f"The most that a corrected form gains over it is {100.0 * most:.1f} points ({attribute}, "
-        f"{_name(one)}, "
-        f"ε {one['claimed_epsilon']:g})"
+        f"{_name(one)}, ε {one['claimed_epsilon']:g})"
     )
 
 
@@ -303,11 +326,12 @@ class ClaimLine(NamedTuple):
 
 
 def _claim_line(one: Verdict) -> ClaimLine:
-    verdict = "stands"
     if one.refuted:
         verdict = "refuted"
     elif one.refuted_exactly:
         verdict = "refuted (exact)"
+    else:
+        verdict = "stands"
     cells = [
         one.method,
         one.form,

@@ -43,20 +43,16 @@ def play_all(
     # Bonferroni: the worst of several bounds is chosen after all were seen.
     each = 1.0 - (1.0 - confidence) / len(stands)
     found = {name: play(case, each) for name, case in stands.items()}
-    name = max(found, key=lambda one: _over(found[one]))
-    worst = vars(found[name]) | {
-        "method": method,
-        "confidence": confidence,
-        "attack": f"{name}: {found[name].attack}",
-    }
+    worst = max(found, key=lambda name: _badness(found[name]))
+    told = {"method": method, "confidence": confidence, "attack": f"{worst}: {found[worst].attack}"}
     games = {
-        name: {"lower_bound": v.lower_bound, "exact_epsilon": v.exact_epsilon}
-        for name, v in found.items()
+        name: {"lower_bound": one.lower_bound, "exact_epsilon": one.exact_epsilon}
+        for name, one in found.items()
     }
-    return WorstVerdict(**worst, games=games)
+    return WorstVerdict(**(vars(found[worst]) | told), games=games)
 
 
-def _over(verdict: Verdict) -> tuple[bool, float, float]:
+def _badness(verdict: Verdict) -> tuple[bool, float, float]:
     """Return a key that sorts verdicts by how bad they are for their claims.
 
     The ratio to the claim is rounded to a thousandth, so that the bound decides among equals.

@@ -48,16 +48,15 @@ RELEASES, RUNS, QUICK_RUNS = 40, 10_000, 4_000
 NOTIONS = ("zcdp", "rdp")
 """Accountants with a delta."""
 
-_LEAST = 1e-12  # of the delta: far above the rounding of the backward induction, some 1e-16
-_SPAN = 1e3  # of the spending that she sees, from the first release to the last
-# of the grid: points a deviation of the smallest step, and deviations that it spans
-_POINTS, _WIDTH = (
-    12,
-    8.0,
-)
+_LEAST = 1e-12
+"""The least delta: far above the rounding of the backward induction, some 1e-16."""
+_SPAN = 1e3
+"""Ratio of the spending after the last release to that after the first."""
+_POINTS, _WIDTH = 12, 8.0
+"""Grid points for a deviation of the smallest step, and deviations that the grid spans."""
 _WHY = (
-    "one feature, a row and its opposite: the gradient moves by all of its sensitivity in "
-    "every release"
+    "one feature, a row and its opposite: the gradient moves by all of its sensitivity in every "
+    "release"
 )
 
 
@@ -72,7 +71,7 @@ class Quoting(Protocol):
         """Record a release."""
 
     def total(self) -> float:
-        """The quoted epsilon."""
+        """Return the quoted epsilon."""
 
 
 OpensLedger = Callable[[float, float], AbstractContextManager[Quoting]]
@@ -158,34 +157,39 @@ def best_rule(quotes: Array, shifts: Array, points: int = _POINTS) -> Rule:
     drift = np.cumsum(shifts**2) / 2.0
     step = float(shifts.min()) / points
     reach = int(_WIDTH * math.sqrt(2.0 * drift[-1]) / step)
-    # Relative to the drift every step has mean zero, so one symmetric grid serves all releases.
-    x = np.arange(-reach, reach + 1) * step  # the loss less its drift
+    # The loss less its drift: every step has mean zero, so one symmetric grid serves all releases.
+    x = np.arange(-reach, reach + 1) * step
 
     def taken(t: int) -> Array:
+        """Return (1 - e^(quote - loss))_+ at the grid's losses: what stopping now is worth."""
         return np.asarray(-np.expm1(np.minimum(quotes[t] - drift[t] - x, 0.0)))
 
     def averaged(values: Array, shift: float) -> Array:
+        """Return the expectation of values after a release, given the loss before it."""
         near = int(_WIDTH * shift / step)
         # The next loss adds a normal step, so its expectation is a convolution on the grid.
         weights = _density(np.arange(-near, near + 1) * (step / shift))
+        # The transform's rounding may leave values a little below zero.
         return np.maximum(signal.fftconvolve(values, weights / weights.sum(), mode="same"), 0.0)
 
     last = len(quotes) - 1
-    value, bars = taken(last), np.full(len(quotes), np.inf)
+    value = taken(last)
+    bars = np.full(len(quotes), np.inf)
     bars[last] = quotes[last]
     # Backward induction: she stops where stopping now is worth at least the expectation of going
     # on, and can win anything.
     for t in range(last - 1, -1, -1):
         now, later = taken(t), averaged(value, float(shifts[t + 1]))
         stops = np.flatnonzero((now >= later) & (now > 0.0))
-        bars[t] = drift[t] + x[stops[0]] if stops.size else np.inf
+        if stops.size:
+            bars[t] = drift[t] + x[stops[0]]
         value = np.maximum(now, later)
     weights = _density(x / shifts[0]) * step / shifts[0]
     return Rule(float(value @ weights), bars)
 
 
 def _density(x: ArrayLike) -> Array:
-    """Density of the standard normal."""
+    """Return the density of the standard normal."""
     return np.asarray(np.exp(-np.square(x) / 2.0) / math.sqrt(2.0 * math.pi))
 
 
@@ -211,6 +215,7 @@ def needed(quotes: Array, shifts: Array, delta: float) -> float:
         return best_rule(quotes + more, shifts).delta - delta
 
     low, high = -float(quotes.max()), 1.0
+    # Lowered by this, no quote is above zero any more.
     if over(low) <= 0.0:
         return low
     while over(high) > 0.0:
@@ -297,21 +302,25 @@ def prepare(opened: OpensLedger, epsilon: float, delta: float, releases: int) ->
         low, high = 0.0, 1.0
 
         def fits(alpha: float) -> bool:
-            return bool(
-                np.all(ledger.accountant.total([_release(alpha).event(_FACTS)], delta) <= epsilon)
-            )
+            event = _release(alpha).event(_FACTS)
+            return bool(np.all(ledger.accountant.total([event], delta) <= epsilon))
 
         # Scale all releases together until the accountant prices them at the whole budget.
         while fits(high):
             low, high = high, 2.0 * high
         while high - low > 1e-9 * high:
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if fits(middle) else (low, middle)
+            if fits(middle):
+                low = middle
+            else:
+                high = middle
+        # A little less than the whole, so that rounding does not exceed the budget.
         queries = tuple(_release(low * (1.0 - 1e-6) * float(size)) for size in sizes)
         book = _Watched(ledger)
         for query in queries:
             book.charge(query.event(_FACTS))
-    quotes, shifts = np.array(book.quotes), np.array([_shift(query) for query in queries])
+    quotes = np.array(book.quotes)
+    shifts = np.array([_shift(query) for query in queries])
     return Game(queries, quotes, shifts, best_rule(quotes, shifts))
 
 
@@ -339,7 +348,8 @@ def losses(
     quotes : array (T,)
         Epsilon as the ledger quotes it after each release.
     """
-    candidates, total, found = _candidates(), np.zeros(runs), []
+    candidates = _candidates()
+    total, found = np.zeros(runs), []
     with opened(epsilon, delta) as ledger:
         book = _Watched(ledger)
         guard = RowGuard(_TABLES[1], _FACTS, KeyedNoise(seed, range(runs), [0]), book)
@@ -402,21 +412,10 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     InvalidInput
         If delta is too small to see anything.
     """
-    epsilon, delta = (
-        2.0 if asked.epsilon is None else asked.epsilon,
-        DELTA if asked.delta is None else asked.delta,
-    )
+    epsilon = 2.0 if asked.epsilon is None else asked.epsilon
+    delta = DELTA if asked.delta is None else asked.delta
+    _check_delta(delta)
     replicates, seed, confidence = asked.replicates or RUNS, asked.seed, asked.confidence
-    if not 0.0 < delta < 1.0:
-        raise InvalidInput(
-            "delta",
-            delta,
-            "must lie inside (0, 1): without it there is no quote to outrun",
-            "use 1e-3",
-        )
-    if delta < _LEAST:
-        rule = f"must be at least {_LEAST:g}: what a rule lets through is known to some 1e-16"
-        raise InvalidInput("delta", delta, rule, "use 1e-3")
     # Which ledger is worst is decided by induction, without runs, so the choice costs no error.
     games = {
         name: prepare(opened, epsilon, delta, asked.rounds or RELEASES)
@@ -427,14 +426,10 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
     followed, quotes = losses(game, stands[name], epsilon, delta, replicates, seed)
     coins = np.random.default_rng([seed, 1]).random(replicates)
     # Raising all quotes by a margin leaves heads only in the runs whose margin is as large.
-    margins, hits = (
-        np.sort(ahead(game, followed, quotes, coins))[::-1],
-        np.arange(1, replicates + 1),
-    )
-    # more heads than the claim allows
-    sure = least_probability(hits, replicates, 1.0 - confidence) > delta
+    margins = np.sort(ahead(game, followed, quotes, coins))[::-1]
     last = float(quotes[-1])
-    bound = max(0.0, last + float(margins[np.argmax(sure)])) if sure.any() else 0.0
+    bound = _bound_of_last(last, margins, delta, confidence)
+    won = least_probability(np.sum(margins > 0.0), replicates, 1.0 - confidence)
     attack = f"stops by what she sees, {name}: delta {game.rule.delta:.3g}, declared {delta:g}"
     return StoppingVerdict(
         method="stopping",
@@ -451,8 +446,28 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, OpensLedger] = LEDGERS) 
         releases=len(quotes),
         exact_epsilon=last + needed(quotes, game.shifts, delta),
         realised_delta=game.rule.delta,
-        realised_delta_bound=float(
-            least_probability(np.sum(margins > 0.0), replicates, 1.0 - confidence)
-        ),
+        realised_delta_bound=float(won),
         ledgers={one: each.rule.delta for one, each in games.items()},
     )
+
+
+def _bound_of_last(last: float, margins: Array, delta: float, confidence: float) -> float:
+    """Return a lower bound on what the last quote should be, from margins in falling order."""
+    replicates = len(margins)
+    heads = np.arange(1, replicates + 1)
+    # Numbers of heads that are more than the claim allows, at the confidence.
+    too_many = least_probability(heads, replicates, 1.0 - confidence) > delta
+    if not too_many.any():
+        return 0.0
+    # Raised by less than this margin, quotes would still be refuted.
+    return max(0.0, last + float(margins[np.argmax(too_many)]))
+
+
+def _check_delta(delta: float) -> None:
+    """Raise InvalidInput for a delta at which nothing can be seen."""
+    if not 0.0 < delta < 1.0:
+        rule = "must lie inside (0, 1): without it there is no quote to outrun"
+        raise InvalidInput("delta", delta, rule, "use 1e-3")
+    if delta < _LEAST:
+        rule = f"must be at least {_LEAST:g}: what a rule lets through is known to some 1e-16"
+        raise InvalidInput("delta", delta, rule, "use 1e-3")

@@ -45,10 +45,9 @@ def tables(victims: int, sites: int) -> tuple[Rows, Rows]:
     -------
     pair of Rows
     """
-    first, second = (
-        Rows.build([signed_site(*OWN, row)] * victims + [signed_site(*OTHER)] * (sites - victims))
-        for row in (1.0, -1.0)
-    )
+    others = [signed_site(*OTHER)] * (sites - victims)
+    first = Rows.build([signed_site(*OWN, 1.0)] * victims + others)
+    second = Rows.build([signed_site(*OWN, -1.0)] * victims + others)
     return first, second
 
 
@@ -71,22 +70,23 @@ def cases(
     dict of str to Case
         By method; names that end in :data:`TWICE` are of a person with rows at two sites.
     """
+    if epsilon is None:
+        epsilon = 1.0
+    if delta is None:
+        delta = DELTA
+    if rounds is None:
+        rounds = 2
     found = {}
     for name, cls in REGISTRY.items():
-        if cls.trust.opens_sums:
-            for m, mark in ((1, ""), (2, TWICE)):
-                case = linear(
-                    name,
-                    "corrected",
-                    1.0 if epsilon is None else epsilon,
-                    DELTA if delta is None else delta,
-                    2 if rounds is None else rounds,
-                    sites_per_row=m,
-                    eta=1e6,
-                )
-                found[name + mark] = replace(
-                    case, tables=tables(m, m + 2), why=f"{LINEAR}, at {m} of {m + 2} sites"
-                )
+        if not cls.trust.opens_sums:
+            continue
+        for m, mark in ((1, ""), (2, TWICE)):
+            # Two sites more than hold the row: one that colludes, and one that hides the sum.
+            sites = m + 2
+            case = linear(name, "corrected", epsilon, delta, rounds, sites_per_row=m, eta=1e6)
+            found[name + mark] = replace(
+                case, tables=tables(m, sites), why=f"{LINEAR}, at {m} of {sites} sites"
+            )
     return found
 
 
@@ -109,21 +109,18 @@ def play(asked: Options = DEFAULT, stands: Mapping[str, Case] | None = None) -> 
     InvalidInput
         If sites of the victim would have to collude.
     """
-    stands = cases(asked.epsilon, asked.delta, asked.rounds) if stands is None else stands
+    if stands is None:
+        stands = cases(asked.epsilon, asked.delta, asked.rounds)
 
-    def one(case: Case, each: float) -> Verdict:
-        known, victims = (
-            case.known if asked.colluders is None else asked.colluders,
-            case.config.sites_per_row,
-        )
-        if not 0 <= known <= len(case.tables[0].n) - victims:
-            rule = f"of {len(case.tables[0].n)} sites, {victims} hold rows of the victim"
-            raise InvalidInput("colluders", known, rule, "let fewer collude")
-        return game(
-            replace(case, colluders=known),
-            asked.replicates or RUNS,
-            seed=asked.seed,
-            confidence=each,
-        )
+    def play_case(case: Case, each: float) -> Verdict:
+        colluders = case.known if asked.colluders is None else asked.colluders
+        sites, victims = len(case.tables[0].n), case.config.sites_per_row
+        # The colluding sites are the last ones, those of the victim the first.
+        if not 0 <= colluders <= sites - victims:
+            rule = f"of {sites} sites, {victims} hold rows of the victim"
+            raise InvalidInput("colluders", colluders, rule, "let fewer collude")
+        with_colluders = replace(case, colluders=colluders)
+        runs = asked.replicates or RUNS
+        return game(with_colluders, runs, seed=asked.seed, confidence=each)
 
-    return play_all("sums", stands, asked.confidence, one)
+    return play_all("sums", stands, asked.confidence, play_case)

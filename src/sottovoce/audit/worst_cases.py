@@ -25,10 +25,11 @@ from ..solvers.local import Solution, Solver
 from ..util.typing import Any, Array, ArrayLike
 from .game import Case
 
-STIFF = 1e6  # curvature of a node's problem, sum scale: noise moves its minimiser by millionths
+STIFF = 1e6
+"""Curvature of a node's problem, on the scale of sums: noise moves its minimiser by millionths."""
 LINEAR = (
-    "one feature, Huber's linear piece, a row and its opposite: gradients change by 2 in "
-    "every round"
+    "one feature, Huber's linear piece, a row and its opposite: gradients change by 2 in every "
+    "round"
 )
 
 
@@ -58,15 +59,17 @@ def tables(own: list[float], other: list[float], row: float, sites: int = 2) -> 
         Table 0 and table 1.
     """
     others = [signed_site(*other)] * (sites - 1)
-    first, second = (Rows.build([signed_site(*own, last), *others]) for last in (row, -row))
+    first = Rows.build([signed_site(*own, row), *others])
+    second = Rows.build([signed_site(*own, -row), *others])
     return first, second
 
 
 def _stiff(method: str, n: int, rho: float = 0.02) -> dict[str, Any]:
     """Return options that give n rows the curvature STIFF, with one neighbour and C = 1."""
-    edge = REGISTRY[method].curvature == "edge"
+    # A penalty eta adds a curvature of 2 eta for an edge, or of eta for a node.
+    per_penalty = 2.0 if REGISTRY[method].curvature == "edge" else 1.0
     return {
-        "eta": STIFF / n / (2.0 if edge else 1.0),
+        "eta": STIFF / n / per_penalty,
         "rho": rho,
         "loss": "huber:0.5",
         "graph": "complete",
@@ -79,7 +82,9 @@ def regulariser_for(method: str, form: str) -> dict[str, Any]:
     Few rows make it large, but next to `STIFF` it is nothing.  On real rows it moves the model, but
     not what an audit reads: the gradient's residual, in which noise and the row are as they were.
     """
-    return {"rho": 2000.0} if form == "printed" and issubclass(REGISTRY[method], PPADMM) else {}
+    if form == "printed" and issubclass(REGISTRY[method], PPADMM):
+        return {"rho": 2000.0}
+    return {}
 
 
 def linear(
@@ -107,16 +112,15 @@ def linear(
     Case
     """
     own, other = [1.0, -1.0, 1.0], [1.0, -1.0, 1.0, -1.0]
-    config = RunConfig.from_dict(
-        {
-            "method": method,
-            "form": form,
-            "epsilon": epsilon,
-            "delta": delta,
-            "rounds": rounds,
-            **(_stiff(method, 4) | regulariser_for(method, form) | knobs),
-        }
-    )
+    claim = {
+        "method": method,
+        "form": form,
+        "epsilon": epsilon,
+        "delta": delta,
+        "rounds": rounds,
+    }
+    options = _stiff(method, 4) | regulariser_for(method, form) | knobs
+    config = RunConfig.from_dict(claim | options)
     sites = 3 if REGISTRY[method].trust.opens_sums else 2
     return Case(config, tables(own, other, 1.0, sites), 0, LINEAR)
 
@@ -165,13 +169,12 @@ def passes(method: str, form: str, epsilon: float, delta: float | None, rounds: 
     -------
     Case
     """
-    # step times mu is 1
+    # Step times mu is 1, so that a step forgets its start.
     case = linear(method, form, epsilon, delta, rounds, batches=2, eta=100.0, rho=200.0)
-    return replace(
-        case,
-        why=f"{LINEAR}; the row is in the last part, and the regulariser wipes out the noise "
-        "before it",
+    why = (
+        f"{LINEAR}; the row is in the last part, and the regulariser wipes out the noise before it"
     )
+    return replace(case, why=why)
 
 
 def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: int) -> Case:
@@ -195,10 +198,16 @@ def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: i
     -------
     Case
     """
-    K = 2.0 / epsilon  # c1 = 1 at h = 1/2
-    # the others' derivatives: without noise the minimiser is at the linear piece's edge, w = 1/2
+    # c1 is 1 at h = 1/2.
+    K = 2.0 / epsilon
+    # The sum of the other rows' derivatives at which, without noise, the minimiser lies at the edge
+    # of the linear piece, w = 1/2.
     rest = 1.0 - 0.5 * K
-    own = [rest] if abs(rest) <= 1.0 else [np.sign(rest)] * int(abs(rest))
+    if abs(rest) <= 1.0:
+        own = [rest]
+    else:
+        # One row's derivative is at most 1.
+        own = [np.sign(rest)] * int(abs(rest))
     config = RunConfig(
         method=method,
         form=form,
@@ -211,8 +220,8 @@ def kifer(method: str, form: str, epsilon: float, delta: float | None, rounds: i
         graph="complete",
     )
     why = (
-        "Huber's edge: derivatives still differ by 2 where one row has curvature and its "
-        "opposite has none"
+        "Huber's edge: derivatives still differ by 2 where one row has curvature and its opposite "
+        "has none"
     )
     return Case(config, tables(own, [1.0, -1.0], 1.0), 0, why)
 
@@ -240,13 +249,9 @@ class Contrary(Solver):
         # Solve almost exactly, then spend the whole tolerance: ||grad|| <= tol * C moves the
         # minimiser by tol * C / q, the most where the data term is linear.
         exact = super().minimise(linear, q, start, 1e-10)
-        away = (
-            self.side
-            * np.asarray(tol)
-            * self._rows.C
-            * (1.0 - 1e-6)
-            / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
-        )
+        # Just inside the tolerance, for the error of the exact solve.
+        gradient = self.side * np.asarray(tol) * self._rows.C * (1.0 - 1e-6)
+        away = gradient / np.broadcast_to(q, (*exact.w.shape[:-1], 1))
         return replace(exact, w=exact.w + away)
 
 
@@ -342,9 +347,7 @@ RECIPES: dict[tuple[str, str], Callable[[str, str, float, float | None, int], Ca
 OF_SUMS = 0.1
 DELTAS = {("pp_admm", "printed"): 0.01}
 EPSILONS = {("pp_admm", "printed"): 2.65}
-"""Delta and epsilon at which a claim breaks first, or at which too little noise shows in few
-runs.
-"""
+"""Delta and epsilon at which a claim breaks first, or too little noise shows in few runs."""
 ONCE = {("pp_admm", "printed"), ("central_sgd", "corrected")}
 """Where one round gives the largest bound."""
 
@@ -383,9 +386,14 @@ def make_case(
     if cls is None or not cls.private:
         rule = f"must be one of {[name for name, cls in REGISTRY.items() if cls.private]}"
         raise InvalidInput("method", method, rule, "see `sottovoce methods`")
+    claim = (method, form)
     if delta is None and cls.needs_delta:
-        delta = OF_SUMS if cls.trust.opens_sums else DELTAS.get((method, form), 1e-5)
-    epsilon = EPSILONS.get((method, form), 1.0) if epsilon is None else epsilon
+        delta = DELTAS.get(claim, 1e-5)
+        if cls.trust.opens_sums:
+            delta = OF_SUMS
+    if epsilon is None:
+        epsilon = EPSILONS.get(claim, 1.0)
     if rounds is None:
-        rounds = 1 if cls.single or (method, form) in ONCE else 2
-    return RECIPES.get((method, form), linear)(method, form, epsilon, delta, rounds)
+        rounds = 1 if cls.single or claim in ONCE else 2
+    make = RECIPES.get(claim, linear)
+    return make(method, form, epsilon, delta, rounds)

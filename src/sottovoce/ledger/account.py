@@ -21,8 +21,7 @@ from .spending import Budget, Spending
 
 STAYS = (
     "ledger: one in memory stays in its process, where charges from elsewhere would be lost; "
-    "nothing was drawn; use "
-    "n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
+    "nothing was drawn; use n_jobs=1, threads (joblib's 'threading') or a DurableLedger"
 )
 
 Planned = deque[tuple[Event, Event]]
@@ -123,19 +122,21 @@ class Account:
             In a process to which the account was copied by a fork.
         """
         _check_process(self._process)
-        self._expected.clear()  # it was tested with other charges in mind
+        # It was tested with other charges in mind.
+        self._expected.clear()
         _check_agreement(self, priced, deal)
         after = self.plus(priced, deal)
         if self._needs_no_test(after, deal):
             return after
         # What runs in progress hold counts as spent: they may draw it at any time.
         held = [(hold.deal, price, 1) for hold in self.holds for _, price in hold.left]
+        with_holds = after
+        if held:
+            with_holds = after.after(held)
         what = f"a run of {len(priced)} releases"
         if len(priced) == 1:
             what = f"release {len(self.book) + 1}"
-        self.budget.check(
-            self.spending, after.after(held) if held else after, what, held=bool(self.holds)
-        )
+        self.budget.check(self.spending, with_holds, what, held=bool(self.holds))
         return after
 
     def afford_next(self, event: Event, deal: Deal) -> tuple[Event, Spending]:
@@ -182,7 +183,8 @@ class Account:
         after : Spending
             What is spent with this row, as :meth:`afford` returned it.
         """
-        self.spending = after  # first: an interrupt may leave too much spent, never too little
+        # First: an interrupt may leave too much spent, never too little.
+        self.spending = after
         self.book.write(event, deal, price)
 
     def take(self, event: Event, deal: Deal, price: Event, after: Spending) -> None:
@@ -194,12 +196,13 @@ class Account:
             See :meth:`write`.
         """
         self.write(event, deal, price, after)
-        # last: after an interrupt the next round is priced alone
+        # Last: after an interrupt the next round is priced alone.
         self.conditions_of(deal).add(event)
 
     def take_over(self, event: Event) -> None:
         """Write a row that an earlier part of the same run found affordable."""
         price = self.conditions_of(None).priced(event)
+        # A row that the run was expected to charge is expected no more.
         self._is_expected(event, price, None)
         self.take(event, None, price, self.plus([price], None))
 
@@ -249,7 +252,9 @@ class Account:
         """Return an independent copy, which holds what this one holds."""
         before = self.spending
         twin = Account(before.accountant, self.budget.epsilon, before.delta, before.sites_per_row)
-        twin.book, twin.spending, twin.holds = self.book.copy(), before, list(self.holds)
+        twin.book = self.book.copy()
+        twin.spending = before
+        twin.holds = list(self.holds)
         twin.conditions = {deal: conditions.copy() for deal, conditions in self.conditions.items()}
         return twin
 
@@ -263,6 +268,7 @@ class Account:
 
     def _needs_no_test(self, after: Spending, deal: Deal) -> bool:
         """Return True if no budget can refuse the spending, whatever is held."""
+        # A second deal may be refused by an accountant without sums over deals.
         if not self.budget.endless or self.spending.by_deal.keys() - {deal}:
             return False
         return deal in after.by_deal and after.accountant.endless(after.by_deal[deal])
@@ -289,6 +295,7 @@ def _check_process(process: int) -> None:
 
 def _seen_by(account: Account, sites: int) -> Spending:
     """Return the spending against so many colluding sites."""
+    # Events other than sums cost the same against any number of sites.
     if all(row.event.against(sites) is row.event for row in account.book):
         return account.spending
     return account.spending.nothing().after(

@@ -86,8 +86,10 @@ class RowBook:
     def copy(self) -> RowBook:
         """Return an independent copy."""
         twin = RowBook()
-        twin.relation, twin.nodes = self.relation, dict(self.nodes)
-        twin._rows, twin._releases = list(self._rows), self._releases
+        twin.relation = self.relation
+        twin.nodes = dict(self.nodes)
+        twin._rows = list(self._rows)
+        twin._releases = self._releases
         return twin
 
 
@@ -103,6 +105,7 @@ def agreed_nodes(nodes: int, event: Event) -> int:
 
 
 def _equal(row: ChargedRow, event: Event, deal: Deal, priced: Event) -> bool:
+    """Return True if a release has the same terms, price and partition as those of a row."""
     if row.deal != deal:
         return False
     return row.event.terms == event.terms and row.priced.terms == priced.terms

@@ -27,23 +27,18 @@ from ..util.typing import Any
 
 SCHEMA_VERSION = 5
 _READS = (3, 4, SCHEMA_VERSION)
-"""3 had SQLite's write-ahead log, and records of both name every event whole."""
+"""Schema 3 had SQLite's write-ahead log; records of 3 and 4 name every event whole."""
 OF_PRESENT_SCHEMA = ("reserve", "charge")
 """Kinds of records that readers of earlier schemas cannot read."""
-APPLICATION = 0x736F7474  # "sott": tells a ledger from any other SQLite file
-# ERROR: a table is missing
-_DAMAGE = (
-    "SQLITE_CORRUPT",
-    "SQLITE_NOTADB",
-    "SQLITE_ERROR",
-    "SQLITE_MISMATCH",
-)
+APPLICATION = 0x736F7474
+"""The letters "sott", which tell a ledger from any other SQLite file."""
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH")
+"""Codes of a damaged file: SQLITE_ERROR, for instance, if a table is missing."""
 TABLES = (
     "CREATE TABLE meta (id INTEGER PRIMARY KEY CHECK (id = 1), file_id BLOB NOT NULL, secret BLOB "
-    "NOT NULL, "
-    "records INTEGER NOT NULL, head BLOB NOT NULL) STRICT",
+    "NOT NULL, records INTEGER NOT NULL, head BLOB NOT NULL) STRICT",
     "CREATE TABLE log (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash BLOB NOT NULL) STRICT",
-    # id: of the record that names it
+    # Its id is that of the record that names it.
     "CREATE TABLE payload (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL) STRICT",
 )
 
@@ -111,15 +106,16 @@ class Chain(Generic[F]):
     file_id: bytes
 
     def __init__(self, db: sqlite3.Connection, name: str, blank: Callable[[bytes], F]) -> None:
-        self._db, self.name, self._blank, self._head = db, name, blank, b""
+        self._db, self.name, self._blank = db, name, blank
+        self._head = b""
 
     def identify(self) -> int:
-        """Read the file's identity and key.
+        """Read the file's identity and key, and return the version of its schema.
 
-        Its schema's version, or LedgerCorrupt or LedgerVersion.
+        LedgerCorrupt if it is no ledger, LedgerVersion if this version cannot read it.
         """
-        names = ("application_id", "user_version")
-        application, version = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        application = self._db.execute("PRAGMA application_id").fetchone()[0]
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if application != APPLICATION:
             raise LedgerCorrupt(
                 f"{self.name}: is not a ledger; give the path of one, or make one with create"
@@ -141,7 +137,8 @@ class Chain(Generic[F]):
 
         It is applied to the state first, so every record that is written can be read.
         """
-        body, number = canonical(record), self.records + 1
+        body = canonical(record)
+        number = self.records + 1
         head = link(self._head, number, body)
         # From the text that is written, as any later reader will parse it.
         self.state.apply(number, json.loads(body))
@@ -164,7 +161,8 @@ class Chain(Generic[F]):
     def sync(self) -> None:
         """Apply the records that any process appended since the last read."""
         records, head = self.written()
-        last, record = "", dict[str, Any]()  # records that follow one another are often the same
+        # Records that follow one another are often the same: such a text is parsed once.
+        last, record = "", dict[str, Any]()
         try:
             # A file that was replaced by an older copy lacks the last record that was read.
             if self.records and not self.goes_through(self.records, self._head):
@@ -172,7 +170,7 @@ class Chain(Generic[F]):
             for number, body, stored in self._db.execute(
                 "SELECT id, body, hash FROM log WHERE id > ? ORDER BY id", (self.records,)
             ):
-                # damage can undo strict tables
+                # The type is checked although tables are strict, which damage can undo.
                 sound = number == self.records + 1 and isinstance(body, str)
                 if not sound or stored != link(self._head, number, body):
                     self.corrupt(f"record {self.records + 1} was edited, removed or moved")
@@ -181,7 +179,8 @@ class Chain(Generic[F]):
                         last, record = body, json.loads(body)
                     self.state.apply(number, record)
                 except SottovoceError:
-                    raise  # an event or accountant of a newer version: says so itself
+                    # An event or accountant of a newer version says so itself.
+                    raise
                 except (ValueError, KeyError, TypeError):
                     self.corrupt(f"record {number} does not follow from those before it")
                 self.records, self._head = number, stored
@@ -190,7 +189,8 @@ class Chain(Generic[F]):
             if (self.records, self._head) != (records, head):
                 self.corrupt(f"holds {self.records} records where {records} were written")
         except BaseException:
-            self.forget()  # nothing that was folded so far is believed
+            # Nothing that was folded so far is believed.
+            self.forget()
             raise
 
     def verify(self) -> None:
@@ -209,7 +209,10 @@ class Chain(Generic[F]):
             self.payload(number, digest)
 
     def forget(self) -> None:
-        self.state, self.records, self._head = self._blank(self.secret), 0, keyed_hash(self.file_id)
+        """Go back to the state before the first record."""
+        self.state = self._blank(self.secret)
+        self.records = 0
+        self._head = keyed_hash(self.file_id)
 
     def head(self) -> str:
         """Return the count and hash of the last record that was read."""
@@ -220,15 +223,16 @@ class Chain(Generic[F]):
         return self._db.execute("SELECT records, head FROM meta").fetchone() or (0, b"")
 
     def goes_through(self, records: int, head: bytes) -> bool:
-        return bool(
-            self._db.execute("SELECT hash FROM log WHERE id = ?", (records,)).fetchone() == (head,)
-        )
+        """Return True if the record of this number has this hash."""
+        found = self._db.execute("SELECT hash FROM log WHERE id = ?", (records,)).fetchone()
+        return bool(found == (head,))
 
     def passes(self, head: bytes) -> bool:
         """Return True if a record has this hash."""
         return self._db.execute("SELECT 1 FROM log WHERE hash = ?", (head,)).fetchone() is not None
 
     def corrupt(self, what: str) -> NoReturn:
+        """Raise LedgerCorrupt, with what is wrong."""
         raise LedgerCorrupt(
             f"{self.name}: {what}; spend nothing on this data set until it is known who changed "
             "the file"
@@ -242,8 +246,11 @@ class Chain(Generic[F]):
         except (sqlite3.Error, UnicodeError) as error:
             # Without a code: a closed connection, or a text that could not be decoded, perhaps
             # SQLite's message.
-            plain = "is closed" if isinstance(error, sqlite3.ProgrammingError) else "SQLITE_CORRUPT"
-            code = getattr(error, "sqlite_errorname", plain)
+            if isinstance(error, sqlite3.ProgrammingError):
+                without_code = "is closed"
+            else:
+                without_code = "SQLITE_CORRUPT"
+            code = getattr(error, "sqlite_errorname", without_code)
             if code.startswith("SQLITE_BUSY"):
                 raise LedgerError(
                     f"{self.name}: is in use by another process; try again when it is done"
@@ -251,8 +258,7 @@ class Chain(Generic[F]):
             if code.startswith(_DAMAGE):
                 raise LedgerCorrupt(
                     f"{self.name}: is damaged or not a ledger; count its budget as spent, unless "
-                    "every record up to "
-                    "the last head that was noted is recovered"
+                    "every record up to the last head that was noted is recovered"
                 ) from error
             raise LedgerError(
                 f"{self.name}: {code}; hand out nothing, repair the cause, then open it again"

@@ -26,7 +26,8 @@ def printed_claims(rows: Iterable[Event], delta: float) -> Array | None:
         Epsilon.
     """
     events = tuple(rows)
-    if delta > 0:  # 004, Theorem 3.3
+    # 004, Theorem 3.3: zCDP's rho as it is claimed, turned into epsilon.
+    if delta > 0:
         rho = _sum_if_all(getattr(event, "claimed_rho", None) for event in events)
         if rho is not None:
             return np.asarray(rho + 2.0 * np.sqrt(rho * np.log(1.0 / delta)))

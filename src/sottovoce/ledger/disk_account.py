@@ -38,10 +38,9 @@ class DiskAccount:
 
         Refused as by :meth:`sottovoce.ledger.durable.DurableLedger.reserve`.
         """
+        what = f"a run of {len(events)} releases"
         with self._file.transaction("DEFERRED") as state:
-            return self.check(
-                state, all_priced(events), f"a run of {len(events)} releases", "reserved"
-            )
+            return self.check(state, all_priced(events), what, "reserved")
 
     def check(self, state: History, priced: Iterable[Event], what: str, undone: str) -> Array:
         """Return what releases add to each node's epsilon, or refuse them; inside a transaction.
@@ -75,7 +74,8 @@ class DiskAccount:
         after = _of_each_node(state, state.price(held + counts, events))
         spent = _of_each_node(state, state.price())
         committed = _of_each_node(state, state.price(held))
-        over = np.flatnonzero(~(after <= state.epsilon))  # NaN is over, too
+        # Not "after > epsilon": NaN is over, too.
+        over = np.flatnonzero(~(after <= state.epsilon))
         if over.size:
             node = int(over[0])
             where = f"node {node}" if state.epsilon.size > 1 else "these rows"
@@ -85,8 +85,8 @@ class DiskAccount:
                 remedy += ", or close abandoned runs"
             raise BudgetExceeded(
                 f"epsilon={state.epsilon[node]:g}: {what} would bring {where} from "
-                f"{committed[node]:.6g} ({now}) to "
-                f"{after[node]:.6g}, past the ledger's budget; nothing was {undone}; {remedy}"
+                f"{committed[node]:.6g} ({now}) to {after[node]:.6g}, past the ledger's budget; "
+                f"nothing was {undone}; {remedy}"
             )
         return after - committed
 
@@ -100,7 +100,8 @@ def _counted(state: History, priced: Iterable[Event]) -> tuple[Counter[str], dic
         counts[text] += 1
         if text in events:
             continue
-        events[text], relation = event, same_relation(relation, event)
+        events[text] = event
+        relation = same_relation(relation, event)
         shape = state.alone(text, event).shape
         if shape not in ((), (1,), state.epsilon.shape):
             rule = f"must price {state.epsilon.size} nodes"

@@ -66,7 +66,7 @@ class DurableLedger(NeverCopied, Readings):
     epsilon : array (N,)
         Lifetime budget of each node.
     demonstration : bool
-        Whether it was made for a demonstration: its noise may be repeatable, so it cannot hold a
+        True if it was made for a demonstration: its noise may be repeatable, so it cannot hold a
         true release.
     account : sottovoce.ledger.disk_account.DiskAccount
         What is spent, what open runs hold, and what a run would add.
@@ -90,7 +90,8 @@ class DurableLedger(NeverCopied, Readings):
     """
 
     def __init__(self, file: ChainFile[History]) -> None:
-        made = file.chain.state  # as it was read when the file was opened
+        # As it was read when the file was opened: budget and accountant never change.
+        made = file.chain.state
         self.path = file.real
         self.accountant, self.epsilon, self.delta = made.accountant, made.epsilon, made.delta
         self.demonstration = made.demonstration
@@ -148,33 +149,25 @@ class DurableLedger(NeverCopied, Readings):
             If the file exists.
         """
         validate_target(epsilon, delta or None)
-        name = accountants.for_life(accountant, np.asarray(epsilon, dtype=float), delta).label
+        values = np.asarray(epsilon, dtype=float)
+        name = accountants.for_life(accountant, values, delta).label
         if n_nodes < 1 or np.size(epsilon) not in (1, n_nodes):
-            raise InvalidInput(
-                "n_nodes",
-                n_nodes,
-                "must fit the values of epsilon",
-                "give one value, or one a node",
-            )
-        budget = [
-            jsonable(float(e))
-            for e in np.broadcast_to(np.ravel(np.asarray(epsilon, dtype=float)), (n_nodes,))
-        ]
+            rule = "must fit the values of epsilon"
+            raise InvalidInput("n_nodes", n_nodes, rule, "give one value, or one a node")
+        per_node = np.broadcast_to(np.ravel(values), (n_nodes,))
+        record = {
+            "kind": "create",
+            "accountant": name,
+            "epsilon": [jsonable(float(value)) for value in per_node],
+            "delta": float(delta),
+        }
 
         def first(secret: bytes) -> dict[str, Any]:
-            record = {
-                "kind": "create",
-                "accountant": name,
-                "epsilon": budget,
-                "delta": float(delta),
-                "key": keyed_hash(
-                    secret
-                ).hex(),  # vouches for the key that vouches for the data set
-                "at": _now(),
-            }
+            # The hash vouches for the key that vouches for the data set.
+            made = record | {"key": keyed_hash(secret).hex(), "at": _now()}
             if demonstration:
-                record["demonstration"] = True
-            return record
+                made["demonstration"] = True
+            return made
 
         ChainFile.create(path, first)
         return cls.open(path, fingerprint=fingerprint)
@@ -267,12 +260,13 @@ class DurableLedger(NeverCopied, Readings):
             If the accountant cannot price it.
         """
         if not isinstance(count, int | np.integer) or not 1 <= count <= MOST:
-            raise InvalidInput(
-                "count", count, f"must be a whole number from 1 to {MOST:,}", "use 1"
-            )
+            rule = f"must be a whole number from 1 to {MOST:,}"
+            raise InvalidInput("count", count, rule, "use 1")
         plain = event.to_dict()
         with self.file.transaction() as state:
-            what = f"release {len(state.rows) + 1}" if count == 1 else f"a run of {count} releases"
+            what = f"a run of {count} releases"
+            if count == 1:
+                what = f"release {len(state.rows) + 1}"
             self.account.check(state, state.next(event, int(count)), what, "drawn")
             record: dict[str, Any] = {"kind": "charge", "run": None, "release": None}
             # Since schema 5 a charge leaves out an event that is that of the charge before.
@@ -310,9 +304,8 @@ class DurableLedger(NeverCopied, Readings):
             If the run has another plan or other events, or is closed.
         """
         if not run or not plan or not events:
-            raise InvalidInput(
-                "run", run, "needs a name, a plan and at least one event", "give all three"
-            )
+            rule = "needs a name, a plan and at least one event"
+            raise InvalidInput("run", run, rule, "give all three")
         plain = [event.to_dict() for event in events]
         with self.file.transaction() as state:
             # Decision and record are one transaction: of two processes that race for the last of a
@@ -355,7 +348,8 @@ class DurableLedger(NeverCopied, Readings):
             If there is no such run, it has another plan, or a version before 0.3 began it.
         """
         self.runs.check_goes_on(run)
-        state = self.file.chain.state  # as it was just read
+        # As the check has just read it.
+        state = self.file.chain.state
         if find_run(state, run).plan != plan:
             another = f"give this run another name, such as {free_name(state, run)!r}"
             rule = f"is in this ledger with another plan; go on with that one, or {another}"
@@ -387,6 +381,7 @@ class DurableLedger(NeverCopied, Readings):
         return self.runs.records(run).close(reclaim=reclaim, given_up=reclaim)
 
     def _run(self, run: str) -> Run:
+        """Return the ledger of a run's releases, from its first."""
         return Run(self.runs.records(run), self.accountant, self.epsilon, self.delta)
 
 
@@ -398,8 +393,8 @@ def _check_same(
         raise LedgerMismatch(why_over(state, run))
     if not known.open:
         rule = (
-            f"is closed; choose a new name, such as {free_name(state, run)!r}, or replay it "
-            "with resume"
+            f"is closed; choose a new name, such as {free_name(state, run)!r}, or replay it with "
+            "resume"
         )
         raise LedgerMismatch(f"run={run!r}: {rule}")
     if known.plan != plan or known.texts != [canonical(event) for event in plain]:
@@ -408,6 +403,7 @@ def _check_same(
 
 
 def _now() -> str:
+    """Return the time for a record, to the second."""
     # Runs and files are dated, rows are not: the time between two rows is that of a solve, which
     # depends on data.
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -28,7 +28,8 @@ from .chain import APPLICATION, OF_PRESENT_SCHEMA, SCHEMA_VERSION, TABLES, Chain
 from .connection import alone, connect, make_synchronous
 from .locked_path import LockedPath, locked
 
-_OLDEST_SQLITE = (3, 37, 0)  # strict tables
+_OLDEST_SQLITE = (3, 37, 0)
+"""The first SQLite with strict tables."""
 
 
 class ChainFile(Generic[F]):
@@ -67,7 +68,10 @@ class ChainFile(Generic[F]):
         self.name = f"ledger={str(path)!r}"
         self._locked_path = LockedPath(path, self.name, blank, timeout)
         self.real = self._locked_path.real
-        self._pid, self._lock, self._ahead = os.getpid(), threading.RLock(), False
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        # True if the state holds a record that is not committed.
+        self._ahead = False
         self._waiting: list[tuple[dict[str, Any], bytes]] = []
         with self._locked_path.turn() as logged:
             self._db = connect(self.real, timeout)
@@ -95,7 +99,8 @@ class ChainFile(Generic[F]):
             raise LedgerError(
                 f"SQLite {sqlite3.sqlite_version}: 3.37 is needed; use a newer build of Python"
             )
-        file, secret, file_id = Path(path), os.urandom(32), os.urandom(16)
+        file = Path(path)
+        secret, file_id = os.urandom(32), os.urandom(16)
         body = canonical(first(secret))
         head = link(keyed_hash(file_id), 1, body)
         try:
@@ -118,9 +123,8 @@ class ChainFile(Generic[F]):
                 db.execute(f"PRAGMA application_id = {APPLICATION}")
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 db.execute("COMMIT")
-            if hasattr(
-                os, "O_DIRECTORY"
-            ):  # SQLite syncs the folder for its journals, not for the file itself
+            # SQLite syncs the folder for its journals, not for the file itself.
+            if hasattr(os, "O_DIRECTORY"):
                 folder = os.open(file.parent, os.O_RDONLY)
                 os.fsync(folder)
                 os.close(folder)
@@ -133,16 +137,17 @@ class ChainFile(Generic[F]):
 
     def close(self) -> None:
         """Close the file, once what waits to be appended is in it."""
-        if os.getpid() == self._pid:  # a forked copy of the connection belongs to the parent
-            with self._lock:
-                try:
-                    if self._waiting:
-                        with suppress(
-                            LedgerMismatch
-                        ):  # another went on with the run, so these bytes go to nobody
-                            self.read()
-                finally:
-                    self._db.close()
+        # A forked copy of the connection belongs to the parent.
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            try:
+                if self._waiting:
+                    # LedgerMismatch: another went on with the run, so these bytes go to nobody.
+                    with suppress(LedgerMismatch):
+                        self.read()
+            finally:
+                self._db.close()
 
     @contextmanager
     def transaction(self, mode: str = "IMMEDIATE") -> Iterator[F]:
@@ -150,7 +155,8 @@ class ChainFile(Generic[F]):
 
         On any error nothing is changed.
         """
-        if os.getpid() != self._pid:  # SQLite's locks do not survive a fork
+        # SQLite's locks do not survive a fork.
+        if os.getpid() != self._pid:
             raise LedgerError(
                 f"{self.name}: was opened before a fork; open it again in this process"
             )
@@ -160,7 +166,9 @@ class ChainFile(Generic[F]):
                     f"{self.name}: was given a log beside it while it was open; open it again"
                 )
             # What waits is appended first, so that even a read needs the right to write then.
-            self._db.execute(f"BEGIN {'IMMEDIATE' if self._waiting else mode}")
+            if self._waiting:
+                mode = "IMMEDIATE"
+            self._db.execute(f"BEGIN {mode}")
             self._ahead = False
             try:
                 self.chain.sync()
@@ -185,9 +193,8 @@ class ChainFile(Generic[F]):
     def append(self, record: dict[str, Any], payload: bytes | None = None) -> None:
         """Add a record, inside a transaction."""
         self._ahead = True
-        if (
-            record["kind"] in OF_PRESENT_SCHEMA
-        ):  # and not when it is opened: an earlier version can end its runs
+        # And not when it is opened, so that an earlier version can end its runs.
+        if record["kind"] in OF_PRESENT_SCHEMA:
             _mark(self._db)
         self.chain.append(record, payload)
 
@@ -199,15 +206,16 @@ class ChainFile(Generic[F]):
         self._waiting.append((record, payload))
 
     def _append_waiting(self) -> None:
+        """Append what :meth:`later` put off, inside a transaction."""
         try:
             for record, payload in self._waiting:
                 self.append(record, payload)
-        except (ValueError, KeyError):  # another process was first
+        except (ValueError, KeyError):
+            # The state refuses them: another process was first.
             self._waiting.clear()
             raise LedgerMismatch(
                 f"{self.name}: another process went on with the same run meanwhile; nothing of "
-                "this one was handed "
-                "out; use one process for a run"
+                "this one was handed out; use one process for a run"
             ) from None
 
     def head(self) -> str:
@@ -250,9 +258,9 @@ class ChainFile(Generic[F]):
     def passes(self, mark: str) -> bool:
         """Return True if a record has this hexadecimal hash: a :meth:`head` without its count."""
         with self.transaction("DEFERRED"):
-            return bool(re.fullmatch("[0-9a-f]{64}", mark)) and self.chain.passes(
-                bytes.fromhex(mark)
-            )
+            if not re.fullmatch("[0-9a-f]{64}", mark):
+                return False
+            return self.chain.passes(bytes.fromhex(mark))
 
     def verify(self, expected_head: str | None = None) -> str:
         """Verify the whole file from its first record, payloads included; returns its head.
@@ -279,12 +287,10 @@ class ChainFile(Generic[F]):
                 "records": chain.records,
             }
             lines = [canonical(header | {"hash": chain.head().partition(":")[2]})]
-            for number, body, stored in self._db.execute(
-                "SELECT id, body, hash FROM log ORDER BY id"
-            ):
-                lines.append(
-                    canonical({"n": number, "record": json.loads(body), "hash": stored.hex()})
-                )
+            found = self._db.execute("SELECT id, body, hash FROM log ORDER BY id")
+            for number, body, stored in found:
+                line = {"n": number, "record": json.loads(body), "hash": stored.hex()}
+                lines.append(canonical(line))
         files.write("out", path, "\n".join(lines) + "\n")
 
     def _settle(self, logged: bool) -> None:
@@ -293,13 +299,15 @@ class ChainFile(Generic[F]):
         if logged and log.is_file() and log.stat().st_size:
             self._locked_path.check_log(log)
         version = self.chain.identify()
+        # The switch folds the log in, which SQLite refuses while another process has it open.
         if logged and self._db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
             raise LedgerError(
                 f"{self.name}: is in use by a process of an older version; try again when it is "
                 "done"
             )
         make_synchronous(self._db)
-        if version == 3:  # whose readers would write a log beside the file again
+        # Readers of schema 3 would write a log beside the file again.
+        if version == 3:
             _mark(self._db)
 
 
@@ -329,6 +337,7 @@ def _mark(db: sqlite3.Connection) -> None:
 
 
 def _unwritten(file: Path, error: Exception) -> NotWritten:
+    """Return the error for a file that cannot be written."""
     reason = getattr(error, "strerror", None) or str(error)
     return NotWritten(
         f"ledger={shown(file)}: cannot be written: {reason}; free some space, or give another path"

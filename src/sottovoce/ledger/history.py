@@ -18,23 +18,32 @@ from ..util.compatibility import FORMAT
 from ..util.plain import canonical, keyed_hash
 from ..util.typing import Any, Array
 
-_UNITS = 2.0**64  # to one of the accountant's currency
+_UNITS = 2.0**64
+"""Units of the tally in one of the accountant's currency."""
 MOST = 10_000_000
 """Releases of a record: a count is short, however long the list that it stands for."""
 
 
-def _up(price: float) -> int | float:
-    units = float(price) * _UNITS  # exact: a power of two
-    return math.ceil(units) if math.isfinite(units) else units
+def _units_of(price: float) -> int | float:
+    """Return a price in whole units, rounded up; infinity and NaN as they are."""
+    # Exact, as a product with a power of two.
+    units = float(price) * _UNITS
+    if not math.isfinite(units):
+        return units
+    return math.ceil(units)
 
 
-def _down(units: int | float) -> float:
-    if isinstance(units, float):  # infinite, or no number
+def _price_of(units: int | float) -> float:
+    """Return units in the accountant's currency, rounded up to a float."""
+    # Infinite, or no number.
+    if isinstance(units, float):
         return units
     # The division rounds to the nearest float: take the next one up where that is below the exact
     # total.
     total = units / 2**64
-    return total if total * _UNITS >= units else math.nextafter(total, math.inf)
+    if total * _UNITS < units:
+        return math.nextafter(total, math.inf)
+    return total
 
 
 class Tally:
@@ -47,7 +56,8 @@ class Tally:
     def __init__(self, accountant: Accountant[Any]) -> None:
         self._accountant = accountant
         self._prices: dict[str, Any] = {}
-        self._new: Counter[str] = Counter()  # not in the sum yet
+        # What is not in the sum yet: a ledger is read without pricing its rows.
+        self._new: Counter[str] = Counter()
         self._sum: Any = None
 
     def add(self, text: str, count: int = 1) -> None:
@@ -71,7 +81,8 @@ class Tally:
         array (N,)
             Shape () before the first event; infinite where the accountant has no number.
         """
-        self._sum, self._new = self._plus(self._sum, self._new, events), Counter()
+        self._sum = self._plus(self._sum, self._new, events)
+        self._new = Counter()
         return self._epsilon(self._plus(self._sum, more, events), delta)
 
     def alone(self, text: str, event: Event, delta: float) -> Array:
@@ -93,26 +104,32 @@ class Tally:
         return self._epsilon(self._price(text, event), delta)
 
     def _plus(self, total: Any, more: Counter[str], events: Mapping[str, Event]) -> Any:
+        """Return a sum in units with further releases; None stands for nothing."""
         for text, count in more.items():
             units = self._price(text, events[text]) * count
-            total = units if total is None else total + units
+            if total is None:
+                total = units
+            else:
+                total = total + units
         return total
 
     def _price(self, text: str, event: Event) -> Any:
+        """Return the price of one event in whole units, per node."""
         if text not in self._prices:
             price = self._accountant.add(self._accountant.nothing(), event)
             # Whole numbers from here on: their sums are exact, so a total does not depend on the
             # order of rows (docs/reference/ledger.md, "Runs reserve before they spend").
-            self._prices[text] = np.frompyfunc(_up, 1, 1)(np.asarray(price, dtype=object))
+            self._prices[text] = np.frompyfunc(_units_of, 1, 1)(np.asarray(price, dtype=object))
         return self._prices[text]
 
     def _epsilon(self, total: Any, delta: float) -> Array:
+        """Return the epsilon of a sum in units, per node."""
         if total is None:
             return self._accountant.epsilon(self._accountant.nothing(), delta)
-        found = self._accountant.epsilon(
-            np.asarray(np.frompyfunc(_down, 1, 1)(total), dtype=float), delta
-        )
-        return np.where(np.isnan(found), np.inf, found)  # what has no number has no proof
+        composed = np.asarray(np.frompyfunc(_price_of, 1, 1)(total), dtype=float)
+        found = self._accountant.epsilon(composed, delta)
+        # What has no number has no proof.
+        return np.where(np.isnan(found), np.inf, found)
 
 
 def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]:
@@ -121,34 +138,40 @@ def packed(events: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], int]]
     Equal events that follow one another are one with their count; an event of the same class as the
     one before is what differs from that.
     """
-    found, before = list[tuple[dict[str, Any], int]](), dict[str, Any]()
-    for _, some in groupby(events, canonical):
-        first, *others = some
+    found = list[tuple[dict[str, Any], int]]()
+    before = dict[str, Any]()
+    for _, equal in groupby(events, canonical):
+        first, *others = equal
         changed = {
             name for name, value in first.items() if canonical(value) != canonical(before.get(name))
         }
-        found.append(
-            (
-                first if "event" in changed else {name: first[name] for name in changed},
-                1 + len(others),
-            )
-        )
+        # An event of another class has fields of its own, so it is kept whole.
+        short = first
+        if "event" not in changed:
+            short = {name: first[name] for name in changed}
+        found.append((short, 1 + len(others)))
         before = first
     return found
 
 
 def unpacked(packs: Iterable[tuple[dict[str, Any], int]]) -> Iterator[tuple[dict[str, Any], int]]:
-    """Whole events, each with its count; ValueError for what :func:`packed` does not make."""
+    """Yield whole events, each with its count; ValueError for what :func:`packed` does not make."""
     before, left = dict[str, Any](), MOST
     for changed, count in packs:
         left -= _counted(count)
+        # The first event has none before it that it could differ from.
         if not isinstance(changed, dict) or left < 0 or not ("event" in changed or before):
             raise ValueError
-        before = changed if "event" in changed else before | changed
+        if "event" in changed:
+            before = changed
+        else:
+            before = before | changed
         yield before, count
 
 
 def _counted(count: object) -> int:
+    """Return a count of a record; ValueError if it is none."""
+    # Not isinstance: JSON's true would be the count 1.
     if type(count) is not int or not 1 <= count <= MOST:
         raise ValueError
     return count
@@ -182,34 +205,35 @@ class RunHistory:
         By round of an exchange with other sites, from 0: record and digest.
     version : int, optional
         ``FORMAT`` when it was reserved; None before version 0.3.
-    open, given_up : bool
-        Whether the run goes on; whether it was closed from outside, and not at its own end.
+    open : bool
+        True if the run goes on.
+    given_up : bool
+        True if a person closed it from outside, and not the run at its own end.
     """
 
     plan: str
     planned: list[Event]
     texts: list[str]
-    priced: list[str]  # texts of what prices them: see sottovoce.privacy.conditions
+    priced: list[str]
     since: str
     charged: int = 0
-    # release -> (record, digest of the payload)
     stored: dict[int, tuple[int, str]] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
-    # charged by a caller that may hand out what it does not store
     loose: set[int] = field(default_factory=set)
-    # by round of an exchange with other sites, from 0
     sent: list[tuple[int, str]] = field(default_factory=list)
     received: list[tuple[int, str]] = field(default_factory=list)
-    version: int | None = None  # FORMAT when it was reserved; None before version 0.3
+    version: int | None = None
     open: bool = True
-    given_up: bool = False  # closed from outside, by a person, and not by the run at its own end
+    given_up: bool = False
 
     @property
     def state(self) -> str:
         """``open``, ``closed`` or ``given up``."""
         if self.open:
             return "open"
-        return "given up" if self.given_up else "closed"
+        if self.given_up:
+            return "given up"
+        return "closed"
 
     @property
     def former(self) -> bool:
@@ -268,9 +292,7 @@ def _list(value: object) -> bool:
     return isinstance(value, list)
 
 
-_FITS: dict[
-    str, Callable[[Any], bool]
-] = {  # of an entry of a record: whether a value is of its type
+_FITS: dict[str, Callable[[Any], bool]] = {
     "kind": _text,
     "key": _text,
     "tag": _text,
@@ -291,6 +313,7 @@ _FITS: dict[
     "releases": _list,
     "event": _object,
 }
+"""By entry of a record, a check of its value's type; entries that are not here may be anything."""
 
 
 class History:
@@ -305,34 +328,25 @@ class History:
         self.epsilon: Array = np.zeros(0)
         self.delta, self.since = 0.0, ""
         self.demonstration = False
-        self.tags: list[str] = []  # keyed hashes of the digests by which the rows are known
+        # Keyed hashes of the digests by which the rows are known.
+        self.tags: list[str] = []
         self.rows: list[Event] = []
-        self.last = ""  # text of the last charge outside runs
+        # Canonical text of the last charge outside runs.
+        self.last = ""
         self.relation: str | None = None
         self.runs: dict[str, RunHistory] = {}
+        # By canonical text, so that an event is made once.
         self._events: dict[str, Event] = {}
-        self._alone = Conditions()  # of what was charged outside runs
+        # Conditions of what was charged outside runs.
+        self._alone = Conditions()
         self._tally = Tally(self.accountant)
 
     def apply(self, number: int, record: dict[str, Any]) -> None:
         """Apply one record; see :class:`sottovoce.ledger.chain.Fold`."""
-        if not isinstance(record, dict) or not all(
-            _FITS.get(key, _any)(value) for key, value in record.items()
-        ):
-            raise ValueError
+        _check_types(record)
         match record["kind"]:
             case "create" if number == 1 and record["key"] == self._key:
-                self.epsilon, self.delta = (
-                    np.array([float(e) for e in record["epsilon"]]),
-                    float(record["delta"]),
-                )
-                # "zcdp" without an order is of a version that showed less than is proved: see
-                # at_one_order.
-                self.accountant = accountants.for_life(
-                    record["accountant"], self.epsilon, self.delta
-                )
-                self.since, self.demonstration = record["at"], record.get("demonstration", False)
-                self._tally = Tally(self.accountant)
+                self._create(record)
             # A ledger is tied before its first use; later it may learn further digests of the same
             # rows.
             case "bind" if (
@@ -351,10 +365,7 @@ class History:
             # Messages and inboxes alternate: a round is sent after the inbox of the round before.
             case "send" if self.runs[record["run"]].exchanged == (record["round"], record["round"]):
                 self.runs[record["run"]].sent.append((number, record["digest"]))
-            case "receive" if self.runs[record["run"]].exchanged == (
-                record["round"] + 1,
-                record["round"],
-            ):
+            case "receive" if _is_awaited(self.runs[record["run"]], record["round"]):
                 self.runs[record["run"]].received.append((number, record["digest"]))
             case "close" if self.runs[record["run"]].open:
                 run = self.runs[record["run"]]
@@ -362,7 +373,19 @@ class History:
             case _:
                 raise ValueError
 
+    def _create(self, record: dict[str, Any]) -> None:
+        """Set the budget, of which all later records are."""
+        self.epsilon = np.array([float(e) for e in record["epsilon"]])
+        self.delta = float(record["delta"])
+        # "zcdp" without an order is of a version that showed less than is proved: see
+        # `sottovoce.privacy.accountants.at_one_order`.
+        self.accountant = accountants.for_life(record["accountant"], self.epsilon, self.delta)
+        self.since = record["at"]
+        self.demonstration = record.get("demonstration", False)
+        self._tally = Tally(self.accountant)
+
     def _event(self, text: str, plain: dict[str, Any]) -> Event:
+        """Return the event of a canonical text; ValueError if it does not fit the ledger."""
         if text not in self._events:
             event = from_dict(plain)
             # Prices are per node: an array of an event has one entry, or one for each node.
@@ -375,20 +398,22 @@ class History:
 
     def _priced(self, text: str, event: Event, priced: Event) -> str:
         """Return the text of what prices this event."""
-        if priced is not event:
-            text = canonical(plain := priced.to_dict())
-            self._event(text, plain)
-        return text
+        if priced is event:
+            return text
+        plain = priced.to_dict()
+        priced_text = canonical(plain)
+        self._event(priced_text, plain)
+        return priced_text
 
     def _reserved(self, record: dict[str, Any]) -> RunHistory:
         """Return a run; schemas before 5 hold every event whole, under ``events``."""
         if "events" in record and "releases" in record:
             raise ValueError
-        packs = (
-            unpacked(record["releases"])
-            if "releases" in record
-            else ((one, 1) for one in record["events"])
-        )
+        packs: Iterable[tuple[dict[str, Any], int]]
+        if "releases" in record:
+            packs = unpacked(record["releases"])
+        else:
+            packs = ((one, 1) for one in record["events"])
         texts, events = list[str](), list[Event]()
         for plain, count in packs:
             text = canonical(plain)
@@ -402,12 +427,14 @@ class History:
         )
 
     def _charge(self, record: dict[str, Any]) -> None:
-        """A release of a run, or so many equal ones outside runs.
+        """Write the row of a release of a run, or of one or more equal ones outside runs.
 
         Since schema 5 an event that is known is left out: the reserved one, or that of the last
         charge outside runs.
         """
-        count = _counted(record["count"]) if "count" in record else 1
+        count = 1
+        if "count" in record:
+            count = _counted(record["count"])
         if record["run"] is None:
             self._charge_outside_runs(record.get("event"), count)
         elif count > 1:
@@ -416,7 +443,7 @@ class History:
             self._charge_in_run(self.runs[record["run"]], record)
 
     def _charge_in_run(self, run: RunHistory, record: dict[str, Any]) -> None:
-        """The next release that the run reserved."""
+        """Write the row of the next release that a run reserved."""
         if not run.open or not run.left or record["release"] != run.charged + 1:
             raise ValueError
         told = record.get("event")
@@ -429,34 +456,42 @@ class History:
             run.loose.add(run.charged)
 
     def _charge_outside_runs(self, told: dict[str, Any] | None, count: int) -> None:
-        text = self.last if told is None else canonical(told)
-        event = self._events[text] if told is None else self._event(text, told)
+        """Write rows of equal releases of an event; None stands for that of the last charge."""
+        if told is None:
+            text = self.last
+            event = self._events[text]
+        else:
+            text = canonical(told)
+            event = self._event(text, told)
         self.last = text
         self.rows.extend(repeat(event, count))
         if count == 1:
             self._tally.add(self._priced(text, event, self._alone.add(event)))
             return
-        for priced, times in Counter(
-            self._alone.add(event) for _ in range(count)
-        ).items():  # an event is its own key
+        # An event is its own key, so equal prices are counted together.
+        counts = Counter(self._alone.add(event) for _ in range(count))
+        for priced, times in counts.items():
             self._tally.add(self._priced(text, event, priced), times)
 
     @property
     def used(self) -> bool:
+        """True if anything was charged or reserved."""
         return bool(self.rows or self.runs)
 
     def payloads(self) -> dict[int, str]:
         """Return records that own a payload, with its digest."""
-        runs = self.runs.values()
-        return dict(
-            pair for run in runs for pair in (*run.stored.values(), *run.sent, *run.received)
-        )
+        digests = dict[int, str]()
+        for run in self.runs.values():
+            digests.update([*run.stored.values(), *run.sent, *run.received])
+        return digests
 
     def held(self) -> Counter[str]:
         """Return texts of what prices reserved events of open runs that have no row."""
-        return Counter(
-            text for run in self.runs.values() if run.open for text in run.priced[run.charged :]
-        )
+        texts = Counter[str]()
+        for run in self.runs.values():
+            if run.open:
+                texts.update(run.priced[run.charged :])
+        return texts
 
     def cautions(self) -> list[str]:
         """Return caveats on the prices of these events."""
@@ -478,9 +513,8 @@ class History:
         -------
         array (N,)
         """
-        return self._tally.epsilon(
-            self.delta, ChainMap(events or {}, self._events), Counter(more or {})
-        )
+        known = ChainMap(events or {}, self._events)
+        return self._tally.epsilon(self.delta, known, Counter(more or {}))
 
     def next(self, event: Event, count: int) -> list[Event]:
         """Return the events that price `count` equal releases, charged outside runs now."""
@@ -492,3 +526,16 @@ class History:
     def alone(self, text: str, event: Event) -> Array:
         """Return the epsilon per node of one event, of this text."""
         return self._tally.alone(text, event, self.delta)
+
+
+def _check_types(record: object) -> None:
+    """Raise ValueError unless it is a record whose entries have their types."""
+    if not isinstance(record, dict):
+        raise ValueError
+    if not all(_FITS.get(key, _any)(value) for key, value in record.items()):
+        raise ValueError
+
+
+def _is_awaited(run: RunHistory, round: int) -> bool:
+    """Return True if the inbox of a round is next: its message was sent, and no inbox came."""
+    return run.exchanged == (round + 1, round)

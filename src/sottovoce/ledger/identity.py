@@ -17,7 +17,9 @@ def holds_rows(path: str | Path, *digests: bytes) -> bool:
     False for the ledger of a demonstration.  LedgerError if that cannot be told.
     """
     found = glance(path, History)
-    return not found.state.demonstration and _is_known(found.state, _tags(found.secret, *digests))
+    if found.state.demonstration:
+        return False
+    return _is_known(found.state, _tags(found.secret, *digests))
 
 
 class RowsIdentity:
@@ -71,6 +73,7 @@ class RowsIdentity:
                     f"{self._file.name}: belongs to other rows; open the ledger of these, or give "
                     "those unchanged"
                 )
+            # The first digest ties the ledger; later ones are learned only on request.
             if tags[0] not in state.tags and (learn or not state.tags):
                 self._file.append({"kind": "bind", "tag": tags[0]})
         self._shown = True
@@ -93,4 +96,6 @@ def _tags(secret: bytes, *digests: bytes) -> list[str]:
 
 
 def _is_known(state: History, tags: list[str]) -> bool:
+    """Return True if the ledger is tied to rows by one of these tags."""
+    # compare_digest: the time that it takes tells nothing of how much of a tag agrees.
     return any(hmac.compare_digest(tag, known) for tag in tags for known in state.tags)

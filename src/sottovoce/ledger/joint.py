@@ -39,7 +39,8 @@ class Joint:
     def __init__(
         self, own: Ledger, shared: Ledger, events: Sequence[Event], deal: bytes | None = None
     ) -> None:
-        conditions = Conditions(shared.sites_per_row)  # its own: other runs take turns with it
+        # Conditions of its own: other runs take turns with it.
+        conditions = Conditions(shared.sites_per_row)
         planned = [(event, conditions.add(event)) for event in events]
         self.own = own
         self._shared = shared.account
@@ -60,6 +61,7 @@ class Joint:
 
     @property
     def rows(self) -> tuple[Event, ...]:
+        """Events of this run, in the order of their charges."""
         return self.own.rows
 
     def charge(self, event: Event) -> None:
@@ -79,6 +81,7 @@ class Joint:
             self.own.account.take(event, None, own_price, own_after)
 
     def once(self, event: Event, draw: Callable[[], bytes]) -> bytes:
+        """Charge a release, and only then draw it."""
         self.charge(event)
         return draw()
 

@@ -27,7 +27,9 @@ class Journal:
     def highest(self) -> int:
         """The highest round with a message; -1 for none."""
         known = self._file.read().runs.get(self._run)
-        return -1 if known is None else len(known.sent) - 1
+        if known is None:
+            return -1
+        return len(known.sent) - 1
 
     @property
     def mark(self) -> str:
@@ -61,12 +63,17 @@ class Journal:
             return self._stored(state, which, round)
 
     def _stored(self, state: History, which: str, round: int) -> bytes | None:
+        """Return what was sent or received in a round, inside a transaction; None if nothing."""
         known = getattr(state.runs[self._run], which)
-        return self._file.chain.payload(*known[round]) if round < len(known) else None
+        if round >= len(known):
+            return None
+        return self._file.chain.payload(*known[round])
 
     def _keep(self, kind: str, which: str, round: int, data: bytes) -> bytes | None:
+        """Write a message or inbox down, unless it is; return the inbox of its round."""
         with self._file.transaction() as state:
             found = self._stored(state, which, round)
+            # The same bytes again are no second record: a hub may repeat itself.
             if found is None:
                 record = {
                     "kind": kind,
@@ -78,7 +85,6 @@ class Journal:
             elif found != data:
                 raise LedgerMismatch(
                     f"run={self._run!r}: something else was {which} in round {round} already; that "
-                    "stands, and "
-                    "nothing was done under this one"
+                    "stands, and nothing was done under this one"
                 )
             return self._stored(state, "received", round)

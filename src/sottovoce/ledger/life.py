@@ -23,6 +23,7 @@ from ..util.typing import Any, Array
 from .history import Tally
 
 _TRIES = 50
+"""Most steps to the least budget."""
 
 
 def share_of_life(
@@ -66,14 +67,15 @@ def example(accountant: str, budget: float, delta: float) -> str | None:
     """
     if accountant == "pure" or not np.isfinite(budget):
         return None
-    epsilon, one = min(1.0, budget / 2.0), np.ones(1)
-    release = GaussianMechanism("example", "replace-one", one, one * gaussian_mu(epsilon, delta), 1)
+    epsilon = min(1.0, budget / 2.0)
+    sigma = np.ones(1)
+    sensitivity = sigma * gaussian_mu(epsilon, delta)
+    release = GaussianMechanism("example", "replace-one", sigma, sensitivity, 1)
     share = LifetimeShare([release], accountant, delta).of(budget)
     return (
         f"a run of epsilon {epsilon:g} takes {ceil_text(share.first)} of a lifetime budget of "
-        f"{budget:g} if it is the "
-        f"first, and {ceil_text(share.later)} later: there is room for {share.runs(budget)} such "
-        "runs"
+        f"{budget:g} if it is the first, and {ceil_text(share.later)} later: there is room for "
+        f"{share.runs(budget)} such runs"
     )
 
 
@@ -88,7 +90,10 @@ class Taken(NamedTuple):
 
     def runs(self, budget: float) -> int:
         """Return how many such runs a ledger of this budget can pay for."""
-        return 0 if not self.first <= budget else 1 + int((budget - self.first) / self.later)
+        # Not "first > budget": NaN fits no budget.
+        if not self.first <= budget:
+            return 0
+        return 1 + int((budget - self.first) / self.later)
 
 
 class LifetimeShare:
@@ -106,7 +111,8 @@ class LifetimeShare:
 
     def __init__(self, events: Iterable[Event], accountant: str, delta: float) -> None:
         texts = [(canonical(event.to_dict()), event) for event in all_priced(events)]
-        self._events, self._counts = dict(texts), Counter(text for text, _ in texts)
+        self._events = dict(texts)
+        self._counts = Counter(text for text, _ in texts)
         self._accountant, self._delta = accountant, delta
 
     def of(self, budget: float) -> Taken:
@@ -118,8 +124,11 @@ class LifetimeShare:
         # A later run pays no fixed part of the order, so it takes the difference
         # (docs/reference/ledger.md, "What a run takes of a lifetime budget").
         once, twice = self._total(order, 1), self._total(order, 2)
-        finite = bool(np.all(np.isfinite(twice)))
-        return Taken(float(np.max(once)), float(np.max(twice - once)) if finite else np.inf)
+        later = np.inf
+        # The difference of two infinities is no number.
+        if np.all(np.isfinite(twice)):
+            later = float(np.max(twice - once))
+        return Taken(float(np.max(once)), later)
 
     def least(self) -> float | None:
         """Return the smallest lifetime budget that admits the run; None if there is none."""

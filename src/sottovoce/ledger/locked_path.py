@@ -32,7 +32,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how SQLite's journals begin
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""The first bytes of SQLite's journals."""
 
 
 class LockedPath:
@@ -65,26 +66,23 @@ class LockedPath:
         if not self.real.is_file():
             raise LedgerError(
                 f"{self.name}: no such file; `sottovoce ledger init` makes one, once for a data "
-                "set; if it was "
-                "lost, count its budget as spent"
+                "set; if it was lost, count its budget as spent"
             )
         if _is_mounted(self.real):
             raise LedgerError(
                 f"{self.name}: is mounted as a file, so what SQLite writes beside it is lost to "
-                "its other path; mount "
-                "the folder that holds it"
+                "its other path; mount the folder that holds it"
             )
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
         """Lock the file and deal with a left-over journal.
 
-        Yields whether there is a write-ahead log.
+        Yields True if the file has a write-ahead log.
         """
         with locked(self.real, self.name, self.timeout) as inode:
-            if os.path.realpath(self.real) != str(
-                self.real
-            ):  # a link stands there now: SQLite's journals do not move
+            # If a link stands there now: SQLite's journals do not move with the file.
+            if os.path.realpath(self.real) != str(self.real):
                 raise LedgerError(
                     f"{self.name}: was moved or replaced meanwhile; open it where it is"
                 )
@@ -115,9 +113,8 @@ class LockedPath:
         """Refuse a write-ahead log that does not take the file forward."""
         with alone(self.real, self.name, self._blank) as chain:
             known = chain.written()
-        with closing(
-            connect(self.real, self.timeout, "mode=ro")
-        ) as db:  # who only reads folds no log in
+        # A connection that only reads does not fold the log in.
+        with closing(connect(self.real, self.timeout, "mode=ro")) as db:
             db.execute("BEGIN")
             both = Chain(db, self.name, self._blank)
             both.identify()
@@ -126,11 +123,10 @@ class LockedPath:
                 self.refuse(log)
 
     def refuse(self, beside: Path) -> NoReturn:
-        """LedgerCorrupt: a file beside the log is not of its last change."""
+        """Raise LedgerCorrupt: a file beside the log is not of its last change."""
         raise LedgerCorrupt(
             f"{self.name}: beside it lies {beside.name!r} of another time, which was not used; "
-            "spend nothing until it "
-            "is known who put it there, then move it away"
+            "spend nothing until it is known who put it there, then move it away"
         )
 
     def _judge(self, journal: Path, changes: int) -> None:
@@ -144,12 +140,13 @@ class LockedPath:
                 with alone(self.real, self.name, self._blank) as log:
                     log.verify()
             except LedgerCorrupt:
+                # The file is not whole without it: SQLite rolls it back when it is opened.
                 return
         journal.unlink()
 
 
 def _changes_before(journal: Path) -> int | None:
-    """The count of changes that a journal would bring the file back to.
+    """Return the count of changes that a journal would bring the file back to.
 
     -1 if unknown, None if it holds nothing.
     """
@@ -167,19 +164,24 @@ def _changes_before(journal: Path) -> int | None:
                 break
             if start[:4] == b"\0\0\0\1":
                 return int.from_bytes(start[28:], "big")
-    return -1 if count else None
+    if count:
+        return -1
+    return None
 
 
 def _is_mounted(path: Path) -> bool:
+    """Return True if a file is mounted by itself, as containers do."""
     try:
         text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return os.path.ismount(path)
     escaped = (line.split(" ")[4] for line in text.splitlines())
+
+    def character(octal: re.Match[str]) -> str:
+        return chr(int(octal[1], 8))
+
     # The kernel writes blanks in a mount point as octal escapes.
-    points = {
-        re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point) for point in escaped
-    }
+    points = {re.sub(r"\\([0-7]{3})", character, point) for point in escaped}
     return str(path) in points or os.path.ismount(path)
 
 
@@ -205,11 +207,13 @@ def locked(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
     LedgerError
         If the file is gone, has several hard links, or is in use for longer than `timeout`.
     """
+    target, mode = path, os.O_RDWR
     # Linux keeps flock apart from SQLite's locks.  BSD does not, so that there the folder stands
     # for the file.
-    target = path if sys.platform in ("linux", "win32") else path.parent
+    if sys.platform not in ("linux", "win32"):
+        target, mode = path.parent, os.O_RDONLY
     try:
-        handle = os.open(target, os.O_RDWR if target == path else os.O_RDONLY)
+        handle = os.open(target, mode)
     except OSError as error:
         raise LedgerError(
             f"{name}: cannot be opened ({error.strerror}); if it is lost, count its budget as spent"
@@ -217,27 +221,27 @@ def locked(path: Path, name: str, timeout: float) -> Iterator[tuple[int, int]]:
     owner = os.getpid()
     try:
         _wait_for_lock(handle, name, timeout)
+        # The file may have been replaced while the lock was waited for.
         found = path.stat() if path.exists() else None
         if found is None or (target == path and not os.path.samestat(found, os.fstat(handle))):
             raise LedgerError(f"{name}: was moved or replaced meanwhile; open it where it is")
         if found.st_nlink > 1:
             raise LedgerError(
                 f"{name}: has {found.st_nlink} paths (hard links), and what SQLite writes beside "
-                "one is lost to the "
-                "others; remove all but one"
+                "one is lost to the others; remove all but one"
             )
         yield found.st_dev, found.st_ino
     finally:
-        if (
-            sys.platform != "win32" and os.getpid() == owner
-        ):  # a process that was forked meanwhile holds it, too
+        # A process that was forked meanwhile holds the lock, too, and must not give it up.
+        if sys.platform != "win32" and os.getpid() == owner:
             fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 
 def _wait_for_lock(handle: int, name: str, timeout: float) -> None:
     """Lock an open file, and try again for `timeout` seconds; LedgerError after that."""
-    until, pause = time.monotonic() + timeout, 0.0005
+    until = time.monotonic() + timeout
+    pause = 0.0005
     while not _lock(handle):
         if time.monotonic() > until:
             raise LedgerError(f"{name}: is in use by another process; try again when it is done")
@@ -246,10 +250,11 @@ def _wait_for_lock(handle: int, name: str, timeout: float) -> None:
 
 
 def _lock(handle: int) -> bool:
-    """Lock an open file, unless another user has it."""
+    """Lock an open file, and return True, unless another user has it."""
     try:
         if sys.platform == "win32":
-            os.lseek(handle, 1 << 40, os.SEEK_SET)  # a byte that nobody reads
+            # A byte that nobody reads, since Windows keeps others from a locked one.
+            os.lseek(handle, 1 << 40, os.SEEK_SET)
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -25,30 +25,24 @@ def validate_target(epsilon: ArrayLike, delta: float | None) -> None:
     Refuses (InvalidInput) an epsilon that is not > 0 (infinity is allowed), or a delta outside (0,
     1).
     """
+    # same_kind: a text that reads as a number is none.
     try:
         values = np.asarray(epsilon).astype(float, casting="same_kind")
     except (TypeError, ValueError):
         raise InvalidInput("epsilon", epsilon, "must be a number", "use e.g. epsilon=1") from None
     if np.any(np.isnan(values)) or np.any(values <= 0):
         shown = epsilon if values.ndim == 0 else values.tolist()
-        raise InvalidInput(
-            "epsilon",
-            shown,
-            "must be > 0",
-            "use e.g. epsilon=1, or epsilon=inf for a run without noise",
-        )
+        remedy = "use e.g. epsilon=1, or epsilon=inf for a run without noise"
+        raise InvalidInput("epsilon", shown, "must be > 0", remedy)
     if delta is not None and not 0.0 < delta < 1.0:
-        raise InvalidInput(
-            "delta",
-            delta,
-            "must lie inside (0, 1)",
-            "use e.g. delta=1e-5, or none for pure epsilon",
-        )
+        remedy = "use e.g. delta=1e-5, or none for pure epsilon"
+        raise InvalidInput("delta", delta, "must lie inside (0, 1)", remedy)
 
 
 class Ledger(NeverCopied, Readings):
-    """An in-memory ledger of one data set.  It is never copied: clones of an estimator share its
-    ledger.
+    """An in-memory ledger of one data set.
+
+    It is never copied: clones of an estimator share its ledger.
 
     Parameters
     ----------
@@ -102,9 +96,8 @@ class Ledger(NeverCopied, Readings):
         if isinstance(accountant, str):
             accountant = for_life(accountant, np.asarray(epsilon, dtype=float), delta)
         if not isinstance(sites_per_row, int | np.integer) or sites_per_row < 1:
-            raise InvalidInput(
-                "sites_per_row", sites_per_row, "must be a whole number, at least 1", "use 1"
-            )
+            rule = "must be a whole number, at least 1"
+            raise InvalidInput("sites_per_row", sites_per_row, rule, "use 1")
         self.accountant: Accountant[Any] = accountant
         self.epsilon, self.delta, self.sites_per_row = epsilon, delta, int(sites_per_row)
         self.account = Account(accountant, epsilon, delta, self.sites_per_row)
@@ -155,8 +148,10 @@ class Ledger(NeverCopied, Readings):
         account = self.account
         with account.lock:
             if count == 1:
-                account.take(event, deal, *account.afford_next(event, deal))
+                price, after = account.afford_next(event, deal)
+                account.take(event, deal, price, after)
                 return
+            # All of them are afforded before the first is written.
             planned = account.priced([event] * count, deal)
             account.afford([price for _, price in planned], deal)
             for _, price in planned:
@@ -189,10 +184,10 @@ class Ledger(NeverCopied, Readings):
             if any(event.needs == "rounds" for event in events):
                 # A later time may cost more than the first, whose rounds may have followed rounds
                 # charged before.
-                planned += [
-                    (event, conditions.add(event)) for _ in range(times - 1) for event in events
-                ]
-            else:  # what prices an event that needs no rounds is the same every time
+                for _ in range(times - 1):
+                    planned += [(event, conditions.add(event)) for event in events]
+            else:
+                # What prices an event that needs no rounds is the same every time.
                 planned *= times
             after = account.afford([price for _, price in planned], None)
             for event, price in planned:
@@ -214,9 +209,8 @@ class Ledger(NeverCopied, Readings):
         :func:`sottovoce.privacy.accountants.at_one_order`; what was spent is shown as no less.
         """
         with self.account.lock:
-            chosen = at_one_order(
-                self.accountant, np.asarray(self.epsilon, dtype=float), self.delta
-            )
+            budget = np.asarray(self.epsilon, dtype=float)
+            chosen = at_one_order(self.accountant, budget, self.delta)
             if chosen is not self.accountant:
                 self.account.reprice(chosen)
                 self.accountant = chosen
@@ -277,7 +271,8 @@ class Ledger(NeverCopied, Readings):
 
     def claims(self) -> Array | None:
         """Return the paper's claim for the same run, per node; None where it claims nothing."""
-        if self.account.spending.several:  # no paper deals rows anew
+        # No paper deals rows anew.
+        if self.account.spending.several:
             return None
         return super().claims()
 
@@ -292,7 +287,7 @@ class Ledger(NeverCopied, Readings):
 
 
 def check_may_draw(ledger: Ledger) -> None:
-    """LedgerError if it is the trial of another ledger, on which nothing may be drawn."""
+    """Raise LedgerError for the trial of another ledger, on which nothing may be drawn."""
     if ledger._trial:
         raise LedgerError(
             "ledger: this is the trial() of another, which would not know; nothing was drawn"

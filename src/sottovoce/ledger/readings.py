@@ -59,7 +59,9 @@ class Readings(ABC):
     def claimed(self) -> float | None:
         """Return the largest of :meth:`claims`."""
         claims = self.claims()
-        return None if claims is None else float(np.max(claims))
+        if claims is None:
+            return None
+        return float(np.max(claims))
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return rows as plain data."""

@@ -75,7 +75,9 @@ class Run(Readings):
         They match a checkpoint to its ledger.
         """
         stored = self.records.history.stored
-        return [stored[k][1] if k in stored else "" for k in range(1, self.release + 1)]
+        # A release that was not stored has neither record nor digest.
+        nothing = (0, "")
+        return [stored.get(k, nothing)[1] for k in range(1, self.release + 1)]
 
     def charge(self, event: Event, *, kept: bool = False) -> None:
         """Record the next release, durably, or find it recorded.
@@ -85,10 +87,11 @@ class Run(Readings):
         self._charge_next(event, kept=kept)
 
     def _charge_next(self, event: Event, *, kept: bool) -> bytes | None:
+        """Charge the next release, and return the bytes stored with it, if there are any."""
         if self.release >= self._most:
             what = (
-                f"all {self.release} reserved releases are made; nothing was drawn; reserve a "
-                "new run"
+                f"all {self.release} reserved releases are made; nothing was drawn; reserve a new "
+                "run"
             )
             raise BudgetExceeded(f"run={self.name!r}: {what}")
         found = self.records.charge(self.release + 1, event, kept=kept)
@@ -128,13 +131,14 @@ class Run(Readings):
         try:
             drawn = draw()
         except Exception:
+            # Another process may have stored the release meanwhile.
             found = self.records.fail(self.release)
             if found is None:
                 raise
             return found
-        # Spares one of the two commits of a release: the bytes are stored with the next use of the
-        # file.
         if self.journaled:
+            # Spares one of the two commits of a release: the bytes are stored with the next use of
+            # the file.
             self.records.keep_later(self.release, drawn)
             return drawn
         return self.records.keep(self.release, drawn)
@@ -158,10 +162,8 @@ class Run(Readings):
         LedgerCorrupt if the run lacks them.
         """
         history = self.records.history
-        if (
-            len(rows) > history.charged
-            or [canonical(row) for row in rows] != history.texts[: len(rows)]
-        ):
+        reserved = history.texts[: len(rows)]
+        if len(rows) > history.charged or [canonical(row) for row in rows] != reserved:
             raise LedgerCorrupt(
                 f"run={self.name!r}: the ledger lacks rows of this checkpoint; find the ledger "
                 "that was used with it"

@@ -77,21 +77,23 @@ class RunRecords:
             known = find_run(state, self.name)
             self._identity.check_shown(state)
             self._check_planned(known, release, event)
+            # A row that exists is found, not written: a run that is resumed replays it.
             if release > known.charged:
                 if not known.open:
                     raise LedgerError(
                         f"run={self.name!r}: is closed; nothing was drawn; reserve a new run"
                     )
-                self._file.append(
-                    {"kind": "charge", "run": self.name, "release": release, "kept": kept}
-                )
+                record = {"kind": "charge", "run": self.name, "release": release, "kept": kept}
+                self._file.append(record)
             elif release in known.loose:
                 raise LedgerError(
                     f"run={self.name!r}: release {release} was charged before and its bytes were "
-                    "not kept, so they "
-                    "may have been seen; nothing was drawn; close the run and plan another"
+                    "not kept, so they may have been seen; nothing was drawn; close the run and "
+                    "plan another"
                 )
-            return self._stored(known, release) if kept else None
+            if not kept:
+                return None
+            return self._stored(known, release)
 
     def payload(self, release: int) -> bytes | None:
         """Return the bytes stored with a row; None if nobody has seen any.
@@ -121,7 +123,9 @@ class RunRecords:
             found = self._stored(find_run(state, self.name), release)
             if found is None:
                 self._file.append(self._record(release, payload), payload)
-        return payload if found is None else found
+                return payload
+        # Of two processes that drew for one row, the first commit wins.
+        return found
 
     def keep_later(self, release: int, payload: bytes) -> None:
         """Store the bytes of a release first thing at the next use of the file.
@@ -153,7 +157,7 @@ class RunRecords:
         reclaim : bool
             Give back the price of reserved events without a row.
         given_up : bool
-            Whether the run is closed from outside, and not at its own end.
+            True if the run is closed from outside, and not at its own end.
 
         Returns
         -------
@@ -172,8 +176,7 @@ class RunRecords:
             if known.left and not reclaim:
                 raise LedgerError(
                     f"run={self.name!r}: {known.left} of {len(known.planned)} reserved releases "
-                    "have no row; resume "
-                    "the run, or close it with reclaim=True to give them back"
+                    "have no row; resume the run, or close it with reclaim=True to give them back"
                 )
             returned = known.left
             record: dict[str, Any] = {"kind": "close", "run": self.name, "returned": returned}
@@ -190,19 +193,17 @@ class RunRecords:
         if not 1 <= release <= min(known.charged + 1, len(known.planned)):
             raise LedgerMismatch(
                 f"run={self.name!r}: release {release} is not the next of {known.charged} charged "
-                "and "
-                f"{len(known.planned)} reserved; plan every release before the first round"
+                f"and {len(known.planned)} reserved; plan every release before the first round"
             )
         plain = event.to_dict()
+        # By text, since events with arrays have no equality of their own.
         if canonical(plain) != known.texts[release - 1]:
             reserved = known.planned[release - 1].to_dict()
-            names = sorted(
-                k for k in plain.keys() | reserved.keys() if plain.get(k) != reserved.get(k)
-            )
+            keys = plain.keys() | reserved.keys()
+            names = sorted(key for key in keys if plain.get(key) != reserved.get(key))
             raise LedgerMismatch(
                 f"run={self.name!r}: release {release} differs in {', '.join(names)} from what was "
-                "reserved; nothing "
-                "was drawn; run what was planned"
+                "reserved; nothing was drawn; run what was planned"
             )
 
     def _stored(self, known: RunHistory, release: int) -> bytes | None:
@@ -218,9 +219,12 @@ class RunRecords:
             raise LedgerError(
                 f"{run}: release {release} was charged without kept=True; its bytes are unknown"
             )
-        return self._file.chain.payload(*known.stored[release]) if release in known.stored else None
+        if release not in known.stored:
+            return None
+        return self._file.chain.payload(*known.stored[release])
 
     def _record(self, release: int, payload: bytes) -> dict[str, Any]:
+        """Return the record that names a payload."""
         return {
             "kind": "store",
             "run": self.name,

@@ -37,9 +37,8 @@ class Runs(Mapping[str, RunHistory]):
 
         They do not go on, and hold what they reserved.
         """
-        return tuple(
-            name for name, run in self._file.read().runs.items() if run.former and run.open
-        )
+        runs = self._file.read().runs
+        return tuple(name for name, run in runs.items() if run.former and run.open)
 
     def records(self, run: str) -> RunRecords:
         """Return the rows and stored bytes of a run.
@@ -60,12 +59,14 @@ class Runs(Mapping[str, RunHistory]):
 
 def free_name(state: History, run: str) -> str:
     """Return a name for a new run that is like `run`."""
-    return next(name for k in count(2) if (name := f"{run}-{k}") not in state.runs)
+    names = (f"{run}-{k}" for k in count(2))
+    return next(name for name in names if name not in state.runs)
 
 
 def why_over(state: History, run: str) -> str:
     """Explain why a run of a version before 0.3 does not go on, and what to do."""
-    known, again = find_run(state, run), f"run again as {free_name(state, run)!r}"
+    known = find_run(state, run)
+    again = f"run again as {free_name(state, run)!r}"
     if known.version is not None and known.version > FORMAT:
         return f"run={run!r}: is of a later version; update sottovoce, or {again}"
     if not known.open:

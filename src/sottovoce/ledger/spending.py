@@ -52,8 +52,9 @@ class Spending:
         """Return the spending after further charges: partition, price, and how often."""
         spent = dict(self.by_deal)
         for deal, priced, count in charges:
-            before = spent[deal] if deal in spent else self.accountant.nothing()
-            spent[deal] = self.accountant.add(before, priced, count)
+            if deal not in spent:
+                spent[deal] = self.accountant.nothing()
+            spent[deal] = self.accountant.add(spent[deal], priced, count)
         return self._with(spent)
 
     def among(self, nodes: Mapping[Deal, Collection[int]]) -> Spending:
@@ -100,7 +101,10 @@ class Spending:
         if self._sites == 1 or not np.isfinite(limit):
             return None
         together = self._together()
-        return None if together <= limit else together
+        # Not "if together > limit": NaN is above any limit.
+        if together <= limit:
+            return None
+        return together
 
     def _with(self, by_deal: Mapping[Deal, Any]) -> Spending:
         return Spending(self.accountant, self.delta, self.sites_per_row, by_deal)
@@ -108,13 +112,17 @@ class Spending:
     @property
     def _sites(self) -> int:
         """Number of the composed nodes that hold a row of one person."""
-        return 1 if self.several else self.sites_per_row
+        # With several deals, the composed spending is already that of the worst nodes together.
+        if self.several:
+            return 1
+        return self.sites_per_row
 
     def _together(self) -> float:
+        """Return the epsilon of a person with a row at each of the worst nodes."""
         return self.accountant.network(self._composed(), self.delta, self._sites)
 
     def _composed(self) -> Any:
-        """Return the spending of all deals."""
+        """Return the spending of all deals, in the accountant's currency."""
         if not self.by_deal:
             return self.accountant.nothing()
         if not self.several:
@@ -134,16 +142,18 @@ class Budget:
 
     @property
     def endless(self) -> bool:
+        """True if no node has a limit."""
         return bool(np.all(np.isinf(self.epsilon)))
 
     def check_nodes(self, nodes: int) -> None:
-        """InvalidInput if releases of so many nodes do not fit the values of epsilon."""
+        """Raise InvalidInput if releases of so many nodes do not fit the values of epsilon."""
+        # One value of either is for any number of the other.
         if 1 not in (nodes, self.epsilon.size) and nodes != self.epsilon.size:
             rule = f"has {self.epsilon.size} budgets, and the release is of {nodes} nodes"
             raise InvalidInput("epsilon", None, rule, "give one budget, or one for each node")
 
     def check(self, before: Spending, after: Spending, what: str, *, held: bool) -> None:
-        """BudgetExceeded if a total passes its budget, or is no number.
+        """Raise BudgetExceeded if a total passes its budget, or is no number.
 
         Parameters
         ----------
@@ -154,10 +164,17 @@ class Budget:
         what : str
             The releases at hand, for the message.
         held : bool
-            Whether runs in progress hold anything.
+            True if runs in progress hold anything.
+
+        Raises
+        ------
+        BudgetExceeded
         """
         least = float(np.min(self.epsilon))
-        limits = np.array(least) if after.several else self.epsilon
+        limits = self.epsilon
+        if after.several:
+            # Nobody knows at which nodes a row was, so the smallest budget binds all.
+            limits = np.array(least)
         over = np.flatnonzero(~after.within(limits))
         if over.size:
             raise BudgetExceeded(_of_node(int(over[0]), limits, before, after, what, held))
@@ -175,10 +192,14 @@ def _of_node(
     """Explain why the releases at hand are refused at a node."""
     total = np.atleast_1d(after.per_node())
     if after.several:
-        where, spent = f"a row that was dealt to nodes {len(after.by_deal)} times", before.total()
+        where = f"a row that was dealt to nodes {len(after.by_deal)} times"
+        spent = before.total()
     else:
-        where, spent = f"node {node}", _at(before.per_node(), node)
-    now = f"{spent:.6g} spent, the rest held by runs in progress" if held else f"{spent:.6g}"
+        where = f"node {node}"
+        spent = _at(before.per_node(), node)
+    now = f"{spent:.6g}"
+    if held:
+        now = f"{spent:.6g} spent, the rest held by runs in progress"
     budget = _at(limits, node)
     return (
         f"epsilon={budget:g}: {what} would bring {where} from {now} to {_at(total, node):.6g}; "
@@ -189,4 +210,6 @@ def _of_node(
 def _at(values: Array, node: int) -> float:
     """Return the value of a node, where one value stands for all."""
     each = np.ravel(values)
-    return float(each[node if each.size > 1 else 0])
+    if each.size == 1:
+        return float(each[0])
+    return float(each[node])

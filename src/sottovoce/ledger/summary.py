@@ -11,7 +11,7 @@ from .history import History, RunHistory
 
 
 def summary(file: ChainFile[History]) -> dict[str, Any]:
-    """Budget, spending, runs and head; an infinite epsilon is the text ``inf``."""
+    """Return budget, spending, runs and head; an infinite epsilon is the text ``inf``."""
     with file.transaction("DEFERRED") as state:
         return {
             "epsilon": _of_each_node(state, state.epsilon),

@@ -41,8 +41,10 @@ def drawn(rate: float, seed: int, nodes: int) -> Array:
         raise InvalidInput("dropout", rate, rule, "use e.g. 0.01")
     if rate == 0.0:
         return np.full(nodes, np.inf)
+    # A stream of its own, so that the noise of the same seed stays what it is without losses.
     digest = hashlib.blake2b(f"sottovoce dropout {seed}".encode(), digest_size=8).digest()
-    return np.random.default_rng(int.from_bytes(digest, "big")).geometric(rate, nodes).astype(float)
+    rng = np.random.default_rng(int.from_bytes(digest, "big"))
+    return rng.geometric(rate, nodes).astype(float)
 
 
 def left(
@@ -60,25 +62,30 @@ def left(
     least : int
         The fewest sites of a sum.
     summed : bool
-        Whether the run opens sums.  A node that is lost in this round then counts among those that
+        True if the run opens sums.  A node that is lost in this round then counts among those that
         begin it: nobody knows yet.
     induced : bool
-        Whether the method may go on over the graph of the nodes that are left: more than half of
+        True if the method may go on over the graph of the nodes that are left: more than half of
         all, and connected.
 
     Returns
     -------
     list of int or None
     """
-    # Sites agree on a roster before an attempt, so one that is lost in round k still belongs to it.
-    there = np.flatnonzero((since >= k) if summed else since > k).tolist()
     if summed:
-        return there if len(there) >= least else None
+        # Sites agree on a roster before an attempt, so one that is lost in round k still belongs to
+        # it.
+        there = np.flatnonzero(since >= k).tolist()
+        if len(there) < least:
+            return None
+        return there
+    there = np.flatnonzero(since > k).tolist()
+    if len(there) == len(since):
+        return there
     # More than half, so that no two sets of nodes go on apart (docs/deploy/index.md).
-    whole = len(there) == len(since)
-    return (
-        there if whole or (induced and 2 * len(there) > len(since) and graph.joins(there)) else None
-    )
+    if induced and 2 * len(there) > len(since) and graph.joins(there):
+        return there
+    return None
 
 
 def outlook(
@@ -114,42 +121,56 @@ def outlook(
         number of sites then; ``rounds_if_not``, the mean number of rounds of the others (`rounds`
         if none).
     """
+    # A sum notices a loss in the round after it.
+    delay = 1 if summed else 0
     ends: list[int] = []
     early: list[int] = []
     for seed in range(draws):
         since = drawn(rate, seed, graph.n_nodes)
-        changes = [int(k) + summed for k in np.unique(since) if k + summed <= rounds]
-        told = (
-            k
-            for k in changes
-            if left(graph, since, k, least=least, summed=summed, induced=induced) is None
-        )
-        fatal = next(told, None)
-        if fatal is not None:
-            early.append(fatal - 1)
+        changes = [int(k) + delay for k in np.unique(since) if k + delay <= rounds]
+        for k in changes:
+            if left(graph, since, k, least=least, summed=summed, induced=induced) is None:
+                early.append(k - 1)
+                break
         else:
             ends.append(int(np.sum(since > rounds)))
+    sites_left, rounds_if_not = 0.0, float(rounds)
+    if ends:
+        sites_left = float(np.mean(ends))
+    if early:
+        rounds_if_not = float(np.mean(early))
     return {
         "rate": rate,
         "finishes": len(ends) / draws,
-        "sites_left": float(np.mean(ends)) if ends else 0.0,
-        "rounds_if_not": float(np.mean(early)) if early else float(rounds),
+        "sites_left": sites_left,
+        "rounds_if_not": rounds_if_not,
     }
 
 
 class DropoutNet(DenseNet):
-    """A :class:`DenseNet` whose nodes are lost from the rounds `since` (N,) on; :meth:`begin`
-    begins a round.
+    """A :class:`DenseNet` that loses nodes; :meth:`begin` begins a round.
 
     Over a graph a lost neighbour counts as the node itself (:class:`sottovoce.network.net.Edges`).
     In sums the attempt in which a node is lost opens nothing, and the next is of those that are
-    left.  `induced` says whether the method may go on over a graph.
+    left.
+
+    Parameters
+    ----------
+    graph : Graph
+    since : array (N,)
+        The round from which each node is lost.
+    n : array (N, 1)
+        Rows of each node.
+    induced : bool
+        True if the method may go on over the graph of the nodes that are left.
     """
 
     def __init__(self, graph: Graph, since: Array, n: Array, *, induced: bool) -> None:
         super().__init__(graph)
         self._graph, self.since, self._n, self._induced = graph, since, n, induced
-        self._round, self._own = 0, np.zeros(0)
+        self._round = 0
+        self._own = np.zeros(0)
+        # By the round of a loss, the duals of the edges to the nodes that are lost then.
         self._duals = dict.fromkeys(since[np.isfinite(since)].tolist(), np.zeros(1))
 
     @property
@@ -160,11 +181,15 @@ class DropoutNet(DenseNet):
     def begin(self, k: int, facts: Facts) -> None:
         """Begin round k; NetClosed if those that are left may not go on."""
         self._round = k
-        least, summed = facts.participants, facts.summed
-        if (
-            left(self._graph, self.since, k, least=least, summed=summed, induced=self._induced)
-            is None
-        ):
+        there = left(
+            self._graph,
+            self.since,
+            k,
+            least=facts.participants,
+            summed=facts.summed,
+            induced=self._induced,
+        )
+        if there is None:
             raise NetClosed(f"round {k}: the run cannot go on with the sites that are left")
 
     def neighbour_sum(self, x: Array) -> Array:
@@ -176,11 +201,11 @@ class DropoutNet(DenseNet):
     def lost_dual(self, weight: Array | float) -> Array | float:
         lost = self._duals.pop(float(self._round), 0.0)
         for since, dual in self._duals.items():
-            if since > self._round:  # the edges to the nodes that are lost then
+            if since > self._round:
+                # Differences to the neighbours that are lost then, summed at every node.
                 there = (self.since == since)[:, None].astype(float)
-                moved = super().neighbour_sum(there) * self._own - super().neighbour_sum(
-                    there * self._own
-                )
+                count = super().neighbour_sum(there)
+                moved = count * self._own - super().neighbour_sum(there * self._own)
                 self._duals[since] = dual + weight * moved
         return lost
 

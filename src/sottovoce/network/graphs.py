@@ -31,20 +31,14 @@ Edges: TypeAlias = Iterable[tuple[int, int]]
 Builder: TypeAlias = Callable[[int, str, int, str], Edges]
 """From N, the text after the colon, a seed, and the whole specification for messages."""
 
-# : random graphs drawn before a specification is refused because its graphs are hardly ever
-# connected
 TRIES = 1000
-# : of a graph; a complete graph of 1,414 nodes has about a million edges
-MOST_NODES, MOST_EDGES = (
-    100_000,
-    1_000_000,
-)
-# of nodes: in one random graph, and in all tries together
-_MOST_PAIRS, _MOST_DRAWN = (
-    5_000_000,
-    50_000_000,
-)
+"""Random graphs that are drawn before a specification is refused as hardly ever connected."""
+MOST_NODES, MOST_EDGES = 100_000, 1_000_000
+"""Of a graph; a complete graph of 1,414 nodes has about a million edges."""
+_MOST_PAIRS, _MOST_DRAWN = 5_000_000, 50_000_000
+"""Pairs of nodes in one random graph, and in all tries together."""
 _HOPELESS = 50.0
+"""Nodes without a neighbour, on average, from which on no graph is drawn."""
 
 
 @dataclass(frozen=True)
@@ -73,36 +67,40 @@ class Graph:
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_nodes", _count(self.n_nodes))
         if not isinstance(self.edges, list | tuple):
-            raise GraphError(
-                "edges", type(self.edges), "must be a list of pairs", "give pairs of integers"
-            )
+            rule = "must be a list of pairs"
+            raise GraphError("edges", type(self.edges), rule, "give pairs of integers")
         _check_size(self.name, self.n_nodes, len(self.edges))
         object.__setattr__(self, "edges", self._sorted())
         label = _components(self.n_nodes, self._ends)
         if np.any(label):
             order = np.argsort(label, kind="stable")
-            parts = [
-                part.tolist() for part in np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
-            ]
+            starts = np.flatnonzero(np.diff(label[order])) + 1
+            parts = [part.tolist() for part in np.split(order, starts)]
             rule = f"must be connected, but has {len(parts)} components: {_shorten(parts)}"
             raise GraphError("graph", self.name, rule, "add edges or leave out the isolated sites")
 
     def _sorted(self) -> tuple[tuple[int, int], ...]:
+        """Return the edges as sorted pairs (i, j) with i < j, each once; GraphError for others."""
+        if not self.edges:
+            return ()
         try:
-            pairs = np.array(self.edges) if self.edges else np.zeros((0, 2), dtype=int)
+            pairs = np.array(self.edges)
         except (ValueError, OverflowError):
             pairs = np.zeros(0)
         sound = pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iu"
-        if sound and pairs.size:
+        if sound:
             sound = bool(pairs.min() >= 0 and pairs.max() < self.n_nodes and np.all(np.diff(pairs)))
-        if not sound:  # or integers of another kind
+        if not sound:
+            # One by one: they may be integers of another kind, and an error names its edge.
             return tuple(sorted({self._edge(edge) for edge in self.edges}))
+        # A number for each pair, which sorts much faster than a list of a million pairs.
         pairs = np.sort(pairs.astype(np.int64), axis=1)
         codes = np.sort(pairs[:, 0] * self.n_nodes + pairs[:, 1])
         ends = np.divmod(codes[np.diff(codes, prepend=-1) > 0], self.n_nodes)
         return tuple(zip(*(end.tolist() for end in ends), strict=True))
 
     def _edge(self, edge: Sequence[int]) -> tuple[int, int]:
+        """Return an edge as a sorted pair; GraphError if it is none of this graph."""
         try:
             i, j = sorted(index(node) for node in edge)
         except (TypeError, ValueError):
@@ -113,9 +111,8 @@ class Graph:
             raise GraphError("edge", (i, j), "joins a node to itself", "leave it out")
         if i < 0 or j >= self.n_nodes:
             rule = f"leaves the nodes 0 .. {self.n_nodes - 1}"
-            raise GraphError(
-                "edge", (i, j), rule, "count nodes from 0, or raise the number of nodes"
-            )
+            remedy = "count nodes from 0, or raise the number of nodes"
+            raise GraphError("edge", (i, j), rule, remedy)
         return i, j
 
     @cached_property
@@ -127,9 +124,10 @@ class Graph:
     def _lists(self) -> tuple[IntArray, IntArray]:
         """All neighbours in rising order, node after node, and the N + 1 offsets of the nodes."""
         i, j = self._ends.T
-        of, to = np.concatenate([i, j]), np.concatenate([j, i])
-        ends = np.cumsum(np.bincount(of, minlength=self.n_nodes))
-        return to[np.lexsort((to, of))], np.concatenate([[0], ends])
+        # Every edge is listed at both of its ends.
+        node, neighbour = np.concatenate([i, j]), np.concatenate([j, i])
+        ends = np.cumsum(np.bincount(node, minlength=self.n_nodes))
+        return neighbour[np.lexsort((neighbour, node))], np.concatenate([[0], ends])
 
     @cached_property
     def adjacency(self) -> Array:
@@ -140,10 +138,11 @@ class Graph:
         return _frozen(found)
 
     def sparse(self) -> csr_array:
-        """The adjacency matrix, for large and thin graphs."""
-        # older SciPy's graph routines take no other
-        to, starts = (each.astype(np.int32) for each in self._lists)
-        return sparse.csr_array((np.ones(len(to)), to, starts), shape=(self.n_nodes, self.n_nodes))
+        """Return the adjacency matrix, for large and thin graphs."""
+        # Older SciPy's graph routines take indices of 32 bits alone.
+        neighbours, starts = (each.astype(np.int32) for each in self._lists)
+        shape = (self.n_nodes, self.n_nodes)
+        return sparse.csr_array((np.ones(len(neighbours)), neighbours, starts), shape=shape)
 
     @cached_property
     def degree(self) -> Array:
@@ -151,24 +150,27 @@ class Graph:
         return _frozen(np.diff(self._lists[1]).astype(float)[:, None])
 
     def neighbours(self, i: int) -> tuple[int, ...]:
-        """Neighbours of node `i` in rising order."""
+        """Return the neighbours of node `i` in rising order."""
         if not 0 <= i < self.n_nodes:
-            raise InvalidInput(
-                "node", i, f"must be one of 0 .. {self.n_nodes - 1}", "count nodes from 0"
-            )
-        to, starts = self._lists
-        return tuple(to[starts[i] : starts[i + 1]].tolist())
+            rule = f"must be one of 0 .. {self.n_nodes - 1}"
+            raise InvalidInput("node", i, rule, "count nodes from 0")
+        neighbours, starts = self._lists
+        return tuple(neighbours[starts[i] : starts[i + 1]].tolist())
 
     def joins(self, nodes: Sequence[int]) -> bool:
-        """Return whether the edges among `nodes` alone connect them."""
+        """Return True if the edges among `nodes` alone connect them."""
+        # Number the nodes anew, and keep the edges of which both ends have a number.
         place = np.full(self.n_nodes, -1)
         place[list(nodes)] = np.arange(len(nodes))
         ends = place[self._ends]
-        return not np.any(_components(len(nodes), ends[np.all(ends >= 0, axis=1)]))
+        inside = ends[np.all(ends >= 0, axis=1)]
+        return not np.any(_components(len(nodes), inside))
 
     @property
     def bipartite(self) -> bool:
-        """Return whether two colours suffice, that is, the signless Laplacian D + A is singular."""
+        """True if two colours suffice, that is, the signless Laplacian D + A is singular."""
+        # Colour nodes by whether their distance from node 0 is odd: then every edge has two
+        # colours.
         away = csgraph.dijkstra(self.sparse(), unweighted=True, indices=0)
         return bool(np.all(np.diff(away[self._ends], axis=1) % 2 == 1))
 
@@ -214,7 +216,7 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0, *, listed: bool = True) -
         Erdős-Rényi draws with ``seed``, ``seed + 1``, ..., so the result follows G(N, p) *given*
         that the graph is connected.
     listed : bool
-        Whether the run reads edges; otherwise a complete graph may be one of :class:`Everybody`.
+        True if the run reads edges; else a complete graph may be one of :class:`Everybody`.
 
     Returns
     -------
@@ -233,32 +235,30 @@ def make_graph(spec: str, n_nodes: int, seed: int = 0, *, listed: bool = True) -
     ((0, 1), (1, 2))
     """
     n = _count(n_nodes)
+    must_be_known = f"must be one of {', '.join(names())}"
     if not isinstance(spec, str):
-        raise InvalidInput(
-            "graph", spec, f"must be one of {', '.join(names())}", "use graph='ring'"
-        )
+        raise InvalidInput("graph", spec, must_be_known, "use graph='ring'")
     _check_size(spec, n, 0)
     kind, _, text = spec.strip().partition(":")
     kind, text = kind.strip().lower().replace("_", "-"), text.strip()
     if kind not in _KINDS:
-        raise InvalidInput(
-            "graph", spec, f"must be one of {', '.join(names())}", "use graph='ring'"
-        )
+        raise InvalidInput("graph", spec, must_be_known, "use graph='ring'")
     form, _, build = _KINDS[kind]
     if text and form == kind:
         raise InvalidInput("graph", spec, "takes no parameters", f"use graph={kind!r}")
     if kind == "complete" and not listed and n * (n - 1) // 2 > MOST_EDGES:
         return Everybody(n)
-    return Graph(f"{kind}:{text}" if text else kind, n, tuple(build(n, text, seed, spec)))
+    name = f"{kind}:{text}" if text else kind
+    return Graph(name, n, tuple(build(n, text, seed, spec)))
 
 
 def names() -> dict[str, str]:
-    """Specification -> description, for help texts."""
+    """Return the specifications with their descriptions, for help texts."""
     return {form: line for form, line, _ in _KINDS.values()}
 
 
 def _components(n: int, ends: IntArray) -> IntArray:
-    """The smallest node of each node's component, by the edges `ends` (E, 2).
+    """Return the smallest node of each node's component, by the edges `ends` (E, 2).
 
     Labels start as the nodes.  Both ends' labels take the smaller of the two, then labels are
     followed to their roots, until both ends of every edge agree.
@@ -275,65 +275,60 @@ def _components(n: int, ends: IntArray) -> IntArray:
 
 
 def _grid(n: int, text: str, seed: int, spec: str) -> Edges:
+    # As square as it can be: the largest divisor up to the root.
     rows = max(r for r in range(1, math.isqrt(n) + 1) if n % r == 0)
     columns = n // rows
     if text:
         left, _, right = text.lower().partition("x")
         if not all(side.strip().isdecimal() and len(side) < 10 for side in (left, right)):
-            raise InvalidInput(
-                "graph", spec, "must be grid or grid:RxC", "use for example graph='grid:2x5'"
-            )
+            rule = "must be grid or grid:RxC"
+            raise InvalidInput("graph", spec, rule, "use for example graph='grid:2x5'")
         rows, columns = int(left), int(right)
         if rows * columns != n:
             rule = f"has {rows * columns} nodes, but there are {n}"
             raise GraphError("graph", spec, rule, "use graph='grid' or a product that fits")
-    return [(k, k + 1) for k in range(n) if (k + 1) % columns] + [
-        (k, k + columns) for k in range(n - columns)
-    ]
+    along_rows = [(k, k + 1) for k in range(n) if (k + 1) % columns]
+    down_columns = [(k, k + columns) for k in range(n - columns)]
+    return along_rows + down_columns
 
 
 def _erdos_renyi(n: int, text: str, seed: int, spec: str) -> Edges:
     p = _parameters(text, spec, {"p": 0.4})["p"]
     if not 0 < p <= 1:
-        raise InvalidInput(
-            "graph", spec, "the probability p of an edge must be in (0, 1]", "use p=0.4"
-        )
+        rule = "the probability p of an edge must be in (0, 1]"
+        raise InvalidInput("graph", spec, rule, "use p=0.4")
     pairs = n * (n - 1) // 2
     if pairs > _MOST_PAIRS:
-        raise GraphError(
-            "graph", spec, f"has {pairs:,} pairs of nodes to draw", f"use at most {_MOST_PAIRS:,}"
-        )
+        rule = f"has {pairs:,} pairs of nodes to draw"
+        raise GraphError("graph", spec, rule, f"use at most {_MOST_PAIRS:,}")
     _check_size(spec, n, round(p * pairs))
-    tries = min(TRIES, _MOST_DRAWN // max(pairs, 1))
-    # nodes without a neighbour, on average: none has probability exp(-alone), about
+    larger = f"use p >= log(N)/N = {math.log(n) / n:.2g}"
+    # Nodes without a neighbour, on average; that there are none has a probability of about
+    # exp(-alone).
     alone = n * (1.0 - p) ** (n - 1)
-    for attempt in range(tries if alone < _HOPELESS else 0):
+    if alone >= _HOPELESS:
+        raise GraphError("graph", spec, "would never be connected", larger)
+    tries = min(TRIES, _MOST_DRAWN // max(pairs, 1))
+    for attempt in range(tries):
         graph = nx.gnp_random_graph(n, p, seed=seed + attempt)
         if nx.is_connected(graph):
             return list(graph.edges)
-    rule = (
-        f"none of {tries} draws with {n} nodes was connected"
-        if alone < _HOPELESS
-        else "would never be connected"
-    )
-    raise GraphError("graph", spec, rule, f"use p >= log(N)/N = {math.log(n) / n:.2g}")
+    rule = f"none of {tries} draws with {n} nodes was connected"
+    raise GraphError("graph", spec, rule, larger)
 
 
 def _small_world(n: int, text: str, seed: int, spec: str) -> Edges:
     given = _parameters(text, spec, {"k": 4.0, "p": 0.1})
     k, p = given["k"], given["p"]
     if k % 2 or k < 2:
-        raise InvalidInput(
-            "graph", spec, "k neighbours on the ring must be even and >= 2", "use k=2 or k=4"
-        )
+        rule = "k neighbours on the ring must be even and >= 2"
+        raise InvalidInput("graph", spec, rule, "use k=2 or k=4")
     if not 0 <= p <= 1:
-        raise InvalidInput(
-            "graph", spec, "the probability p to rewire must be in [0, 1]", "use p=0.1"
-        )
+        rule = "the probability p to rewire must be in [0, 1]"
+        raise InvalidInput("graph", spec, rule, "use p=0.1")
     if k >= n:
-        raise GraphError(
-            "graph", spec, f"needs k={k:g} < N={n}", "use a smaller k, or graph='complete'"
-        )
+        rule = f"needs k={k:g} < N={n}"
+        raise GraphError("graph", spec, rule, "use a smaller k, or graph='complete'")
     _check_size(spec, n, round(n * k / 2))
     tries = min(TRIES, _MOST_DRAWN // round(n * k))
     try:
@@ -345,9 +340,8 @@ def _small_world(n: int, text: str, seed: int, spec: str) -> Edges:
 
 def _file(n: int, text: str, seed: int, spec: str) -> Edges:
     if not text:
-        raise InvalidInput(
-            "graph", spec, "needs the path of an edge list", "use graph='edges:FILE'"
-        )
+        rule = "needs the path of an edge list"
+        raise InvalidInput("graph", spec, rule, "use graph='edges:FILE'")
     lines = read_text("graph", os.path.expanduser(text)).splitlines()
     edges = []
     for number, line in enumerate(lines, start=1):
@@ -356,9 +350,8 @@ def _file(n: int, text: str, seed: int, spec: str) -> Edges:
             continue
         if len(words) != 2 or not all(word.isdecimal() and len(word) < 10 for word in words):
             rule = f"line {number} must hold two node numbers from 0 .. {n - 1}"
-            raise InvalidInput(
-                "graph", spec, rule, "separate them by a space; comments start with #"
-            )
+            remedy = "separate them by a space; comments start with #"
+            raise InvalidInput("graph", spec, rule, remedy)
         edges.append((int(words[0]), int(words[1])))
     return edges
 
@@ -369,18 +362,25 @@ def _complete(n: int, text: str, seed: int, spec: str) -> Edges:
 
 
 def _ring(n: int, text: str, seed: int, spec: str) -> Edges:
-    return [*pairwise(range(n)), *([(0, n - 1)] if n > 2 else [])]
+    edges = list(pairwise(range(n)))
+    # Of two nodes both ends are the same edge.
+    if n > 2:
+        edges.append((0, n - 1))
+    return edges
 
 
-# kind -> (how to write it, one line on it, builder)
+def _path(n: int, text: str, seed: int, spec: str) -> Edges:
+    return pairwise(range(n))
+
+
+def _star(n: int, text: str, seed: int, spec: str) -> Edges:
+    return [(0, k) for k in range(1, n)]
+
+
 _KINDS: dict[str, tuple[str, str, Builder]] = {
     "ring": ("ring", "a circle: two neighbours each", _ring),
-    "path": ("path", "a line: two ends with one neighbour", lambda n, *_: pairwise(range(n))),
-    "star": (
-        "star",
-        "node 0 talks to all, the others to node 0 only",
-        lambda n, *_: [(0, k) for k in range(1, n)],
-    ),
+    "path": ("path", "a line: two ends with one neighbour", _path),
+    "star": ("star", "node 0 talks to all, the others to node 0 only", _star),
     "complete": ("complete", "everyone talks to everyone", _complete),
     "grid": ("grid[:RxC]", "R rows and C columns, as square as possible if not given", _grid),
     "erdos-renyi": (
@@ -395,18 +395,19 @@ _KINDS: dict[str, tuple[str, str, Builder]] = {
     ),
     "edges": ("edges:FILE", "two node numbers a line, from 0; comments after #", _file),
 }
+"""By kind of graph: how to write it, one line on it, and its builder."""
 
 
 def _parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[str, float]:
-    """``"k=4,p=0.1"`` over `defaults`."""
+    """Return the parameters of a text such as ``"k=4,p=0.1"``, else their `defaults`."""
     values = dict(defaults)
     for item in filter(None, text.split(",")):
         key, _, value = (part.strip() for part in item.partition("="))
         try:
-            values[key] = float(value) if key in defaults else math.nan
+            values[key] = float(value)
         except ValueError:
             values[key] = math.nan
-        if not math.isfinite(values[key]):
+        if key not in defaults or not math.isfinite(values[key]):
             known = ",".join(f"{name}={default:g}" for name, default in defaults.items())
             rule = f"{item.strip()!r} is not one of its parameters with a finite number"
             raise InvalidInput("graph", spec, rule, f"write them as in {known}")
@@ -414,6 +415,7 @@ def _parameters(text: str, spec: str, defaults: dict[str, float]) -> dict[str, f
 
 
 def _check_size(name: str, nodes: int, edges: int) -> None:
+    """Raise GraphError for a graph that is too large."""
     if nodes > MOST_NODES:
         raise GraphError("n_nodes", nodes, f"must be at most {MOST_NODES:,}", "use fewer sites")
     if edges > MOST_EDGES:
@@ -422,27 +424,31 @@ def _check_size(name: str, nodes: int, edges: int) -> None:
 
 
 def _count(n_nodes: object) -> int:
+    """Return a number of nodes as an int; InvalidInput if it is none."""
     try:
         n = index(n_nodes)  # type: ignore[arg-type]
     except TypeError:
         n = 0
     if n < 1:
-        raise InvalidInput(
-            "n_nodes", n_nodes, "must be an integer >= 1", "give the number of sites"
-        )
+        rule = "must be an integer >= 1"
+        raise InvalidInput("n_nodes", n_nodes, rule, "give the number of sites")
     return n
 
 
 def _shorten(parts: list[list[int]], most_parts: int = 4, most_nodes: int = 6) -> str:
-    shown = [
-        "{"
-        + ", ".join([*map(str, part[:most_nodes]), *(["..."] if len(part) > most_nodes else [])])
-        + "}"
-        for part in parts[:most_parts]
-    ]
-    return ", ".join([*shown, *(["..."] if len(parts) > most_parts else [])])
+    """Return components in words: some of them, and some nodes of each."""
+    shown = []
+    for part in parts[:most_parts]:
+        nodes = [str(node) for node in part[:most_nodes]]
+        if len(part) > most_nodes:
+            nodes.append("...")
+        shown.append("{" + ", ".join(nodes) + "}")
+    if len(parts) > most_parts:
+        shown.append("...")
+    return ", ".join(shown)
 
 
 def _frozen(array: Array) -> Array:
+    """Make an array read-only, since it is cached and shared."""
     array.flags.writeable = False
     return array

@@ -23,7 +23,8 @@ from ..problem.facts import Among, Facts
 from ..util.typing import Any, Array, IntArray
 from .graphs import Graph
 
-LARGE = 200  # nodes beyond which the adjacency matrix is sparse
+LARGE = 200
+"""Nodes beyond which the adjacency matrix is sparse."""
 
 
 class Net(ABC):
@@ -97,19 +98,23 @@ class DenseNet(Net):
 
     @cached_property
     def _adjacency(self) -> Any:
-        """Made when neighbours are first summed: sums over all sites need none."""
-        return self._graph.sparse() if self._sparse else self._graph.adjacency
+        """The adjacency matrix, dense or sparse."""
+        # Made when neighbours are first summed: sums over all sites need none.
+        if self._sparse:
+            return self._graph.sparse()
+        return self._graph.adjacency
 
     def neighbour_sum(self, x: Array) -> Array:
         if not self._sparse:
             return np.matmul(self._adjacency, x)
+        # A sparse matrix multiplies only matrices, so the other axes become columns.
         nodes = np.moveaxis(x, -2, 0)
-        return np.moveaxis(
-            (self._adjacency @ nodes.reshape(len(nodes), -1)).reshape(nodes.shape), 0, -2
-        )
+        total = self._adjacency @ nodes.reshape(len(nodes), -1)
+        return np.moveaxis(total.reshape(nodes.shape), 0, -2)
 
     def whole_sum(self, x: Array) -> Array:
         total = np.zeros_like(x[..., 0, :])
+        # One after the other, as nodes of a deployment add: NumPy's sum rounds otherwise.
         for i in range(x.shape[-2]):
             total = total + x[..., i, :]
         return np.array(np.broadcast_to(total[..., None, :], x.shape))
@@ -126,12 +131,11 @@ class DenseNet(Net):
 
 
 class Edges:
-    """One node's edges, of which some are lost in a run: a lost neighbour counts as the node
-    itself.
+    """One node's edges, of which some are lost in a run.
 
-    With itself in a neighbour's place a node keeps the degree of the plan, so that no price
-    changes, and a difference of zero, so that the duals of the edges that are left go on; the lost
-    edge's dual is to be dropped at both ends.
+    A lost neighbour counts as the node itself.  With itself in a neighbour's place a node keeps the
+    degree of the plan, so that no price changes, and a difference of zero, so that the duals of the
+    edges that are left go on; the lost edge's dual is to be dropped at both ends.
     """
 
     def __init__(self) -> None:
@@ -140,9 +144,11 @@ class Edges:
 
     def sum(self, own: Array, told: Mapping[Hashable, Array | None]) -> Array:
         """Sum over all neighbours, in their order; None stands for one that is lost."""
-        self._own, self._told = own, {who: x for who, x in told.items() if x is not None}
+        self._own = own
+        self._told = {who: x for who, x in told.items() if x is not None}
         total = np.zeros_like(own)
         for x in told.values():
+            # A lost neighbour counts as the node itself.
             total = total + (own if x is None else x)
         return total
 
@@ -185,16 +191,20 @@ class Adder:
         NetClosed
             If the share of every site is needed, and a site left.
         """
-        most = self._sites if sites is None else sites
+        needed = self._sites if sites is None else sites
+
+        def is_over() -> bool:
+            shares, _ = self._totals[attempt]
+            # A site that leaves ends only the attempts that need all sites.
+            return shares == needed or (self._closed and sites is None)
+
         with self._news:
             done, so_far = self._totals.get(attempt, (0, np.zeros_like(share)))
             self._totals[attempt] = done + 1, so_far + share
             self._news.notify_all()
-            self._news.wait_for(
-                lambda: self._totals[attempt][0] == most or (self._closed and sites is None)
-            )
+            self._news.wait_for(is_over)
             done, total = self._totals[attempt]
-        if done < most:
+        if done < needed:
             raise NetClosed("a site left the run")
         return total
 
@@ -206,8 +216,9 @@ class Adder:
 
 
 class QueueNet(Net):
-    """One node of a graph, exchanging vectors through in-process queues; :meth:`connect` makes
-    all nodes.
+    """One node of a graph, exchanging vectors through queues of this process.
+
+    :meth:`connect` makes all nodes.
     """
 
     def __init__(
@@ -216,10 +227,12 @@ class QueueNet(Net):
         outbox: dict[int, queue.Queue[Array | None]],
         adder: Adder,
     ) -> None:
-        self._inbox, self._outbox, self._adder, self._attempts = inbox, outbox, adder, 0
-        self._edges, self._exchanges = Edges(), 0
-        self.until: float = np.inf  # the exchange before which this node is lost
-        self.leaves: dict[int, float] = {}  # the same of its neighbours
+        self._inbox, self._outbox, self._adder = inbox, outbox, adder
+        self._edges = Edges()
+        self._attempts = self._exchanges = 0
+        # The exchange before which this node is lost, and those of its neighbours.
+        self.until: float = np.inf
+        self.leaves: dict[int, float] = {}
         self.degree = np.array([float(len(inbox))])
 
     @classmethod
@@ -229,14 +242,12 @@ class QueueNet(Net):
         for i, j in graph.edges:
             wires[i, j], wires[j, i] = queue.Queue(), queue.Queue()
         adder = Adder(graph.n_nodes)
-        return [
-            cls(
-                {j: wires[j, i] for j in graph.neighbours(i)},
-                {j: wires[i, j] for j in graph.neighbours(i)},
-                adder,
-            )
-            for i in range(graph.n_nodes)
-        ]
+        nets = []
+        for i in range(graph.n_nodes):
+            inbox = {j: wires[j, i] for j in graph.neighbours(i)}
+            outbox = {j: wires[i, j] for j in graph.neighbours(i)}
+            nets.append(cls(inbox, outbox, adder))
+        return nets
 
     def neighbour_sum(self, x: Array) -> Array:
         found = self._exchange(x)
@@ -247,10 +258,13 @@ class QueueNet(Net):
 
     def everyones(self, x: Array) -> Array:
         found = self._exchange(x)
+        # In a complete network a node hears all numbers but its own.
         own = next(i for i in range(len(found) + 1) if i not in found)
-        return np.stack([message for _, message in sorted((found | {own: x}).items())])
+        messages = found | {own: x}
+        return np.stack([messages[i] for i in sorted(messages)])
 
     def _exchange(self, x: Array) -> dict[int, Array]:
+        """Send a vector to every neighbour, and return those of the neighbours that are left."""
         self._exchanges += 1
         if self._exchanges >= self.until:
             raise NetClosed("this node is lost")
@@ -267,7 +281,8 @@ class QueueNet(Net):
         return found
 
     def seal(self, share: IntArray) -> IntArray:
-        return share  # only the adder reads it
+        # Unmasked: only the adder of this process reads it.
+        return share
 
     def total(self, sealed: IntArray) -> IntArray:
         self._attempts += 1

@@ -53,7 +53,7 @@ class Cause(Enum):
 
     @property
     def by_noise(self) -> bool:
-        """Whether a larger epsilon or more rows would remove the cause."""
+        """True if a larger epsilon or more rows would remove the cause."""
         return self in (Cause.NOISE, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN, Cause.SIZE_HIDDEN)
 
 
@@ -64,41 +64,35 @@ _SENTENCES = {
     Cause.LOST: "the columns do not tell it",
     Cause.SEPARATION: (
         "the data do not determine it (separation): next to all rows of its level, of the "
-        "reference, or of its site "
-        "have the same outcome, so these alone decide the outcome; join it with another, or leave "
-        "it out"
+        "reference, or of its site have the same outcome, so these alone decide the outcome; join "
+        "it with another, or leave it out"
     ),
     Cause.HIDDEN: (
-        "noise hides whether the data determine it: all rows of its level, of the reference, or "
-        "of its site may have "
-        "the same outcome; join it with another, or ask with a larger epsilon or of more rows"
+        "noise hides whether the data determine it: all rows of its level, of the reference, or of "
+        "its site may have the same outcome; join it with another, or ask with a larger epsilon or "
+        "of more rows"
     ),
     Cause.FEW: (
-        "too few rows of its level, of the reference, or of its site have the rarer outcome for "
-        "an interval of two "
-        "ends; join it with another"
+        "too few rows of its level, of the reference, or of its site have the rarer outcome for an "
+        "interval of two ends; join it with another"
     ),
     Cause.REFERENCE: (
-        "noise hides the reference, which has too few rows to compare with; name a level with "
-        "more rows as the "
-        "reference (`base` in the schema)"
+        "noise hides the reference, which has too few rows to compare with; name a level with more "
+        "rows as the reference (`base` in the schema)"
     ),
     Cause.UNFINISHED: (
         "the steps have not come near enough to its estimate, which may have no end (separation): "
-        "it may decide the "
-        "outcome alone, or with others; leave it out, or join it with another"
+        "it may decide the outcome alone, or with others; leave it out, or join it with another"
     ),
     Cause.ASTRAY: (
         "the last step leads far from where noise led the steps before: ask with a larger epsilon "
-        "or of more rows; if "
-        "that does not help, its estimate has no end (separation): leave it out, or join it with "
-        "another"
+        "or of more rows; if that does not help, its estimate has no end (separation): leave it "
+        "out, or join it with another"
     ),
     Cause.NOISE: "too much of its variance is privacy noise",
     Cause.TABLE_UNFINISHED: (
         "the whole table: too few steps to come near enough, and noise is not why; a level or a "
-        "number may decide "
-        "the outcome alone (separation): leave it out, or join it with another"
+        "number may decide the outcome alone (separation): leave it out, or join it with another"
     ),
     Cause.TABLE_NOISE: "the whole table: the last step is mostly noise",
     Cause.TABLE_HIDDEN: (
@@ -107,8 +101,7 @@ _SENTENCES = {
     ),
     Cause.SIZE_HIDDEN: (
         "the whole table: noise hides how strong its effects are together (if columns decide the "
-        "outcome alone, which "
-        "is separation, no epsilon would do: leave the strongest out)"
+        "outcome alone, which is separation, no epsilon would do: leave the strongest out)"
     ),
     Cause.STRAINED: "the steps may have ended too early, and intervals may be off by about a "
     "standard error",
@@ -158,6 +151,6 @@ def cause_of(line: dict[str, Any]) -> Cause | None:
 
 
 def blames_noise(lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether all of these lines are refused because of noise."""
+    """Return True if there are lines, and all are refused because of noise."""
     causes = [cause_of(line) for line in lines]
     return bool(causes) and all(cause is not None and cause.by_noise for cause in causes)

@@ -14,16 +14,19 @@ from .plain import finite, number, ratio_text
 from .worth import exaggeration_in_words, width_in_words
 
 NOISE_MEANS = (
-    "Noise: the share of the variance that is not sampling, and would not be there "
-    "without privacy noise"
+    "Noise: the share of the variance that is not sampling, and would not be there without privacy "
+    "noise"
 )
 """The legend of the column of noise."""
 HEAD = ("estimate", "odds ratio", "std. error", "noise", "95% interval", "p", "why")
 """Columns of :func:`cells`."""
 CONSTANT = "(constant)"
-_NAMED = 6  # lines that are named in a sentence
-_TICKS = 7  # of an axis, at most
-_WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
+_NAMED = 6
+"""Most lines that are named in a sentence."""
+_TICKS = 7
+"""Most ticks of an axis."""
+_WIDEST = math.log(200.0)
+"""How far the axis of odds ratios reaches to either side of 1, in log-odds."""
 
 
 # The table of coefficients
@@ -32,28 +35,42 @@ _WIDEST = math.log(200.0)  # of the axis of odds ratios, to either side
 def cells(line: dict[str, Any]) -> list[str]:
     """Return the cells of a line, in the columns of :data:`HEAD`."""
     if line.get("one_sided") is not None:
-        found = dict.fromkeys(HEAD, "-") | {
-            "95% interval": end_text(line, odds=False),
-            HEAD[-1]: why(line),
-        }
-        return list(found.values())
+        by_head = dict.fromkeys(HEAD, "-")
+        by_head["95% interval"] = end_text(line, odds=False)
+        by_head["why"] = why(line)
+        return list(by_head.values())
     if line.get("refused") is not None:
         return ["refused", *["-"] * (len(HEAD) - 2), why(line)]
     if "standard_error" not in line:
         return [f"{number(line['estimate']):.4g}", *["-"] * (len(HEAD) - 2), ""]
-    p, ratio, mark = number(line["p"]), line.get("odds_ratio"), "?" if line.get("unsure") else ""
+    return _inference_cells(line)
+
+
+def _inference_cells(line: dict[str, Any]) -> list[str]:
+    """Return the cells of a line that has a standard error and a two-sided interval."""
     estimate, error, low, high = (
         number(line[name]) for name in ("estimate", "standard_error", "low", "high")
     )
-    # two digits of the error at least
-    n = min(9, max(3, 1 - math.floor(math.log10(error)))) if error > 0 else 3
+    digits = 3
+    if error > 0:
+        # The error is shown with two significant digits at least.
+        digits = min(9, max(3, 1 - math.floor(math.log10(error))))
+    question_mark = "?" if line.get("unsure") else ""
+    odds_ratio = "-"
+    # The constant's ratio compares with no other row, so it is left out.
+    if line.get("odds_ratio") is not None and line["name"] != CONSTANT:
+        odds_ratio = f"{number(line['odds_ratio']):.3g}"
+    p = number(line["p"])
+    p_value = f"{p:.3f}"
+    if p < 0.001:
+        p_value = "<.001"
     return [
-        f"{estimate:.{n}f}{mark}",
-        "-" if ratio is None or line["name"] == CONSTANT else f"{number(ratio):.3g}",
-        f"{error:.{n}f}",
+        f"{estimate:.{digits}f}{question_mark}",
+        odds_ratio,
+        f"{error:.{digits}f}",
         f"{100.0 * number(line['noise_share']):.0f}%",
-        f"{low:.{n}f} to {high:.{n}f}",
-        "<.001" if p < 0.001 else f"{p:.3f}",
+        f"{low:.{digits}f} to {high:.{digits}f}",
+        p_value,
         why(line),
     ]
 
@@ -70,7 +87,11 @@ def mark(line: dict[str, Any]) -> str:
     """Return the question mark of a line in a drawing, with its reason; empty without one."""
     if not line.get("unsure"):
         return ""
-    return f"? ({why(line).rstrip('?')})" if why(line) else "?"
+    reason = why(line)
+    if not reason:
+        return "?"
+    # Some reasons end in a question mark of their own, and one is enough.
+    return f"? ({reason.rstrip('?')})"
 
 
 def one_end(line: dict[str, Any]) -> tuple[float, int] | None:
@@ -81,28 +102,39 @@ def one_end(line: dict[str, Any]) -> tuple[float, int] | None:
     side = line.get("one_sided")
     if side is None:
         return None
-    return (number(line["low"]), 1) if side == "above" else (number(line["high"]), -1)
+    if side == "above":
+        return number(line["low"]), 1
+    return number(line["high"]), -1
 
 
 def end_text(line: dict[str, Any], odds: bool) -> str:
     """Format a line's one end in words, as a coefficient or, with `odds`, as an odds ratio.
 
-    A coefficient is never rounded towards what its interval excludes; an odds ratio is rounded to
-    the nearest.
+    A coefficient is rounded outwards, so that the text excludes nothing that the interval holds; an
+    odds ratio is rounded to the nearest.
     """
     found = one_end(line)
     assert found is not None
     end, side = found
     if odds:
         return f"{line['one_sided']} {ratio_text(math.exp(min(end, 50.0)))}"
-    rounded = (math.floor(end * 100.0) if side > 0 else math.ceil(end * 100.0)) / 100.0
+    # An end of 0.507 reads "above 0.50": "above 0.51" would claim too much.
+    round_outwards = math.floor if side > 0 else math.ceil
+    rounded = round_outwards(end * 100.0) / 100.0
     return f"{line['one_sided']} {rounded:.2f}"
 
 
 def called(line: dict[str, Any]) -> str:
     """Return the name of a line, with its level if it has one."""
-    name = str(line.get("unit") or line["name"])
-    return name if line["level"] is None else f"{name}: {line['level']}"
+    name = _column_name(line)
+    if line["level"] is None:
+        return name
+    return f"{name}: {line['level']}"
+
+
+def _column_name(line: dict[str, Any]) -> str:
+    """Return the name of a line's column, or of the unit where it has one."""
+    return str(line.get("unit") or line["name"])
 
 
 class CoefficientGroup(NamedTuple):
@@ -117,13 +149,8 @@ def groups(lines: Sequence[dict[str, Any]]) -> list[CoefficientGroup]:
     """Group lines by column, in order."""
     found: list[CoefficientGroup] = []
     for line in lines:
-        name, reference = str(line.get("unit") or line["name"]), line["reference"]
-        same = (
-            found
-            and line["level"] is not None
-            and (found[-1].name, found[-1].reference) == (name, reference)
-        )
-        if same:
+        name, reference = _column_name(line), line["reference"]
+        if found and line["level"] is not None and found[-1][:2] == (name, reference):
             found[-1].lines.append(line)
         else:
             found.append(CoefficientGroup(name, reference, [line]))
@@ -134,14 +161,14 @@ def labelled(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     """Return labels and cells, with levels indented below their column and its reference."""
     found = []
     for group in groups(lines):
-        level = group.lines[0]["level"] is not None
-        if level:
+        if group.lines[0]["level"] is not None:
             found.append((group.name, [""] * len(HEAD)))
+            names = [f"  {line['level']}" for line in group.lines]
+        else:
+            names = [group.name] * len(group.lines)
         if group.reference is not None:
             found.append((f"  {group.reference}", ["reference", *[""] * (len(HEAD) - 1)]))
-        found += [
-            (f"  {line['level']}" if level else group.name, cells(line)) for line in group.lines
-        ]
+        found += zip(names, map(cells, group.lines), strict=True)
     return found
 
 
@@ -150,22 +177,25 @@ def rows_of(lines: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     kept = [k for k, head in enumerate(HEAD) if head != "odds ratio" or has_odds(lines)]
     if not any(map(why, lines)):
         kept.remove(HEAD.index("why"))
-    kept = kept if has_intervals(lines) else [0]
-    return [
-        (name, [row[k] for k in kept]) for name, row in [("column", list(HEAD)), *labelled(lines)]
-    ]
+    if not has_intervals(lines):
+        # Only the estimates.
+        kept = [0]
+    rows = [("column", list(HEAD)), *labelled(lines)]
+    return [(name, [row[k] for k in kept]) for name, row in rows]
 
 
 def text_table(lines: Sequence[dict[str, Any]]) -> str:
     """Format the table of coefficients as plain text."""
     rows = rows_of(lines)
-    wide = [max(map(len, column)) for column in zip(*(row for _, row in rows), strict=True)]
-    first = max(len(name) for name, _ in rows)
-    said = (
-        f"{name:<{first}}  " + "  ".join(f"{cell:>{w}}" for cell, w in zip(row, wide, strict=True))
-        for name, row in rows
-    )
-    return "\n".join(line.rstrip() for line in said)
+    name_width = max(len(name) for name, _ in rows)
+    columns = zip(*(row for _, row in rows), strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    text = []
+    for name, row in rows:
+        # Names stand at the left of their column, numbers at the right.
+        aligned = map(str.rjust, row, widths)
+        text.append("  ".join([name.ljust(name_width), *aligned]).rstrip())
+    return "\n".join(text)
 
 
 def page_table(lines: Sequence[dict[str, Any]]) -> Table:
@@ -176,10 +206,13 @@ def page_table(lines: Sequence[dict[str, Any]]) -> Table:
 
 
 def _indented(name: str) -> str:
-    """A row's name, with a wide space in place of the two spaces before a level, which HTML
-    would drop.
+    """Return a row's name for HTML, which would drop the two spaces before a level.
+
+    A wide space stands in their place.
     """
-    return "\N{EM SPACE}" + name.strip() if name.startswith("  ") else name.strip()
+    if name.startswith("  "):
+        return "\N{EM SPACE}" + name.strip()
+    return name.strip()
 
 
 def needed(needs: dict[str, Any] | None) -> str:
@@ -189,9 +222,12 @@ def needed(needs: dict[str, Any] | None) -> str:
     """
     if not needs:
         return ""
-    more = [f"epsilon {number(needs['epsilon']):g}"] if "epsilon" in needs else []
-    said = " or ".join([*more, f"{number(needs['rows']):,.0f} rows"])
-    return f"more than {said}" if needs.get("more") else said
+    said = f"{number(needs['rows']):,.0f} rows"
+    if "epsilon" in needs:
+        said = f"epsilon {number(needs['epsilon']):g} or {said}"
+    if needs.get("more"):
+        return f"more than {said}"
+    return said
 
 
 def refusals(lines: Sequence[dict[str, Any]]) -> list[tuple[list[str], str]]:
@@ -222,14 +258,13 @@ def remark(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
     -------
     str
     """
-    refused, said = refusals(lines), list[str]()
-    for names, why in refused:
-        sentence = (
-            f"{_listed(names)}: {why}."
-            if len(names) < len(lines)
-            else f"{why[:1].upper()}{why[1:]}."
-        )
-        said.append(sentence)
+    said = list[str]()
+    for names, why in refusals(lines):
+        if len(names) < len(lines):
+            said.append(f"{_listed(names)}: {why}.")
+        else:
+            # One reason for the whole table needs no names.
+            said.append(f"{why[:1].upper()}{why[1:]}.")
     if said:
         said.insert(0, "Not all is printed.")
     return " ".join([*said, doubts(lines, needs, weighed)]).strip()
@@ -277,29 +312,31 @@ def doubts(lines: Sequence[dict[str, Any]], needs: dict[str, Any] | None, weighe
 
 
 def _would(needs: dict[str, Any] | None) -> str:
-    """What would do, as the end of a sentence."""
+    """Return the epsilon or rows that would do, as the end of a sentence; else empty."""
     would = needed(needs)
     if not would or not needs:
         return ""
-    return f"; {would} is needed" if needs.get("more") else f"; {would} would do, about"
+    if needs.get("more"):
+        return f"; {would} is needed"
+    return f"; {would} would do, about"
 
 
 def _clipped(at_bounds: dict[str, Any] | None) -> str:
-    """A sentence on targets at their bounds (:mod:`sottovoce.answers.bounds_reached`), if they
-    are clearly many.
+    """Return a sentence on targets at their bounds, if they are clearly many.
+
+    They are counted by :mod:`sottovoce.answers.bounds_reached`.
     """
     if not at_bounds or not at_bounds["clear"]:
         return ""
     share, low, high = (100.0 * number(at_bounds[name]) for name in ("share", "low", "high"))
     return (
         f"About {share:.2g}% of the targets ({low:.2g}% to {high:.2g}%) lie at or beyond the "
-        "declared bounds: these "
-        "are coefficients of the clipped number."
+        "declared bounds: these are coefficients of the clipped number."
     )
 
 
 def _question_marks(unsure: Sequence[dict[str, Any]], needs: dict[str, Any] | None) -> list[str]:
-    """A sentence for each cause of question marks."""
+    """Return a sentence for each cause of question marks."""
     said = list[str]()
     for cause in dict.fromkeys(map(cause_of, unsure)):
         if cause is Cause.STRAINED:
@@ -311,14 +348,16 @@ def _question_marks(unsure: Sequence[dict[str, Any]], needs: dict[str, Any] | No
 
 
 def strained(lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether any question mark is for a last Newton step that was too large."""
+    """Return True if any question mark is for a last Newton step that was too large."""
     return any(line.get("unsure") and cause_of(line) is Cause.STRAINED for line in lines)
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names for a sentence, at most `_NAMED` of them."""
+    """Join names for a sentence, at most `_NAMED` of them."""
     more = len(names) - _NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
+    if more <= 0:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {more} more"
 
 
 def sites_differ(found: dict[str, Any], odds: bool) -> str:
@@ -329,26 +368,30 @@ def sites_differ(found: dict[str, Any], odds: bool) -> str:
     """
     p, sd, apart = (number(found[name]) for name in ("p", "sd", "apart"))
     low, high = (number(x) for x in found["sd_ends"])
-    told = "p < .001" if p < 0.001 else f"p = {p:.3f}"
-    said = "differ" if p < 0.05 else "do not differ clearly"
-    least, most = (f"{math.exp(min(max(x, -50.0), 50.0)):.3g}" for x in (-apart, apart))
-    reach = f"between {least} and {most} times the odds" if odds else f"within {apart:.3g}"
+    p_value = f"p = {p:.3f}"
+    if p < 0.001:
+        p_value = "p < .001"
+    verdict = "differ" if p < 0.05 else "do not differ clearly"
+    reach = f"within {apart:.3g}"
+    if odds:
+        # math.exp overflows beyond 709; e^50 is as good as infinity to a reader.
+        least, most = (f"{math.exp(min(max(x, -50.0), 50.0)):.3g}" for x in (-apart, apart))
+        reach = f"between {least} and {most} times the odds"
     if sd > 0.0:
         spread = f"their constants have a standard deviation of {sd:.3g} ({low:.3g} to {high:.3g})"
     elif high > 0.0:
         spread = f"their constants fit a standard deviation of 0, and any up to {high:.3g}"
     else:
         spread = (
-            "their constants are closer than chance lets one expect even at a standard "
-            "deviation of 0"
+            "their constants are closer than chance lets one expect even at a standard deviation "
+            "of 0"
         )
-    allows = (
-        f", and their standard deviation may be anything up to {high:.3g}" if high > 0.0 else ""
-    )
+    allows = ""
+    if high > 0.0:
+        allows = f", and their standard deviation may be anything up to {high:.3g}"
     return (
-        f"Sites {said} beyond their columns ({told}): {spread}. One more site would lie {reach} of "
-        "these on average "
-        f"(95%), if sites are draws of a normal population{allows}."
+        f"Sites {verdict} beyond their columns ({p_value}): {spread}. One more site would lie "
+        f"{reach} of these on average (95%), if sites are draws of a normal population{allows}."
     )
 
 
@@ -363,21 +406,25 @@ class Axis(NamedTuple):
     odds: bool
 
     def at(self, x: float) -> str:
-        """The place of x, in percent."""
+        """Return the place of x, in percent of the axis; one of its ends if x lies outside."""
         inside = min(max(x, self.low), self.high)
         return f"{100.0 * (inside - self.low) / (self.high - self.low):.2f}%"
 
     def ticks(self) -> list[tuple[str, str]]:
-        """Places and texts of round numbers."""
+        """Return places and texts of round numbers."""
         if not self.odds:
             return [(self.at(x), f"{x:.6g}") for x in _even_numbers(self.low, self.high)]
         low, high = math.exp(self.low), math.exp(self.high)
-        found = _round_ratios(low, high) if high / low > 2.5 else _even_numbers(low, high)
-        return [(self.at(math.log(x)), f"{x:.6g}") for x in found]
+        # Over a short range a logarithmic axis is nearly linear, and has too few round ratios.
+        if high / low > 2.5:
+            ratios = _round_ratios(low, high)
+        else:
+            ratios = _even_numbers(low, high)
+        return [(self.at(math.log(x)), f"{x:.6g}") for x in ratios]
 
 
 def _round_ratios(low: float, high: float) -> list[float]:
-    """Round numbers for a logarithmic axis: as many as fit, or the powers of ten."""
+    """Return round numbers for a logarithmic axis: as many as fit, or the powers of ten."""
     found = list[float]()
     for digits in ((1.0, 1.5, 2.0, 3.0, 5.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
         every = [m * 10.0**k for k in range(-3, 4) for m in digits]
@@ -388,7 +435,7 @@ def _round_ratios(low: float, high: float) -> list[float]:
 
 
 def _even_numbers(low: float, high: float) -> list[float]:
-    """About five round numbers at equal distances."""
+    """Return about five round numbers at equal distances."""
     raw = (high - low) / 5.0
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(unit * m for m in (1.0, 2.0, 5.0, 10.0) if unit * m >= raw)
@@ -405,7 +452,9 @@ def scaled(line: dict[str, Any]) -> tuple[float, float, float]:
 def compared(line: dict[str, Any]) -> str:
     """Return, in words, the two values of a number that a coefficient compares."""
     if line.get("typical") is None:
-        return "one more" + (f" of {line['unit']}" if line.get("unit") else "")
+        if line.get("unit"):
+            return f"one more of {line['unit']}"
+        return "one more"
     low, high = (number(x) for x in line["typical"])
     return f"{high:g} against {low:g}"
 
@@ -431,14 +480,15 @@ def interval(low: float, mid: float, high: float, odds: bool) -> str:
 
 
 def has_intervals(lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether coefficients have intervals."""
+    """Return True if coefficients have intervals."""
     return any("standard_error" in line for line in lines)
 
 
 def has_odds(lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether coefficients are log-odds."""
+    """Return True if coefficients are log-odds."""
     printed = [line for line in lines if line.get("refused") is None]
-    if not printed:  # lines of numbers have no odds ratio, not even an empty one
+    if not printed:
+        # Refused lines of odds keep the key, with no value; lines of numbers do not have it.
         return all("odds_ratio" in line for line in lines)
     return any(line.get("odds_ratio") is not None for line in printed)
 
@@ -449,9 +499,12 @@ def axis_of(lines: Sequence[dict[str, Any]]) -> Axis:
     ends = [scaled(line) for line in lines if line.get("refused") is None]
     most = _WIDEST if odds else math.inf
     single = [found[0] for line in lines if (found := one_end(line)) is not None]
-    low = max(min([*(x[0] for x in ends), *single], default=0.0), -most)
-    high = min(max([*(x[2] for x in ends), *single], default=0.0), most)
-    low, high = min(low, 0.0), max(high, 0.0)
+    least = min([*(low for low, _, _ in ends), *single], default=0.0)
+    largest = max([*(high for _, _, high in ends), *single], default=0.0)
+    # Zero, no difference, is always in view.
+    low = min(max(least, -most), 0.0)
+    high = max(min(largest, most), 0.0)
+    # Without any line, or if all are at zero, the axis still needs a length.
     pad = 0.04 * (high - low) or 1.0
     return Axis(low - pad, high + pad, odds)
 
@@ -461,9 +514,7 @@ class ForestRow:
     """A row of the forest plot; places are in percent of the axis."""
 
     kind: str
-    """Of what it is: ``column`` (the name alone, above its levels), ``reference``, ``level`` or
-    ``number``.
-    """
+    """``column`` (the name alone, above its levels), ``reference``, ``level`` or ``number``."""
     name: str
     title: str = ""
     """The row in words, for screen readers."""
@@ -508,30 +559,35 @@ def forest(lines: Sequence[dict[str, Any]]) -> Forest:
 
 
 def _forest_row(line: dict[str, Any], axis: Axis, kind: str) -> ForestRow:
-    name = str(line["level"] if kind == "level" else line["name"])
-    beside = compared(line) if kind == "number" else ""
+    """Lay out the row of one line; it is blue if its interval excludes zero."""
+    if kind == "level":
+        name, beside = str(line["level"]), ""
+    else:
+        name, beside = str(line["name"]), compared(line)
+    dot: str | None = None
     if (found := one_end(line)) is not None:
         end, side = found
         text = end_text(line, axis.odds)
+        # The unknown end is drawn at the edge of the axis.
         edge = axis.high if side > 0 else axis.low
-        colour = "blue" if end * side > 0.0 else "mark"
-        return ForestRow(
-            kind,
-            name,
-            f"{called(line)}: {text}",
-            text,
-            beside,
-            colour,
-            span=(axis.at(end), axis.at(edge)),
-        )
-    if line.get("refused") is not None:
+        span = (axis.at(end), axis.at(edge))
+        clear = end * side > 0.0
+    elif line.get("refused") is not None:
         return ForestRow(kind, name, f"{called(line)}: refused", compared=beside)
-    low, mid, high = scaled(line)
-    text = interval(low, mid, high, axis.odds) + mark(line)
-    colour = "blue" if low > 0 or high < 0 else "mark"
-    span = (axis.at(low), axis.at(high))
+    else:
+        low, mid, high = scaled(line)
+        text = interval(low, mid, high, axis.odds) + mark(line)
+        span, dot = (axis.at(low), axis.at(high)), axis.at(mid)
+        clear = low > 0 or high < 0
     return ForestRow(
-        kind, name, f"{called(line)}: {text}", text, beside, colour, span, dot=axis.at(mid)
+        kind=kind,
+        name=name,
+        title=f"{called(line)}: {text}",
+        text=text,
+        compared=beside,
+        colour="blue" if clear else "mark",
+        span=span,
+        dot=dot,
     )
 
 
@@ -574,7 +630,7 @@ def coefficient_section(plain: dict[str, Any]) -> CoefficientSection:
 
 
 def _caption(lines: Sequence[dict[str, Any]], odds: bool) -> str:
-    """How to read the forest plot."""
+    """Return sentences on how to read the forest plot."""
     said = []
     if odds:
         said.append(
@@ -587,7 +643,6 @@ def _caption(lines: Sequence[dict[str, Any]], odds: bool) -> str:
         said.append(f"Question marks: {Cause.STRAINED.sentence}.")
     said.append(
         "Each interval misses with a chance of 5%, so of twenty about one does. Coefficients tell "
-        "what goes together, "
-        "not what would happen if a column were changed."
+        "what goes together, not what would happen if a column were changed."
     )
     return " ".join(said)

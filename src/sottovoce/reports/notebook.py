@@ -9,7 +9,8 @@ from ..util.pages import Column, Table, notebook
 from ..util.typing import Any
 from .quality import RECALIBRATION
 
-_LINES = 60  # of a table of columns
+_LINES = 60
+"""Most lines of a table of columns."""
 
 
 def pairs_text(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> str:
@@ -28,10 +29,11 @@ def pairs_text(title: str, pairs: Sequence[tuple[str, str]], said: str = "") -> 
     -------
     str
     """
-    wide = max((len(name) for name, _ in pairs), default=0)
-    return "\n".join(
-        [title, *(f"  {name:<{wide}}  {value}" for name, value in pairs), *([said] if said else [])]
-    )
+    width = max((len(name) for name, _ in pairs), default=0)
+    lines = [title, *(f"  {name:<{width}}  {value}" for name, value in pairs)]
+    if said:
+        lines.append(said)
+    return "\n".join(lines)
 
 
 def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
@@ -42,18 +44,17 @@ def evaluation_pairs(plain: dict[str, Any]) -> list[tuple[str, str]]:
     if "classes" in plain:
         told = {"accuracy": plain["accuracy"]}
         for one in plain["classes"]:
-            told |= {
-                f"recall of {one['name']}": one["recall"],
-                f"precision of {one['name']}": one["precision"],
-            }
+            told[f"recall of {one['name']}"] = one["recall"]
+            told[f"precision of {one['name']}"] = one["precision"]
     elif "auc" in plain:
         told = {"area under the ROC curve": plain["auc"], "Brier score": plain["brier"]}
         told |= {"share of positives": plain["positives"]}
         told |= {name: plain[key] for key, (name, _) in RECALIBRATION.items()}
         told |= plain["rates"]
     else:
-        names = {"r2": "R2", "mean_absolute_error": "mean absolute error"}
-        names |= {
+        names = {
+            "r2": "R2",
+            "mean_absolute_error": "mean absolute error",
             "root_mean_squared_error": "root mean squared error",
             "mean_target": "mean of the number",
         }
@@ -67,31 +68,35 @@ def _estimate(one: dict[str, Any]) -> str:
     return f"{one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})"
 
 
+def _cell_text(x: Any) -> str:
+    if isinstance(x, str):
+        return printable(x)
+    return f"{x:.4g}"
+
+
 class ColumnTable(dict[str, list[Any]]):
     """A table as a dict of columns, which ``pandas.DataFrame`` takes; it prints as a table."""
 
     def _cells(self) -> tuple[list[str], list[list[str]], int]:
-        """Heads, cells, and how many lines are left out; the last line is always shown."""
-        heads, lines = (
-            [printable(str(head)) for head in self],
-            list(zip(*self.values(), strict=True)),
-        )
-        shown = lines if len(lines) <= _LINES else [*lines[: _LINES - 1], lines[-1]]
-        cells = [
-            [printable(x) if isinstance(x, str) else f"{x:.4g}" for x in line] for line in shown
-        ]
+        """Return heads, cells, and how many lines are left out; the last line is always shown."""
+        heads = [printable(str(head)) for head in self]
+        lines = list(zip(*self.values(), strict=True))
+        shown = lines
+        if len(lines) > _LINES:
+            shown = [*lines[: _LINES - 1], lines[-1]]
+        cells = [[_cell_text(x) for x in line] for line in shown]
         return heads, cells, len(lines) - len(shown)
 
     def __str__(self) -> str:
         heads, cells, left = self._cells()
-        wide = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-        rows = [
-            "  ".join([row[0].ljust(wide[0]), *map(str.rjust, row[1:], wide[1:])])
-            for row in (heads, *cells)
-        ]
-        return "\n".join(
-            [*(row.rstrip() for row in rows), *([f"... and {left} more"] if left else [])]
-        )
+        widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+        text = []
+        for first, *others in (heads, *cells):
+            aligned = map(str.rjust, others, widths[1:])
+            text.append("  ".join([first.ljust(widths[0]), *aligned]).rstrip())
+        if left:
+            text.append(f"... and {left} more")
+        return "\n".join(text)
 
     def __repr__(self) -> str:
         return str(self)

@@ -25,23 +25,27 @@ from .coefficients import (
 from .plain import finite, number, of_anybody, percent
 from .quality import quality_section
 
-_BOLDEST = 3  # coefficients in the sentences on top
+_BOLDEST = 3
+"""Most coefficients in the sentences on top."""
 
 
 # Who, at what price, with which promise
 
 
 def _sites(plain: dict[str, Any], privacy: Statement) -> Table:
+    """Return the table of sites: their names, rows or people, and the epsilon of each of these."""
     sizes = [finite(x) for x in plain["n_train"]]
-    names = [str(name) for name in plain.get("sites") or [f"site {i}" for i in range(len(sizes))]]
-    spent = (
-        privacy.per_node if len(privacy.per_node) == len(sizes) else (privacy.epsilon,) * len(sizes)
-    )
-    one = "person" if privacy.counted == "people" else "row"
+    default_names = [f"site {i}" for i in range(len(sizes))]
+    names = [str(name) for name in plain.get("sites") or default_names]
+    spent = privacy.per_node
+    if len(spent) != len(sizes):
+        # One epsilon stands for all sites.
+        spent = (privacy.epsilon,) * len(sizes)
+    unit = "person" if privacy.counted == "people" else "row"
     columns = [
         Column("site", "name"),
         Column(f"training {privacy.counted}", "n"),
-        Column(f"epsilon of each {one}", "n"),
+        Column(f"epsilon of each {unit}", "n"),
     ]
     rows = [
         [name, f"{size:,.0f}", ceil_text(epsilon)]
@@ -59,22 +63,18 @@ class Cost(NamedTuple):
 
 
 def _cost(plain: dict[str, Any], privacy: Statement) -> Cost:
-    totals, shares = (
-        [_total("training rows", privacy)],
-        [_shares("training rows", plain.get("asked"))],
-    )
+    totals = [_total("training rows", privacy)]
+    shares = [_shares("training rows", plain.get("asked"))]
     if found := plain.get("evaluation"):
         totals.append(_total("held-out rows", Statement.from_dict(found["privacy"])))
         shares.append(_shares("held-out rows", found.get("asked")))
-    columns = [
-        Column(""),
-        *(Column(head, "n") for head in ("epsilon", "delta", "releases", "accountant")),
-    ]
+    heads = ("epsilon", "delta", "releases", "accountant")
+    columns = [Column(""), *(Column(head, "n") for head in heads)]
     said = ""
     if book := privacy.ledger:
         said = (
-            f"Ledger: run {book.run}; {ceil_text(book.spent)} spent of {min(book.budget):g} "
-            "for life."
+            f"Ledger: run {book.run}; {ceil_text(book.spent)} spent of {min(book.budget):g} for "
+            "life."
         )
     return Cost(Table(columns, totals), said, [table for table in shares if table.rows])
 
@@ -91,9 +91,8 @@ def _total(name: str, privacy: Statement) -> list[str]:
 
 def _shares(name: str, asked: Any) -> Table:
     columns = [Column(f"rows of the ledger, {name}"), Column("share of the budget", "n")]
-    return Table(
-        columns, [[str(one["release"]), percent(finite(one["share"]), 0)] for one in asked or ()]
-    )
+    rows = [[str(one["release"]), percent(finite(one["share"]), 0)] for one in asked or ()]
+    return Table(columns, rows)
 
 
 class Promise(NamedTuple):
@@ -114,10 +113,8 @@ def _promise(plain: dict[str, Any], privacy: Statement) -> Promise:
     held_out: Words = []
     if found := plain.get("evaluation"):
         held = Statement.from_dict(found["privacy"])
-        if (held.relation, held.trust) != (
-            privacy.relation,
-            privacy.trust,
-        ) or held.epsilon != privacy.epsilon:
+        same_terms = held.relation == privacy.relation and held.trust == privacy.trust
+        if not same_terms or held.epsilon != privacy.epsilon:
             held_out = held.words
     return Promise(privacy.words, [(name, text) for name, text in entries if text], held_out)
 
@@ -128,62 +125,71 @@ def _promise(plain: dict[str, Any], privacy: Statement) -> Promise:
 def outcome_of(plain: dict[str, Any]) -> str:
     """Return the predicted event or number, in words."""
     label = plain.get("label")
+    if label and "positive" in label:
+        return f"{label['column']} = {label['positive']}"
     if label:
-        return (
-            f"{label['column']} = {label['positive']}"
-            if "positive" in label
-            else str(label["column"])
-        )
-    return "a positive label" if has_odds(plain.get("coefficients") or ()) else "a number"
+        return str(label["column"])
+    if has_odds(plain.get("coefficients") or ()):
+        return "a positive label"
+    return "a number"
 
 
 def answer(plain: dict[str, Any]) -> tuple[str, list[str]]:
     """Return the main result in one plain sentence, and a list of further ones."""
-    what, said = outcome_of(plain), list[str]()
+    what = outcome_of(plain)
+    said = list[str]()
     lines = [line for line in plain.get("coefficients") or () if line["name"] != CONSTANT]
     if has_intervals(lines):
         said += _effects(lines, what, needed(plain.get("needs")))
     if found := plain.get("evaluation"):
         said += _good(found, what)
-    return (
-        (said[0], said[1:])
-        if said
-        else (f"A model of {what} was trained; how good it is was not asked.", [])
-    )
+    if not said:
+        return f"A model of {what} was trained; how good it is was not asked.", []
+    return said[0], said[1:]
 
 
 def _no_effects(lines: Sequence[dict[str, Any]], needs: str) -> list[str]:
-    """Sentences on a table without a printed coefficient."""
+    """Return sentences on a table without a printed coefficient."""
     if blames_noise(lines):
-        return [
-            f"No coefficient can be told from noise at this budget ({needs or 'more rows'} would "
-            "do, about)."
-        ]
+        enough = needs or "more rows"
+        return [f"No coefficient can be told from noise at this budget ({enough} would do, about)."]
     return [f"No coefficient is printed. {why[:1].upper()}{why[1:]}." for _, why in refusals(lines)]
 
 
-def _clearest(
-    printed: Sequence[dict[str, Any]],
-) -> list[tuple[float, float, float, dict[str, Any]]]:
-    """Low end, estimate and high end of the lines that differ clearly, and the lines, the
-    clearest first.
-    """
-    every = [(*scaled(line), line) for line in printed]
-    clear = [one for one in every if one[0] > 0 or one[2] < 0]
-    return sorted(clear, key=lambda one: -abs(one[1]) / max(one[2] - one[0], 1e-300))
+class _Effect(NamedTuple):
+    """A coefficient with its interval, both scaled to the difference that is compared."""
+
+    low: float
+    estimate: float
+    high: float
+    line: dict[str, Any]
+
+
+def _clear_effects(printed: Sequence[dict[str, Any]]) -> list[_Effect]:
+    """Return the effects whose interval excludes zero, the clearest first."""
+    effects = [_Effect(*scaled(line), line) for line in printed]
+    clear = [effect for effect in effects if effect.low > 0 or effect.high < 0]
+
+    def clearness(effect: _Effect) -> float:
+        # The estimate in widths of its interval; an interval may have no width.
+        return abs(effect.estimate) / max(effect.high - effect.low, 1e-300)
+
+    return sorted(clear, key=clearness, reverse=True)
 
 
 def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str]:
-    """Sentences on the clearest effects, and the number of others."""
-    printed, odds = [line for line in lines if line.get("refused") is None], has_odds(lines)
+    """Return sentences on the clearest effects, and the number of others."""
+    odds = has_odds(lines)
+    printed = [line for line in lines if line.get("refused") is None]
     if not printed:
         return _no_effects(lines, needs)
-    clear = _clearest(printed)
+    clear = _clear_effects(printed)
     if not clear:
         return [f"Of {len(printed)} coefficients none differs clearly from no difference at all."]
     subject = f"the odds of {what} are" if odds else f"values of {what} are"
-    said = [f"Most clear is {_between(clear[0][3])}: {subject} {_size(clear[0], odds)}."]
-    said += [f"Then {_between(one[3])}: {_size(one, odds)}." for one in clear[1:_BOLDEST]]
+    first, *others = clear[:_BOLDEST]
+    said = [f"Most clear is {_between(first.line)}: {subject} {_size(first, odds)}."]
+    said += [f"Then {_between(one.line)}: {_size(one, odds)}." for one in others]
     counts = (
         (len(clear) - _BOLDEST, "more that differ clearly"),
         (len(printed) - len(clear), "without a clear difference"),
@@ -195,31 +201,32 @@ def _effects(lines: Sequence[dict[str, Any]], what: str, needs: str) -> list[str
 
 
 def _refused(lines: Sequence[dict[str, Any]]) -> list[tuple[int, str]]:
-    """How many lines are refused, by cause."""
+    """Return how many lines are refused, and why, for each cause."""
     causes = Counter(cause_of(line) for line in lines if line.get("refused") is not None)
-    return [
-        (n, "refused" if cause is None else f"refused, {cause.brief}")
-        for cause, n in causes.items()
-    ]
+    counts = []
+    for cause, count in causes.items():
+        # A record of a later version may name a cause that this one does not know.
+        reason = "refused" if cause is None else f"refused, {cause.brief}"
+        counts.append((count, reason))
+    return counts
 
 
 def _between(line: dict[str, Any]) -> str:
-    """The values that a line compares."""
+    """Return the values that a line compares, in words."""
     if line["level"] is None:
         return f"{line['name']}, {compared(line)}"
-    against = f" against {line['reference']}" if line["reference"] is not None else ""
-    return f"{line['name']} {line['level']}{against}"
+    if line["reference"] is None:
+        return f"{line['name']} {line['level']}"
+    return f"{line['name']} {line['level']} against {line['reference']}"
 
 
-def _size(one: tuple[float, float, float, dict[str, Any]], odds: bool) -> str:
-    """Size of an effect, with its interval."""
-    low, mid, high, _ = one
+def _size(effect: _Effect, odds: bool) -> str:
+    """Return the size of an effect and its interval, in words."""
+    low, mid, high, _ = effect
     if not odds:
+        direction = "higher" if mid > 0 else "lower"
         near, far = sorted((abs(low), abs(high)))
-        return (
-            f"{abs(mid):.3g} {'higher' if mid > 0 else 'lower'} on average ({near:.3g} to "
-            f"{far:.3g})"
-        )
+        return f"{abs(mid):.3g} {direction} on average ({near:.3g} to {far:.3g})"
     value, rest = interval(low, mid, high, odds).split(" ", 1)
     return f"{value} times as high {rest}"
 
@@ -228,43 +235,45 @@ _TOO_FEW = "Held-out rows are too few for this noise to tell how good the model 
 
 
 def _good(found: dict[str, Any], what: str) -> list[str]:
-    """Sentences on the quality on held-out rows."""
-    if "classes" in found and found["accuracy"]["value"] is None:
+    """Return sentences on the quality on held-out rows."""
+    if "classes" in found:
+        main = found["accuracy"]
+    elif "auc" in found:
+        main = found["auc"]
+    else:
+        main = found["mean_absolute_error"]
+    if main["value"] is None:
         return [_TOO_FEW]
     if "classes" in found:
-        value, low, high = (
-            percent(finite(found["accuracy"][name]), 0) for name in ("value", "low", "high")
-        )
+        value, low, high = (percent(finite(main[name]), 0) for name in ("value", "low", "high"))
         return [
             f"Of rows that it was not trained on, {value} are answered rightly ({low} to {high})."
         ]
-    area = found["auc"] if "auc" in found else found["mean_absolute_error"]
-    if area["value"] is None:
-        return [_TOO_FEW]
     if "auc" not in found:
-        value, low, high = (f"{finite(area[name]):.3g}" for name in ("value", "low", "high"))
+        value, low, high = (f"{finite(main[name]):.3g}" for name in ("value", "low", "high"))
         unit = f" {found['unit']}" if found.get("unit") else ""
         return [
             f"On rows that it was not trained on, predictions of {what} are off by {value}{unit} "
-            "on average "
-            f"({low} to {high})."
+            f"on average ({low} to {high})."
         ]
-
-    def share(plain: dict[str, Any], of: str = "") -> str:
-        value, low, high = (percent(finite(plain[name]), 0) for name in ("value", "low", "high"))
-        return f"{value}{of} ({low} to {high})"
-
     said = [
         f"On rows that it was not trained on, the model gives one with {what} a higher probability "
-        "than one without in "
-        f"{share(area, ' of pairs')}; 50% is guessing."
+        f"than one without in {_share(main, ' of pairs')}; 50% is guessing."
     ]
     hit, right = found["rates"]["sensitivity"], found["rates"]["precision"]
     if hit["value"] is not None:
         cut = f"{100.0 * finite(found['threshold']):g}%"
-        rest = f"; {share(right, ' of calls')} are right" if right["value"] is not None else ""
-        said.append(f"Calls from {cut} on find {share(hit)} of those with {what}{rest}.")
+        rest = ""
+        if right["value"] is not None:
+            rest = f"; {_share(right, ' of calls')} are right"
+        said.append(f"Calls from {cut} on find {_share(hit)} of those with {what}{rest}.")
     return said
+
+
+def _share(estimate: dict[str, Any], of: str = "") -> str:
+    """Format an estimated share and its interval in whole percent."""
+    value, low, high = (percent(finite(estimate[name]), 0) for name in ("value", "low", "high"))
+    return f"{value}{of} ({low} to {high})"
 
 
 def sections(plain: dict[str, Any], *, holder: bool = False) -> dict[str, Any]:
@@ -272,11 +281,13 @@ def sections(plain: dict[str, Any], *, holder: bool = False) -> dict[str, Any]:
 
     They are the values of templates/sections.html; `holder` and errors are as in :func:`page`.
     """
+    coefficients = quality = None
     with of_anybody():
-        return {
-            "coefficients": coefficient_section(plain) if plain.get("coefficients") else None,
-            "quality": quality_section(plain, holder) if plain.get("evaluation") else None,
-        }
+        if plain.get("coefficients"):
+            coefficients = coefficient_section(plain)
+        if plain.get("evaluation"):
+            quality = quality_section(plain, holder)
+    return {"coefficients": coefficients, "quality": quality}
 
 
 def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = False) -> str:
@@ -289,7 +300,7 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
     title : str, optional
         By default from the label's name.
     holder : bool
-        Whether to show, marked, numbers without noise, which only the holder of the rows may see.
+        Show, marked, numbers without noise, which only the holder of the rows may see.
 
     Returns
     -------
@@ -303,43 +314,54 @@ def page(plain: dict[str, Any], *, title: str | None = None, holder: bool = Fals
     """
     with of_anybody():
         privacy = Statement.from_dict(plain["privacy"])
-        what = outcome_of(plain)
-        asked = (
-            f"What goes with {what}"
-            if has_intervals(plain.get("coefficients") or ())
-            else f"A model of {what}"
-        )
-        held = plain.get("evaluation")
+        promises = [privacy]
+        if held := plain.get("evaluation"):
+            promises.append(Statement.from_dict(held["privacy"]))
+        exact = None
+        notes = list[str]()
+        if holder:
+            exact = _exact(plain)
+            notes = [str(note) for note in plain.get("notes") or ()]
         lead, points = answer(plain)
         return render(
             "run.html",
-            title=title or asked,
+            title=title or _title(plain),
             lead=lead,
             points=points,
             trained_on=_trained_on(plain, privacy),
-            warning=_warning([privacy, *([Statement.from_dict(held["privacy"])] if held else [])]),
+            warning=_warning(promises),
             **sections(plain, holder=holder),
             sites=_sites(plain, privacy),
             cost=_cost(plain, privacy),
             promise=_promise(plain, privacy),
             holder=holder,
-            exact=_exact(plain) if holder else None,
-            notes=[str(note) for note in plain.get("notes") or ()] if holder else [],
+            exact=exact,
+            notes=notes,
             command=str(plain.get("command") or ""),
             made=_made(plain, privacy),
         )
 
 
+def _title(plain: dict[str, Any]) -> str:
+    """Return the title of a page that was given none."""
+    what = outcome_of(plain)
+    if has_intervals(plain.get("coefficients") or ()):
+        return f"What goes with {what}"
+    return f"A model of {what}"
+
+
 def _trained_on(plain: dict[str, Any], privacy: Statement) -> str:
-    """How many rows of which table; of its path only the last part, since the rest is private."""
+    """Return how many rows of which table the model was trained on."""
     sizes = [finite(x) for x in plain["n_train"]]
     sites = f" at {len(sizes)} sites" if len(sizes) > 1 else ""
+    # Folders may tell who ran it, and where: only the last part of the path is shown.
     path = str(plain.get("data") or "a table").replace("\\", "/")
-    return f"{sum(sizes):,.0f} {privacy.counted}{sites} of {path.rstrip('/').rpartition('/')[2]}"
+    file_name = path.rstrip("/").rpartition("/")[2]
+    return f"{sum(sizes):,.0f} {privacy.counted}{sites} of {file_name}"
 
 
 def _warning(promises: Sequence[Statement]) -> str:
-    """Which warning stands on top: ``no guarantee``, ``simulation``, or none."""
+    """Return the warning that stands on top: ``no guarantee``, ``simulation``, or none."""
     if any(math.isinf(privacy.epsilon) for privacy in promises):
         return "no guarantee"
     if any(privacy.simulated for privacy in promises):
@@ -348,7 +370,7 @@ def _warning(promises: Sequence[Statement]) -> str:
 
 
 def _exact(plain: dict[str, Any]) -> Table:
-    """Numbers without noise, which no epsilon covers."""
+    """Return a table of numbers without noise, which no epsilon covers."""
     exact = {name: value for name, value in (plain.get("exact") or {}).items() if name != "rows"}
     errors = {
         "test_error": "error of the model",
@@ -360,7 +382,7 @@ def _exact(plain: dict[str, Any]) -> Table:
 
 
 def _made(plain: dict[str, Any], privacy: Statement) -> str:
-    """With what a run was made, in sentences."""
+    """Return sentences on how a run was made: its method, versions and source of noise."""
     said = []
     if plain.get("method"):
         said.append(f"Method {plain['method']}.")

@@ -30,8 +30,9 @@ _LONGEST_NAME = 32
 
 @dataclass(frozen=True)
 class PictureRow:
-    """A row of the picture: its name, and an interval with a dot, or with an arrow where one end
-    is not known.
+    """A row of the picture: its name and an interval.
+
+    The interval has a dot at the estimate, or an arrow where one end is not known.
     """
 
     top: int
@@ -61,14 +62,15 @@ def picture(plain: dict[str, Any]) -> str:
             width=_WIDTH,
             bottom=_TOP + _ROW * len(rows),
             rows=rows,
-            base=_across(axis, 0.0),
-            ticks=[(_of_axis(place), text) for place, text in axis.ticks()],
+            base=_pixel_at(axis, 0.0),
+            ticks=[(_pixel_of_place(place), text) for place, text in axis.ticks()],
             middle_of_axis=(_LEFT + _RIGHT) / 2,
             label="odds ratio (logarithmic)" if axis.odds else "coefficient",
         )
 
 
 def _rows(lines: list[dict[str, Any]], axis: Axis) -> list[PictureRow]:
+    """Lay out the rows of all columns from top to bottom."""
     rows: list[PictureRow] = []
 
     def top() -> int:
@@ -76,41 +78,56 @@ def _rows(lines: list[dict[str, Any]], axis: Axis) -> list[PictureRow]:
 
     for group in groups(lines):
         has_levels = group.lines[0]["level"] is not None
+        indent = _MARGIN
         if has_levels:
-            rows.append(PictureRow(top(), "column", _short(group.name), _MARGIN))
+            indent = _INDENT
+            rows.append(PictureRow(top(), "column", _shorten(group.name), _MARGIN))
         if group.reference is not None:
-            rows.append(PictureRow(top(), "reference", _short(group.reference), _INDENT))
+            rows.append(PictureRow(top(), "reference", _shorten(group.reference), _INDENT))
         for line in group.lines:
-            name = str(line["level"]) if has_levels else f"{line['name']} ({compared(line)})"
-            rows.append(_row(line, axis, top(), _short(name), _INDENT if has_levels else _MARGIN))
+            if has_levels:
+                name = str(line["level"])
+            else:
+                name = f"{line['name']} ({compared(line)})"
+            rows.append(_row(line, axis, top(), _shorten(name), indent))
     return rows
 
 
 def _row(line: dict[str, Any], axis: Axis, top: int, name: str, indent: int) -> PictureRow:
+    """Lay out one line; its CSS class is ``c`` if the interval excludes zero, else ``k``."""
+    dot: str | None = None
+    arrow = 0
     if (found := one_end(line)) is not None:
         end, side = found
-        span = (_across(axis, end), _across(axis, axis.high if side > 0 else axis.low))
-        css = "c" if end * side > 0.0 else "k"
-        return PictureRow(
-            top, "interval", name, indent, css, end_text(line, axis.odds), span, arrow=8 * side
-        )
-    if line.get("refused") is not None:
+        text = end_text(line, axis.odds)
+        # The unknown end is an arrow at the edge of the axis.
+        edge = axis.high if side > 0 else axis.low
+        span = (_pixel_at(axis, end), _pixel_at(axis, edge))
+        arrow = 8 * side
+        clear = end * side > 0.0
+    elif line.get("refused") is not None:
         return PictureRow(top, "refused", name, indent)
-    low, mid, high = scaled(line)
-    css = "c" if low > 0 or high < 0 else "k"
-    text = interval(low, mid, high, axis.odds) + mark(line)
-    span = (_across(axis, low), _across(axis, high))
-    return PictureRow(top, "interval", name, indent, css, text, span, dot=_across(axis, mid))
+    else:
+        low, mid, high = scaled(line)
+        text = interval(low, mid, high, axis.odds) + mark(line)
+        span = (_pixel_at(axis, low), _pixel_at(axis, high))
+        dot = _pixel_at(axis, mid)
+        clear = low > 0 or high < 0
+    css = "c" if clear else "k"
+    return PictureRow(top, "interval", name, indent, css, text, span, dot=dot, arrow=arrow)
 
 
-def _across(axis: Axis, x: float) -> str:
-    return _of_axis(axis.at(x))
+def _pixel_at(axis: Axis, x: float) -> str:
+    """Return the pixel, from the left, at a value on the axis."""
+    return _pixel_of_place(axis.at(x))
 
 
-def _of_axis(place: str) -> str:
-    """The pixel at a place that is given in percent of the axis."""
+def _pixel_of_place(place: str) -> str:
+    """Return the pixel, from the left, at a place in percent of the axis."""
     return f"{_LEFT + float(place.rstrip('%')) / 100.0 * (_RIGHT - _LEFT):.1f}"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+def _shorten(name: str) -> str:
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 1]}…"

@@ -26,6 +26,7 @@ def of_anybody() -> Iterator[None]:
 
 def number(x: Any) -> float:
     """Read a number, or an infinity in words; ValueError for anything else."""
+    # A bool is an int to Python, and no number in a document.
     if isinstance(x, bool) or not (isinstance(x, int | float) or x in ("inf", "-inf")):
         raise ValueError("no number")
     return float(x)
@@ -45,8 +46,13 @@ def percent(x: float, digits: int = 1) -> str:
 
 
 def ratio_text(x: float, digits: int = 2) -> str:
-    """Format an odds ratio."""
+    """Format an odds ratio, to `digits` decimals below 100."""
     if x >= 1e4:
         return ">10,000"
+    if x >= 100:
+        return f"{x:,.0f}"
     least = 10.0**-digits
-    return f"<{least:g}" if x < least / 2 else f"{x:,.0f}" if x >= 100 else f"{x:.{digits}f}"
+    if x < least / 2:
+        # Rounded to nothing, it would read as a ratio of 0.
+        return f"<{least:g}"
+    return f"{x:.{digits}f}"

@@ -18,31 +18,43 @@ from .coefficients import (
     end_text,
     groups,
     has_odds,
+    interval,
     mark,
     one_end,
     scaled,
 )
-from .plain import ratio_text
 
 MOST = 40
 """Coefficients in a plot; of more, the largest."""
-_LONGEST = 36  # characters of a name
-_LINE, _MARGIN, _WIDTH = 0.3, 1.1, 7.5  # inches of a row, around all rows, across
+_LONGEST = 36
+"""Most characters of a name."""
+_LINE, _MARGIN, _WIDTH = 0.3, 1.1, 7.5
+"""Height of a row, space around all rows, and width of the figure, in inches."""
 _BLUE, _INK, _SOFT = "#0072b2", "#1b1f24", "#737d87"
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1b1f24", "#999999")
 
 
 class _Row(NamedTuple):
-    """A row of a forest plot."""
+    """A row of a forest plot.
+
+    Parameters
+    ----------
+    name : str
+    told : str
+        The text at the right end.
+    ends : (float, float, float), optional
+        Low end, estimate and high end on the axis; None for a row without a mark.
+    kind : str
+        ``head``, ``reference``, ``refused``, ``clear`` or ``unclear``.
+    one_end : (float, int), optional
+        The known end of a one-sided interval, and 1 if the other lies above it, -1 if below.
+    """
 
     name: str
-    told: str  # at the right end
-    # low, estimate, high, on the axis; None for a row without a mark
+    told: str
     ends: tuple[float, float, float] | None
-    kind: str  # "head", "reference", "refused", "clear" or "unclear"
-    one_end: tuple[float, int] | None = (
-        None  # the known end of an interval, and to which side the other lies
-    )
+    kind: str
+    one_end: tuple[float, int] | None = None
 
 
 def axes_of(ax: Any, rows: int) -> Any:
@@ -61,18 +73,18 @@ def axes_of(ax: Any, rows: int) -> Any:
         raise InvalidInput(
             "plot", None, "needs matplotlib", "run: pip install 'sottovoce[plot]'"
         ) from None
-    _, made = pyplot.subplots(
-        figsize=(_WIDTH, _MARGIN + _LINE * max(rows, 3)), layout="constrained"
-    )
+    height = _MARGIN + _LINE * max(rows, 3)
+    _, made = pyplot.subplots(figsize=(_WIDTH, height), layout="constrained")
     return made
 
 
 def _short(name: object) -> str:
-    return printable(str(name), _LONGEST).replace("$", r"\$")  # no formula
+    # matplotlib would read text between two dollar signs as a formula.
+    return printable(str(name), _LONGEST).replace("$", r"\$")
 
 
 def _largest(values: Array) -> list[int]:
-    """Positions to show, in their order: all, or the largest in size."""
+    """Return the positions to show, in their order: all, or those of the largest values."""
     if len(values) <= MOST:
         return list(range(len(values)))
     return sorted(np.argsort(-np.abs(values), kind="stable")[:MOST].tolist())
@@ -102,11 +114,13 @@ def forest_plot(lines: Sequence[dict[str, Any]], ax: Any = None) -> Any:
         If matplotlib is not installed.
     """
     every = [line for line in lines if line["name"] != CONSTANT]
+    # Refused lines count as the largest, so that none is left out as if it were small.
     sizes = np.array([math.inf if line["refused"] else abs(scaled(line)[1]) for line in every])
     kept = [every[k] for k in _largest(sizes)]
     odds = has_odds(kept)
     rows = _rows_of(kept, odds)
-    axis, ax = axis_of(kept), axes_of(ax, len(rows))
+    axis = axis_of(kept)
+    ax = axes_of(ax, len(rows))
     if odds:
         ax.set_xscale("log")
     ax.axvline(_place(0.0, axis), color=_SOFT, linewidth=1.0, linestyle=(0, (3, 3)), zorder=1)
@@ -123,29 +137,35 @@ def forest_plot(lines: Sequence[dict[str, Any]], ax: Any = None) -> Any:
 
 
 def _place(x: float, axis: Axis) -> float:
-    """Where a coefficient stands: an odds ratio within the axis if it is a log-odds."""
-    return math.exp(min(max(x, axis.low), axis.high)) if axis.odds else x
+    """Return where a coefficient stands: for log-odds, their odds ratio within the axis."""
+    if not axis.odds:
+        return x
+    return math.exp(min(max(x, axis.low), axis.high))
 
 
 def _draw_row(ax: Any, axis: Axis, y: int, row: _Row) -> None:
-    """The interval of a row, and what is told of it at the right end."""
+    """Draw the interval of a row, and its text at the right end."""
     colour = _BLUE if row.kind == "clear" else _INK
     bar = {"color": colour, "linewidth": 2.0, "solid_capstyle": "butt", "zorder": 2}
     if row.kind == "reference":
-        none = _place(0.0, axis)
-        ax.plot(
-            [none], [y], "o", markersize=6, markerfacecolor="white", markeredgecolor=_INK, zorder=3
-        )
+        hollow = {"markerfacecolor": "white", "markeredgecolor": _INK}
+        ax.plot([_place(0.0, axis)], [y], "o", markersize=6, zorder=3, **hollow)
     if row.ends is not None:
         low, mid, high = (_place(x, axis) for x in row.ends)
         ax.plot([low, high], [y, y], **bar)
         ax.plot([mid], [y], "o", color=colour, markersize=6, zorder=3)
     if row.one_end is not None:
+        # The unknown end is an arrow at the edge of the axis.
         end, side = row.one_end
-        edge, arrow = (axis.high, ">") if side > 0 else (axis.low, "<")
+        if side > 0:
+            edge, arrow = axis.high, ">"
+        else:
+            edge, arrow = axis.low, "<"
         ax.plot([_place(end, axis), _place(edge, axis)], [y, y], **bar)
         ax.plot([_place(edge, axis)], [y], arrow, color=colour, markersize=6, zorder=3)
-    soft = row.kind in ("refused", "reference")
+    style = {"color": _INK, "style": "normal"}
+    if row.kind in ("refused", "reference"):
+        style = {"color": _SOFT, "style": "italic"}
     ax.annotate(
         row.told,
         xy=(1.02, y),
@@ -153,12 +173,12 @@ def _draw_row(ax: Any, axis: Axis, y: int, row: _Row) -> None:
         annotation_clip=False,
         va="center",
         fontsize="small",
-        color=_SOFT if soft else _INK,
-        style="italic" if soft else "normal",
+        **style,
     )
 
 
 def _rows_of(lines: Sequence[dict[str, Any]], odds: bool) -> list[_Row]:
+    """Return the rows of a plot: of each column its name, its reference, and its lines."""
     rows = []
     for group in groups(lines):
         of_levels = group.lines[0]["level"] is not None
@@ -167,34 +187,30 @@ def _rows_of(lines: Sequence[dict[str, Any]], odds: bool) -> list[_Row]:
         if group.reference is not None:
             rows.append(_Row(f"   {_short(group.reference)}", "reference", None, "reference"))
         for line in group.lines:
-            name = (
-                f"   {_short(line['level'])}"
-                if of_levels
-                else f"{_short(line['name'])} ({_short(compared(line))})"
-            )
-            if (found := one_end(line)) is not None:
-                kind = "clear" if found[0] * found[1] > 0.0 else "unclear"
-                rows.append(_Row(name, end_text(line, odds), None, kind, found))
-                continue
-            if line.get("refused") is not None:
-                rows.append(_Row(name, "refused", None, "refused"))
-                continue
-            ends = scaled(line)
-            kind = "clear" if ends[0] > 0.0 or ends[2] < 0.0 else "unclear"
-            rows.append(_Row(name, _told(ends, odds) + mark(line), ends, kind))
+            if of_levels:
+                name = f"   {_short(line['level'])}"
+            else:
+                name = f"{_short(line['name'])} ({_short(compared(line))})"
+            rows.append(_line_row(name, line, odds))
     return rows
 
 
-def _told(ends: tuple[float, float, float], odds: bool) -> str:
-    low, mid, high = ends
-    if odds:
-        low_text, mid_text, high_text = (ratio_text(math.exp(min(x, 50.0))) for x in ends)
-        return f"{mid_text} ({low_text} to {high_text})"
-    return f"{mid:.3g} ({low:.3g} to {high:.3g})"
+def _line_row(name: str, line: dict[str, Any], odds: bool) -> _Row:
+    """Return the row of one line; it is clear if its interval excludes zero."""
+    if (found := one_end(line)) is not None:
+        end, side = found
+        kind = "clear" if end * side > 0.0 else "unclear"
+        return _Row(name, end_text(line, odds), None, kind, found)
+    if line.get("refused") is not None:
+        return _Row(name, "refused", None, "refused")
+    low, mid, high = scaled(line)
+    kind = "clear" if low > 0.0 or high < 0.0 else "unclear"
+    told = interval(low, mid, high, odds) + mark(line)
+    return _Row(name, told, (low, mid, high), kind)
 
 
 def _ticks(ax: Any, axis: Any) -> None:
-    """Round odds ratios in place of powers of ten."""
+    """Set ticks at round odds ratios, in place of powers of ten."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     texts = [text for _, text in axis.ticks()]
@@ -205,10 +221,11 @@ def _ticks(ax: Any, axis: Any) -> None:
 
 
 def _finish(ax: Any, names: Sequence[str], bold: Sequence[bool] | None = None) -> None:
-    """Names down the left side, the first one at the top, and nothing that carries no number."""
+    """Write names down the left side, the first at the top, and hide what carries no number."""
     ax.set_yticks(range(len(names)), names, ha="left")
     ax.set_ylim(len(names) - 0.4, -0.6)
     widest = max((len(name) for name in names), default=0)
+    # Names are aligned at their left, so they start as far out as the widest needs.
     ax.tick_params(axis="y", length=0, pad=6 + 5.4 * widest)
     for label, heavy in zip(ax.get_yticklabels(), bold or [], strict=False):
         label.set_fontweight("bold" if heavy else "normal")
@@ -247,7 +264,8 @@ def coefficient_plot(
     """
     table = np.atleast_2d(np.asarray(values, dtype=float))
     which = _largest(np.abs(table).max(axis=0))
-    table, ax = table[:, which], axes_of(ax, len(which))
+    table = table[:, which]
+    ax = axes_of(ax, len(which))
     y = np.arange(len(which))
     ax.axvline(0.0, color=_SOFT, linewidth=1.0, zorder=1)
     if len(table) == 1:
@@ -255,27 +273,18 @@ def coefficient_plot(
     else:
         for k, line in enumerate(table):
             colour = _COLOURS[k % len(_COLOURS)]
+            # Once all colours are used they come again, with another marker.
             marker = "os^Dv"[k // len(_COLOURS) % 5]
-            ax.plot(
-                line,
-                y,
-                marker,
-                color=colour,
-                markersize=6,
-                alpha=0.85,
-                zorder=2,
-                label=_short(classes[k]),
-            )
-        ax.legend(
-            title="class",
-            frameon=False,
-            fontsize="small",
-            loc="upper left",
-            bbox_to_anchor=(1.0, 1.0),
-        )
+            style = {"color": colour, "markersize": 6, "alpha": 0.85, "zorder": 2}
+            ax.plot(line, y, marker, label=_short(classes[k]), **style)
+        # Beside the axes, where it covers no dot.
+        outside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        ax.legend(title="class", frameon=False, fontsize="small", **outside)
     _finish(ax, [_short(names[k]) for k in which])
     left = f"; the {MOST} largest of {len(names)}" if len(which) < len(names) else ""
-    of_class = f" for {_short(classes[0])}" if len(table) == 1 and len(classes) else ""
+    of_class = ""
+    if len(table) == 1 and len(classes):
+        of_class = f" for {_short(classes[0])}"
     ax.set_xlabel(f"coefficient{of_class}, without interval{left}")
     return ax
 
@@ -305,19 +314,15 @@ def survival_plot(
     InvalidInput
         If matplotlib is not installed.
     """
-    curves, ax = np.atleast_2d(np.asarray(survival, dtype=float)), axes_of(ax, 9)
+    curves = np.atleast_2d(np.asarray(survival, dtype=float))
+    # Single curves need the height of about nine rows of a forest plot.
+    ax = axes_of(ax, 9)
     for k, curve in enumerate(curves):
         label = _short(names[k]) if names else None
+        # At the start of the first interval nobody has had the event.
         line = np.concatenate([[1.0], curve])
-        ax.plot(
-            edges,
-            line,
-            "-o",
-            color=_COLOURS[k % len(_COLOURS)],
-            markersize=4,
-            linewidth=2.0,
-            label=label,
-        )
+        style = {"color": _COLOURS[k % len(_COLOURS)], "markersize": 4, "linewidth": 2.0}
+        ax.plot(edges, line, "-o", label=label, **style)
     ax.set_ylim(0.0, 1.03)
     ax.set_xlabel("time")
     ax.set_ylabel("probability of no event")

@@ -40,8 +40,12 @@ def _two(x: float) -> str:
     return f"{x:.2f}"
 
 
+def _four_digits(x: float) -> str:
+    return f"{x:.4g}"
+
+
 def _estimate(plain: dict[str, Any], shown: Callable[[float], str] = _three) -> str | None:
-    """An estimate with its interval in text; None if it is refused."""
+    """Format an estimate with its interval; None if it is refused."""
     if plain["value"] is None:
         return None
     value, low, high = (shown(finite(plain[name])) for name in ("value", "low", "high"))
@@ -60,8 +64,9 @@ RECALIBRATION = {
     ),
     "observed_expected": ("O/E", "positives over those that the model expects; 1 is best"),
 }
-"""What evaluations tell of the label's log-odds as a line in the model's: name, and how to read
-it.
+"""Measures of calibration, by their keys in an evaluation: name, and how to read it.
+
+Slope and intercept are of the label's log-odds as a line in the model's.
 """
 
 
@@ -100,27 +105,30 @@ def _point(x: float, y: float) -> Point:
 
 
 def _roc(found: dict[str, Any]) -> SquarePlot:
+    """Lay out the ROC curve; its two corners have no dot."""
     points = [(finite(x), finite(y)) for x, y in found["roc"]]
     inner = points[1:-1]
     area = found["auc"]
-    refused = area["value"] is None
+    if area["value"] is None:
+        said = f"Area refused: {area['refused']}"
+    else:
+        said = f"Area {_estimate(area)}"
+    in_words = (f"{percent(y, 0)} of positives at {percent(x, 0)} of negatives" for x, y in inner)
     return SquarePlot(
-        about="; ".join(
-            f"{percent(y, 0)} of positives at {percent(x, 0)} of negatives" for x, y in inner
-        ),
-        said=f"Area refused: {area['refused']}" if refused else f"Area {_estimate(area)}",
+        about="; ".join(in_words),
+        said=said,
         curve=path((x for x, _ in points), (y for _, y in points)),
         dots=[_point(x, y) for x, y in inner],
     )
 
 
 def _calibration(found: dict[str, Any]) -> SquarePlot:
+    """Lay out the calibration plot: the share of positives by the model's probability."""
     plot = SquarePlot("; ".join(map(_cell_in_words, found["calibration"])), _slope(found))
     for cell in found["calibration"]:
         y, low, high = (finite(cell[name]) for name in ("observed", "low", "high"))
-        if (
-            cell["predicted"] is None
-        ):  # a bar over all probabilities of an open cell, the interval at its middle
+        if cell["predicted"] is None:
+            # An open cell: a bar over all its probabilities, with the interval at their middle.
             start = 0.0 if cell.get("above") is None else finite(cell["above"])
             end = 1.0 if cell.get("below") is None else finite(cell["below"])
             plot.lines.append((_point(start, y), _point(end, y)))
@@ -138,7 +146,7 @@ def _cell_in_words(cell: dict[str, Any]) -> str:
 
 
 def _slope(found: dict[str, Any]) -> str:
-    """What is said of the calibration slope."""
+    """Return a sentence on the calibration slope."""
     told = found["calibration_slope_interval"]
     if told["value"] is None:
         return f"Calibration slope refused: {told['refused']}."
@@ -146,9 +154,7 @@ def _slope(found: dict[str, Any]) -> str:
 
 
 class Measure(NamedTuple):
-    """A measure with its estimate, how to read it, and its value without noise where that is
-    shown.
-    """
+    """A measure with its estimate, how to read it, and its value without noise if that is shown."""
 
     name: str
     about: str
@@ -157,40 +163,39 @@ class Measure(NamedTuple):
 
 
 def _measures(found: dict[str, Any], exact: dict[str, Any]) -> list[Measure]:
-    def measure(
-        key: str, estimate: dict[str, Any], name: str, about: str, shown: Callable[[float], str]
-    ) -> Measure:
-        return Measure(name, about, _estimate(estimate, shown), _exact(exact, key))
-
-    lines = [
-        measure(key, found[key], name, about, percent if key == "positives" else _three)
-        for key, (name, about) in (_MEASURES | RECALIBRATION).items()
-    ]
+    """Return all measures of a model of two classes, in the order of the page."""
+    lines = []
+    for key, (name, about) in (_MEASURES | RECALIBRATION).items():
+        shown: Callable[[float], str] = percent if key == "positives" else _three
+        lines.append(Measure(name, about, _estimate(found[key], shown), _exact(exact, key)))
     for key, estimate in found["rates"].items():
         about = _RATES.get(key, "")
         if key == "accuracy":
+            # An accuracy means something beside that of a constant answer only.
             about += _alike(found["positives"])
-        lines.append(measure(key, estimate, f"{key} at {_cut(found)}", about, percent))
+        name = f"{key} at {_cut(found)}"
+        lines.append(Measure(name, about, _estimate(estimate, percent), _exact(exact, key)))
     return lines
 
 
 def _cut(found: dict[str, Any]) -> str:
-    """The probability from which on a row is called positive."""
+    """Return the probability from which on a row is called positive, in percent."""
     return f"{100.0 * finite(found['threshold']):g}%"
 
 
 def _exact(exact: dict[str, Any], key: str) -> str:
-    return f"{finite(exact[key]):.4f}" if key in exact else ""
+    """Format a number without noise; empty where it is not shown."""
+    if key not in exact:
+        return ""
+    return f"{finite(exact[key]):.4f}"
 
 
 def _alike(positives: dict[str, Any]) -> str:
-    """The accuracy of calling all rows alike."""
+    """Return the accuracy of calling all rows alike, in words; empty if it is not known."""
     share = positives["value"]
-    return (
-        ""
-        if share is None
-        else f"; calling all rows alike: {percent(max(finite(share), 1.0 - share))}"
-    )
+    if share is None:
+        return ""
+    return f"; calling all rows alike: {percent(max(finite(share), 1.0 - share))}"
 
 
 def _confusion(found: dict[str, Any]) -> Table:
@@ -208,8 +213,9 @@ def _confusion(found: dict[str, Any]) -> Table:
 
 
 class SubgroupRow(NamedTuple):
-    """A row of the plot of subgroups; places are in percent of the axis, and None where the area
-    is refused.
+    """A row of the plot of subgroups.
+
+    Places are in percent of the axis, and None where the area is refused.
     """
 
     name: str
@@ -227,15 +233,14 @@ class Subgroups(NamedTuple):
 
 
 def _subgroups(by: dict[str, Any]) -> Subgroups:
+    """Lay out the measures of subgroups, given the evaluation of each by its name."""
+    # Areas below .4 are drawn at the edge of the axis.
     axis = Axis(0.4, 1.0, False)
     ticks = [(axis.at(x), f"{x:g}") for x in (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)]
     rates = ["sensitivity", "specificity", "precision"]
-    names = [
-        "rows, about",
-        "share of positives",
-        *rates,
-        *(name for name, _ in RECALIBRATION.values()),
-    ]
+    recalibration = [name for name, _ in RECALIBRATION.values()]
+    heads = ["rows, about", "share of positives", *rates, *recalibration]
+    columns = [Column(""), *(Column(head, "n") for head in heads)]
     rows, cells = [], []
     for name, one in by.items():
         rows.append(_subgroup_row(name, one["auc"], axis))
@@ -243,9 +248,7 @@ def _subgroups(by: dict[str, Any]) -> Subgroups:
         numbers += [_estimate(one["rates"][rate], percent) for rate in rates]
         numbers += [_estimate(one[key], _two) for key in RECALIBRATION]
         cells.append([name, *numbers])
-    return Subgroups(
-        ticks, rows, Table([Column(""), *(Column(name, "n") for name in names)], cells)
-    )
+    return Subgroups(ticks, rows, Table(columns, cells))
 
 
 def _subgroup_row(name: str, area: dict[str, Any], axis: Axis) -> SubgroupRow:
@@ -256,29 +259,34 @@ def _subgroup_row(name: str, area: dict[str, Any], axis: Axis) -> SubgroupRow:
 
 
 def _errors(found: dict[str, Any], exact: dict[str, Any]) -> Table:
-    """The errors of a predicted number."""
+    """Return the table of errors of a predicted number."""
     unit = str(found.get("unit") or "")
-    columns, rows = [Column(""), Column("with 95% interval", "n")], []
+    columns = [Column(""), Column("with 95% interval", "n")]
     if exact:
         columns.append(Column(_HOLDER_ONLY, "n"))
+    rows = []
     for key, text in _ERRORS.items():
-        name = f"{text} ({unit})" if unit and key != "r2" else text
-        row = [name, _estimate(found[key], lambda x: f"{x:.4g}")]
-        rows.append([*row, _exact(exact, key)] if exact else row)
+        name = text
+        # R2 is a share, and has no unit.
+        if unit and key != "r2":
+            name = f"{text} ({unit})"
+        row = [name, _estimate(found[key], _four_digits)]
+        if exact:
+            row.append(_exact(exact, key))
+        rows.append(row)
     return Table(columns, rows)
 
 
 def _class_rates(found: dict[str, Any], exact: dict[str, Any]) -> Table:
+    """Return the table of a model of several classes, a line for each class."""
     heads = ["share of rows", "found (recall)", "answers that are right (precision)"]
     if exact:
         heads.append("recall, without noise: for the holder only")
     rows = []
     for one in found["classes"]:
         name = str(one["name"])
-        row: list[str | None] = [
-            name,
-            *(_estimate(one[key], percent) for key in ("share", "recall", "precision")),
-        ]
+        row: list[str | None] = [name]
+        row += [_estimate(one[key], percent) for key in ("share", "recall", "precision")]
         if exact:
             row.append(f"{finite(exact[f'recall on {name}']):.4f}")
         rows.append(row)
@@ -313,7 +321,7 @@ class QualitySection:
     calibration: SquarePlot | None = None
     measures: list[Measure] = field(default_factory=list)
     exact: bool = False
-    """Whether measures have a column without noise, for the holder of the rows."""
+    """True if measures have a column without noise, for the holder of the rows."""
     confusion: Table | None = None
     subgroups: Subgroups | None = None
     several: bool = False
@@ -326,7 +334,9 @@ def quality_section(plain: dict[str, Any], holder: bool) -> QualitySection:
     With `holder` it also has numbers without noise, which only the holder of the rows may see.
     """
     found = plain["evaluation"]
-    exact: dict[str, Any] = (found.get("exact") or {}) if holder else {}
+    exact: dict[str, Any] = {}
+    if holder:
+        exact = found.get("exact") or {}
     rows = f"{finite(found['rows']):,.0f}"
     epsilon = ceil_text(Statement.from_dict(found["privacy"]).epsilon)
     if "classes" in found:
@@ -340,6 +350,9 @@ def quality_section(plain: dict[str, Any], holder: bool) -> QualitySection:
         )
     if "auc" not in found:
         return QualitySection(rows, epsilon, table=_errors(found, exact))
+    subgroups = None
+    if found.get("by"):
+        subgroups = _subgroups(found["by"])
     return QualitySection(
         rows,
         epsilon,
@@ -348,5 +361,5 @@ def quality_section(plain: dict[str, Any], holder: bool) -> QualitySection:
         measures=_measures(found, exact),
         exact=bool(exact),
         confusion=_confusion(found),
-        subgroups=_subgroups(found["by"]) if found.get("by") else None,
+        subgroups=subgroups,
     )

@@ -1,5 +1,6 @@
-"""What printed coefficients are worth: how much wider noise makes them, and by how much the
-clear ones exaggerate.
+"""Reliability of printed coefficients under privacy noise.
+
+How much wider noise makes their intervals, and by how much the significant ones exaggerate.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from ..util.typing import Any
 from .plain import number
 
 WIDE = 2.0
-"""From so many times the width without privacy noise on, a table says what its lines are worth."""
+"""A table tells of the width of an interval from this multiple of its width without noise on."""
 EXAGGERATED = 1.1
-"""From so many times the truth on, a table says that lines with a small p-value exaggerate."""
+"""A table tells of exaggeration from this multiple of the true coefficient on."""
 CLEAR = 0.05
 """A p-value below it is one that readers pick out."""
 
@@ -28,7 +29,9 @@ def times_wider(noise_share: float | None) -> float | None:
     if noise_share is None:
         return None
     sampling = 1.0 - noise_share
-    return 1.0 / math.sqrt(sampling) if sampling > 0.0 else math.inf
+    if sampling > 0.0:
+        return 1.0 / math.sqrt(sampling)
+    return math.inf
 
 
 def exaggeration(estimate: float, standard_error: float) -> float:
@@ -40,11 +43,13 @@ def exaggeration(estimate: float, standard_error: float) -> float:
     """
     if not standard_error > 0.0 or estimate == 0.0:
         return 1.0
-    z, c = abs(estimate) / standard_error, -normal.quantile(CLEAR / 2.0)
+    z = abs(estimate) / standard_error
+    c = -normal.quantile(CLEAR / 2.0)
+    # Probabilities of an estimate beyond c on the side of the truth, and on the other.
     above, below = math.exp(normal.log_cdf(z - c)), math.exp(normal.log_cdf(-z - c))
-    density = (math.exp(-0.5 * (c - z) ** 2) + math.exp(-0.5 * (c + z) ** 2)) / math.sqrt(
-        2.0 * math.pi
-    )
+    # The density of Z at c and at -c.
+    densities = math.exp(-0.5 * (c - z) ** 2) + math.exp(-0.5 * (c + z) ** 2)
+    density = densities / math.sqrt(2.0 * math.pi)
     # E[|Z|; |Z| > c], from the partial expectations of a normal law in its two tails.
     mean = z * (above - below) + density
     return mean / ((above + below) * z)
@@ -69,13 +74,15 @@ def width_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> str
     if not wider or max(wider)[0] < WIDE:
         return ""
     most, name = max(wider)
-    many = sum(width >= WIDE for width, _ in wider)
-    which = f"{many} of {len(wider)} intervals" if len(wider) > 1 else "the interval"
+    which = "the interval"
+    if len(wider) > 1:
+        count = sum(width >= WIDE for width, _ in wider)
+        which = f"{count} of {len(wider)} intervals"
+    # A width goes down with the root of the number of rows.
     rows = "none" if math.isinf(most) else f"1 in {most**2:,.0f}"
     return (
         f"Privacy noise makes {which} at least {WIDE:g} times as wide; that of {name} "
-        f"{_times(most)}, which is as wide "
-        f"as from {rows} of the rows without it."
+        f"{_times(most)}, which is as wide as from {rows} of the rows without it."
     )
 
 
@@ -88,24 +95,24 @@ def exaggeration_in_words(lines: Sequence[dict[str, Any]], names: Sequence[str])
     for line, name in zip(lines, names, strict=True):
         half_is_noise = _width(line) >= math.sqrt(2.0)
         if half_is_noise and number(line["p"]) < CLEAR:
-            found.append(
-                (exaggeration(number(line["estimate"]), number(line["standard_error"])), name)
-            )
-    found = [one for one in found if one[0] >= EXAGGERATED]
+            factor = exaggeration(number(line["estimate"]), number(line["standard_error"]))
+            if factor >= EXAGGERATED:
+                found.append((factor, name))
     if not found:
         return ""
     most, name = max(found)
-    others = f", and {len(found) - 1} more lines likewise" if len(found) > 1 else ""
+    others = ""
+    if len(found) > 1:
+        others = f", and {len(found) - 1} more lines likewise"
     return (
         f"Picked out by p < {CLEAR:g}, estimates with this much noise are too large on average: if "
-        "the truth of "
-        f"{name} is what is printed, by {100.0 * (most - 1.0):.0f}%{others}; by more if it is "
-        "smaller."
+        f"the truth of {name} is what is printed, by {100.0 * (most - 1.0):.0f}%{others}; by more "
+        "if it is smaller."
     )
 
 
 def _width(line: dict[str, Any]) -> float:
-    """:func:`times_wider` of a printed line."""
+    """Return :func:`times_wider` of a printed line."""
     return times_wider(number(line.get("noise_share") or 0.0)) or 1.0
 
 
