@@ -416,7 +416,8 @@ def _show_mistakes(schema: Path, mistakes: tuple[str, ...]) -> None:
     """Print the mistakes of a schema, a line each; nothing if there are none."""
     console = Console(highlight=False)
     if mistakes:
-        console.print(f"[bold]{escape(str(schema))}[/]: {_count_text(len(mistakes), 'mistake')}")
+        noun = "mistake" if len(mistakes) == 1 else "mistakes"
+        console.print(f"[bold]{escape(str(schema))}[/]: {len(mistakes)} {noun}")
     for line in mistakes:
         console.print(f"[bold red]mistake[/] {escape(line)}")
 
