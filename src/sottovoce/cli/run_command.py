@@ -110,14 +110,12 @@ class RunCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write options under their headings, and names of settings under the last one."""
         for group in GROUPS:
-            found = (
-                param
-                for param in self.params
-                if isinstance(param, RunOption) and param.group == group
-            )
-            lines = [
-                record for param in found if (record := param.get_help_record(ctx)) is not None
-            ]
+            lines = []
+            for param in self.params:
+                if isinstance(param, RunOption) and param.group == group:
+                    record = param.get_help_record(ctx)
+                    if record is not None:
+                        lines.append(record)
             if lines:
                 with formatter.section(group):
                     formatter.write_dl(lines, col_max=22)
@@ -131,7 +129,9 @@ class RunCommand(click.Command):
         Without a method, or with an unknown one, return those of all methods.
         """
         cls = REGISTRY.get(method or "")
-        own = KNOBS if cls is None else knobs_of(cls.options)
+        own = KNOBS
+        if cls is not None:
+            own = knobs_of(cls.options)
         found = (param for param in self.params if isinstance(param, Setting))
         return [one for one in found if one.name not in KNOBS or one.name in own]
 
@@ -152,7 +152,8 @@ class RunCommand(click.Command):
         try:
             return dict(self.make_parser(ctx).parse_args(args=list(args))[0])
         except click.NoSuchOption as error:
-            if (moved := self._moved(error)) is not None:
+            moved = self._moved(error)
+            if moved is not None:
                 raise moved from None
             raise
 
@@ -164,11 +165,13 @@ class RunCommand(click.Command):
             return InvalidInput(flag, None, "is a setting", f"use --set {_FLAGS[flag]}")
         if name in names:
             return InvalidInput(flag, None, "is a setting", f"use --set {name}=VALUE")
-        if not error.possibilities and (hint := meant(name, names)):
-            return InvalidInput(
-                flag, None, "is no option", f"{hint} It is a setting: --set NAME=VALUE"
-            )
-        return None
+        # Where click knows a likely option, its own message names that one.
+        if error.possibilities:
+            return None
+        hint = meant(name, names)
+        if not hint:
+            return None
+        return InvalidInput(flag, None, "is no option", f"{hint} It is a setting: --set NAME=VALUE")
 
     def _defaults(self, ctx: click.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of files and of ``--set`` by the names of parameters.
@@ -176,7 +179,9 @@ class RunCommand(click.Command):
         All of them have been checked to be of the right type.
         """
         path = typed.get("config")
-        given = {} if path is None else self._from_file(ctx, Path(str(path)))
+        given: dict[str, Any] = {}
+        if path is not None:
+            given = self._from_file(ctx, Path(str(path)))
         texts = typed.get("set_", ())
         method = typed.get("method", given.get("method"))
         if SETTINGS in texts:
@@ -185,7 +190,8 @@ class RunCommand(click.Command):
         asked = typed.keys() | chosen.keys()
         if "method" in given and "method" not in asked:
             _check_method_of_file(given["method"])
-        if "delta" in asked:  # each of the two says that the other is not meant
+        # Each of the two says that the other, in the file, is not meant.
+        if "delta" in asked:
             given.pop("pure", None)
         if "pure" in typed:
             given.pop("delta", None)
@@ -200,20 +206,20 @@ class RunCommand(click.Command):
             # other commands are loaded only if need be
             param = known.get(key) or _keys_elsewhere(ctx).get(key)
             if param is None:
-                names = [name for name, one in known.items() if not one.typed_only]
-                rule = f"is no name in a file of a run; there are {', '.join(names)}"
-                raise InvalidInput(f"config: {key}", None, rule, meant(key, names) or "remove it")
+                allowed = [one_key for one_key, one in known.items() if not one.typed_only]
+                rule = f"is no name in a file of a run; there are {', '.join(allowed)}"
+                raise InvalidInput(f"config: {key}", None, rule, meant(key, allowed) or "remove it")
             if param.typed_only:
                 rule = (
-                    "must be typed: a file says what to run, and not what is spent, written "
-                    "or shown"
+                    "must be typed: a file says what to run, and not what is spent, written or "
+                    "shown"
                 )
-                raise InvalidInput(
-                    f"config: {key}", None, rule, f"remove it, and type {param.opts[0]}"
-                )
+                remedy = f"remove it, and type {param.opts[0]}"
+                raise InvalidInput(f"config: {key}", None, rule, remedy)
             if key not in known:
                 _pass_over(ctx, key, param)
                 continue
+            # `expect-share` and `expect_share` are two keys of TOML, and one parameter.
             if param.name in found:
                 raise InvalidInput(
                     f"config: {key}", None, "is given twice", "leave one of the two out"
@@ -234,29 +240,34 @@ class RunCommand(click.Command):
             name, equals, value = text.partition("=")
             key = name.strip().replace("-", "_")
             if key not in known:
-                raise self._unknown(text, key, method)
+                raise self._unknown_setting(text, key, method)
             param = known[key]
             if not equals:
                 raise InvalidInput("set", text, "must be NAME=VALUE", f"use --set {key}=VALUE")
+            name = str(param.name)
             if param.name in typed or (param.name in found and not param.multiple):
                 raise InvalidInput(key, None, "is given twice", "leave one of the two out")
-            more = found.get(str(param.name), []) if param.multiple else []
-            found[str(param.name)] = _read(
-                ctx, param, key, [*more, value] if param.multiple else value
-            )
+            if param.multiple:
+                found[name] = _read(ctx, param, key, [*found.get(name, []), value])
+            else:
+                found[name] = _read(ctx, param, key, value)
         return found
 
-    def _unknown(self, text: str, key: str, method: str | None) -> InvalidInput:
+    def _unknown_setting(self, text: str, key: str, method: str | None) -> InvalidInput:
+        """Return the error for a name that no parameter has."""
         names = [str(setting.name) for setting in self.settings(method)]
-        whose = "" if method is None else f" of {method}"
-        rule = f"is no setting{whose}; there are {', '.join(names)}"
+        rule = f"is no setting; there are {', '.join(names)}"
+        if method is not None:
+            rule = f"is no setting of {method}; there are {', '.join(names)}"
         return InvalidInput("set", text, rule, meant(key, self.by_key()) or f"see --set {SETTINGS}")
 
     def _list_settings(self, ctx: click.Context, method: str | None) -> None:
         """Explain every setting, and end."""
         formatter = ctx.make_formatter()
         settings = self.settings(method)
-        whose = "all methods" if method is None else method
+        whose = method
+        if method is None:
+            whose = "all methods"
         formatter.write_text(
             f"Settings of `{ctx.command_path}` with {whose}: --set NAME=VALUE, or in a file, "
             "--config."
@@ -274,10 +285,9 @@ def given(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
     """Yield parameters that were typed, set, or read from a file, with their values."""
     for param in ctx.command.params:
         source = ctx.get_parameter_source(param.name or "")
-        if (
-            source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
-            and param.name not in FILES_OF_RUNS
-        ):
+        # What a file or --set gives is click's map of defaults.
+        asked = source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+        if asked and param.name not in FILES_OF_RUNS:
             yield param, ctx.params.get(param.name or "")
 
 
@@ -305,14 +315,19 @@ def save_config(path: Path | None) -> None:
 
 
 def _plain(value: Any) -> Any:
+    """Return a value as TOML has it."""
     if isinstance(value, tuple):
         return list(map(_plain, value))
-    return value if isinstance(value, bool | int | float) else str(value)
+    if isinstance(value, bool | int | float):
+        return value
+    return str(value)
 
 
 def _key(param: click.Parameter) -> str:
     """Return a parameter's name in files and for ``--set``."""
-    return param.opts[0].removeprefix("--").replace("-", "_") if param.opts else str(param.name)
+    if not param.opts:
+        return str(param.name)
+    return param.opts[0].removeprefix("--").replace("-", "_")
 
 
 def _keys_elsewhere(ctx: click.Context) -> dict[str, RunOption]:
@@ -320,8 +335,10 @@ def _keys_elsewhere(ctx: click.Context) -> dict[str, RunOption]:
 
     One file may so serve a plan and its training.
     """
-    group = None if ctx.parent is None else ctx.parent.command
-    if ctx.parent is None or not isinstance(group, click.Group):
+    if ctx.parent is None:
+        return {}
+    group = ctx.parent.command
+    if not isinstance(group, click.Group):
         return {}
     found: dict[str, RunOption] = {}
     for name in ("plan", "train"):
@@ -380,7 +397,10 @@ def _read(ctx: click.Context, param: click.Option, name: str, value: Any) -> Any
     try:
         param.type_cast_value(ctx, text)
     except click.BadParameter as error:
-        shown = None if isinstance(text, list) else text
+        # A message shows one value, or none.
+        shown = text
+        if isinstance(text, list):
+            shown = None
         raise InvalidInput(
             name, shown, error.message.rstrip("."), f"see --set {SETTINGS} and --help"
         ) from None
