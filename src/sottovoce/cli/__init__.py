@@ -112,9 +112,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command: click.Command | None
         if cmd_name in COMMANDS:
-            command = getattr(
-                import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__), cmd_name
-            )
+            module = import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__)
+            command = getattr(module, cmd_name)
         else:
             command = plugins.load(plugins.COMMANDS, cmd_name)
         return command
@@ -129,14 +128,17 @@ class Commands(click.Group):
             if sys.stdout is not None:
                 sys.stdout.flush()
             return done
-        except (click.Abort, KeyboardInterrupt, MemoryError):  # while a run is scored, say
-            if (where := _where_stored(ctx)) is not None:
+        except (click.Abort, KeyboardInterrupt, MemoryError):
+            # It may come while a run is scored that was stored before.
+            where = _where_stored(ctx)
+            if where is not None:
                 _say(where)
             raise
         except OSError as error:
             if isinstance(error, SottovoceError):
                 raise
             where = _where_stored(ctx)
+            # Asked before standard output is given up, which it is about.
             closed = isinstance(error, BrokenPipeError) and _reader_left()
             _give_up_output()
             if closed:
@@ -172,12 +174,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exit codes: :data:`sottovoce.errors.EXITS`.
     """
     _fit_encodings()
+    words = None
+    if arguments is not None:
+        words = list(arguments)
     try:
-        cli.main(
-            args=list(arguments) if arguments is not None else None,
-            prog_name="sottovoce",
-            standalone_mode=False,
-        )
+        cli.main(args=words, prog_name="sottovoce", standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.Abort:
@@ -187,15 +188,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         sys.exit(error.exit_code)
     except SottovoceError as error:
-        more = (
-            " (`sottovoce schema check SCHEMA TABLE` tells all at once)"
-            if isinstance(error, SchemaError)
-            else ""
-        )
+        more = ""
+        if isinstance(error, SchemaError):
+            more = " (`sottovoce schema check SCHEMA TABLE` tells all at once)"
         click.echo(f"error: {error}{more}", err=True)
         sys.exit(exit_code(error))
-    except OSError as error:  # a full disk behind standard output, say
-        place = "" if error.filename is None else f" for {error.filename!r}"
+    except OSError as error:
+        # A full disk behind standard output, for example.
+        place = ""
+        if error.filename is not None:
+            place = f" for {error.filename!r}"
         more = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         _say_last(
             f"error: {error.strerror or type(error).__name__}{place}; repair that, and try "
@@ -211,7 +213,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _where_stored(ctx: click.Context) -> str | None:
     """Return the sentence that says where the result is, if it is stored."""
     stored = ctx.meta.get(STORED)
-    return None if stored is None else f"the result was stored before it was shown: {stored}"
+    if stored is None:
+        return None
+    return f"the result was stored before it was shown: {stored}"
 
 
 def _say_last(line: str) -> None:
@@ -264,10 +268,12 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
-    return "".join(_LOOKS.get(c) or _number(c) for c in lacking), error.end
+    return "".join(_LOOKS.get(c) or _escaped(c) for c in lacking), error.end
 
 
-def _number(character: str) -> str:
+def _escaped(character: str) -> str:
     """Return a character's number as JSON, TOML and Python write it."""
     code = ord(character)
-    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"
+    if code < 2**16:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"

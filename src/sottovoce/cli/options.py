@@ -255,6 +255,13 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
+def path_text(path: Path | None) -> str | None:
+    """Return a path as JSON has it; None stays None."""
+    if path is None:
+        return None
+    return str(path)
+
+
 def check_folder(field: str, path: Path) -> None:
     """Refuse a path whose folder is missing or read-only."""
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):

@@ -26,7 +26,7 @@ from ..runs.config import RunConfig
 from ..util import files
 from ..util.plain import json_text
 from . import results
-from .options import FILE, NUMBER, as_json, say, takes
+from .options import FILE, NUMBER, as_json, path_text, say, takes
 from .render import privacy, show_notes
 from .screen import Console, Listing, escape, listing, print_json
 from .tables import read_rows
@@ -98,7 +98,7 @@ def init(
             )
         files.write("out", out, text)
     if as_json:
-        print_json({"schema": text, "out": _text_or_none(out)})
+        print_json({"schema": text, "out": path_text(out)})
     elif out is None:
         click.echo(text, nl=False)
     else:
@@ -329,7 +329,7 @@ def _show_answer(found: Surveyed, options: SurveyOptions) -> None:
     Errors of files that could not be written come last.
     """
     out = options.out
-    report = found.to_dict() | {"toml": found.toml, "out": _text_or_none(out)}
+    report = found.to_dict() | {"toml": found.toml, "out": path_text(out)}
     run_name = None
     if found.statement.ledger is not None:
         run_name = found.statement.ledger.run
@@ -356,13 +356,6 @@ def _show_answer(found: Surveyed, options: SurveyOptions) -> None:
         else:
             click.echo(f"wrote {out}")
     results.end_with(unwritten)
-
-
-def _text_or_none(path: Path | None) -> str | None:
-    """Return a path as JSON has it."""
-    if path is None:
-        return None
-    return str(path)
 
 
 def _show_survey(found: Surveyed, console: Console) -> None:

@@ -180,16 +180,21 @@ def fit_answers(
     done: Any
     show: Any
     if fits_number or isinstance(task, BoundedNumber):
-        done, show = fit_numbers(config, intervals=options.inference, **shared), render_fitted
+        done = fit_numbers(config, intervals=options.inference, **shared)
+        show = render_fitted
     else:
-        done, show = infer(config, **shared), render_inferred
-    answered = replace(
-        done.answered, record=done.answered.record | {"command": typed()} | _cut_at(options.cut)
-    )
+        done = infer(config, **shared)
+        show = render_inferred
+    record = done.answered.record | {"command": typed()} | _threshold_entry(options.cut)
+    answered = replace(done.answered, record=record)
     # Store before anything is shown: a closed pipe or a signal must not lose what was paid for.
-    run = None if done.statement.ledger is None else done.statement.ledger.run
     stored, lost = results.store(
-        "save", options.save, answered.to_json(), ledger=options.ledger, run=run, ending="json"
+        "save",
+        options.save,
+        answered.to_json(),
+        ledger=options.ledger,
+        run=_name_in_ledger(done.statement),
+        ending="json",
     )
     unwritten = [lost, config_written(options)]
     if options.report is not None:
@@ -238,10 +243,20 @@ def train_model(
             "site_constants", options.site_constants, rule, "add --inference, or leave it out"
         )
     stored = list[Stored]()
-    title = "auto: choosing, then round" if run.auto else f"{run.method} round"
-    total = None if run.auto else run.rounds
+
+    def store_released(result: Result) -> None:
+        stored.append(store(options, with_answers(result, options.cut, None)))
+
+    title: str = f"{run.method} round"
+    total: int | None = run.rounds
+    # How many rounds a method takes is part of the choice.
+    if run.auto:
+        title = "auto: choosing, then round"
+        total = None
     with progress(Console(stderr=True), title, total, quiet=options.as_json) as bar:
-        observers: list[Observer] = [] if bar is None else [lambda k, state: bar(completed=k)]
+        observers: list[Observer] = []
+        if bar is not None:
+            observers.append(lambda k, state: bar(completed=k))
         trained = train_on(
             config,
             observers=observers,
@@ -249,15 +264,13 @@ def train_model(
             ledger=book,
             run_name=options.run_name,
             free=left_open(),
-            check=_check_of(options, book),
-            released=lambda result: stored.append(
-                store(options, with_answers(result, options.cut, None))
-            ),
+            check=_evaluation_check(options, book),
+            released=store_released,
         )
     return trained, stored[0]
 
 
-def _check_of(options: TrainOptions, book: DurableLedger | None) -> Any:
+def _evaluation_check(options: TrainOptions, book: DurableLedger | None) -> Any:
     """Return a function that checks an evaluation before its model is trained.
 
     None without an evaluation.
@@ -272,11 +285,22 @@ def _check_of(options: TrainOptions, book: DurableLedger | None) -> Any:
 
 def store(options: TrainOptions, result: Result) -> Stored:
     """Write a trained model, and return where it is."""
-    ledger = result.statement.ledger
-    run = None if ledger is None else ledger.run
     return results.store(
-        "save", options.save, result.packed(), ledger=options.ledger, run=run, ending="npz"
+        "save",
+        options.save,
+        result.packed(),
+        ledger=options.ledger,
+        run=_name_in_ledger(result.statement),
+        ending="npz",
     )
+
+
+def _name_in_ledger(statement: Any) -> str | None:
+    """Return the name of a run in the ledger that its privacy statement is of; None without one."""
+    if statement.ledger is None:
+        return None
+    name: str = statement.ledger.run
+    return name
 
 
 def config_written(options: TrainOptions) -> NotWritten | None:
@@ -317,11 +341,14 @@ def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
 
         unwritten.append(written(options.report, record_of(kept)))
     if options.as_json:
-        print_json(
-            shown_of(*_plain(trained, found), release=options.system_noise, holder=options.holder)
-        )
+        released, held_back = _plain(trained, found)
+        shown = shown_of(released, held_back, release=options.system_noise, holder=options.holder)
+        print_json(shown)
     else:
-        show_trained(trained, found, place if lost is None else None)
+        # Where the file is elsewhere, the error at the end says so.
+        if lost is not None:
+            place = None
+        show_trained(trained, found, place)
     results.end_with(unwritten)
 
 
@@ -365,9 +392,11 @@ def check_cut(cut: float, task: Task) -> None:
         raise InvalidInput("cut", cut, "is for labels of two classes", "leave it out")
 
 
-def _cut_at(cut: float | None) -> dict[str, float]:
-    """Return the threshold that is kept with a run."""
-    return {} if cut is None else {"threshold": cut}
+def _threshold_entry(cut: float | None) -> dict[str, float]:
+    """Return the entry of a run's record for its threshold; none if none was asked for."""
+    if cut is None:
+        return {}
+    return {"threshold": cut}
 
 
 def with_answers(result: Result, cut: float | None, found: Any) -> Result:
@@ -389,7 +418,7 @@ def with_answers(result: Result, cut: float | None, found: Any) -> Result:
     more: dict[str, Any] = {
         "command": typed(),
         "versions": versions("numpy", "scipy"),
-        **_cut_at(cut),
+        **_threshold_entry(cut),
     }
     if found is not None:
         more["evaluation"] = jsonable(found.released())
