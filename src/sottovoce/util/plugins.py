@@ -81,7 +81,9 @@ def find(group: str, name: str) -> EntryPoint | None:
         packages = " and ".join(entry.package for entry in entries)
         rule = f"is brought by several packages: {packages}"
         raise InvalidInput(_field(group), name, rule, "uninstall all of them but one")
-    return entries[0] if entries else None
+    if not entries:
+        return None
+    return entries[0]
 
 
 def load(group: str, name: str) -> Any:
@@ -97,7 +99,8 @@ def load(group: str, name: str) -> Any:
         return None
     try:
         return getattr(import_module(entry.module), entry.attribute)
-    except (Exception, SystemExit) as error:  # its module may do anything while it is imported
+    except (Exception, SystemExit) as error:
+        # Its module may do anything while it is imported.
         said = f"{type(error).__name__}: {error}"
         rule = f"is brought by the package {entry.package}, which cannot be loaded ({said})"
         raise InvalidInput(
@@ -173,11 +176,11 @@ def _entries(text: str, group: str, package: str) -> list[EntryPoint]:
 
 def _source(module: str) -> str | None:
     """The file of a module; nothing is imported, so its folders' ``__init__`` do not run either."""
-    places, name = None, ""
+    places, prefix = None, ""
     origin = None
     for part in module.split("."):
-        name = f"{name}.{part}" if name else part
-        spec = PathFinder.find_spec(name, places)
+        spec = PathFinder.find_spec(f"{prefix}{part}", places)
+        prefix += f"{part}."
         if spec is None:
             return None
         places, origin = spec.submodule_search_locations, spec.origin

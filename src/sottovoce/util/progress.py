@@ -41,7 +41,9 @@ def bar(
     """
     from rich import progress as parts  # which few need
 
-    clock = parts.TimeRemainingColumn() if left else parts.TimeElapsedColumn()
+    clock: parts.ProgressColumn = parts.TimeElapsedColumn()
+    if left:
+        clock = parts.TimeRemainingColumn()
     columns = (
         parts.TextColumn("{task.description}"),
         parts.BarColumn(),
@@ -49,7 +51,9 @@ def bar(
         clock,
     )
     drawn = parts.Progress(*columns, console=console, transient=True)
-    task, timer = drawn.add_task(text, total=total), threading.Timer(after, drawn.start)
+    task = drawn.add_task(text, total=total)
+    # Work that is over sooner never draws its bar.
+    timer = threading.Timer(after, drawn.start)
     timer.daemon = True
     timer.start()
     if not after:
@@ -67,7 +71,10 @@ class Teller:
     """Progress of a fit: ``told.phase("choosing a method")``, then ``told(k)`` after each round."""
 
     def __init__(self, update: Callable[..., None] | None, lines: bool) -> None:
-        self._update, self._lines, self._text, self._total = update, lines, "", 0
+        self._update = update
+        self._lines = lines
+        self._text = ""
+        self._total = 0
 
     def phase(self, text: str, total: int | None = None) -> None:
         """Begin another part of the work, of `total` rounds."""
@@ -78,7 +85,7 @@ class Teller:
             print(text, file=sys.stderr)
 
     def __call__(self, k: int, state: object = None) -> None:
-        """Round k is done."""
+        """Show that round k is done: on the bar, or as a line for each tenth of the work."""
         if self._update is not None:
             self._update(completed=k)
         elif self._lines and k % max(1, self._total // 10) == 0:
@@ -101,9 +108,11 @@ def told(verbose: bool | int | None) -> Iterator[Teller]:
     `verbose` None shows a bar on a terminal once work is long, True a bar at once or lines, False
     nothing.
     """
+    # Of several fits at once, in threads or processes, no bar is drawn over another.
     here = threading.current_thread() is threading.main_thread() and not _in_child_process()
-    asked = verbose is not None and bool(verbose)
-    if (verbose is None and not here) or (verbose is not None and not asked):
+    asked = bool(verbose)
+    unasked = verbose is None
+    if not asked and not (unasked and here):
         yield Teller(None, False)
         return
     from rich.console import Console
@@ -112,5 +121,8 @@ def told(verbose: bool | int | None) -> Iterator[Teller]:
     if not (console.is_interactive and here):
         yield Teller(None, asked)
         return
-    with bar(console, "", after=0.0 if asked else AFTER) as update:
+    after = AFTER
+    if asked:
+        after = 0.0
+    with bar(console, "", after=after) as update:
         yield Teller(update, asked)
