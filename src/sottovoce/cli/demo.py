@@ -147,12 +147,8 @@ def demo(
     console.print(table)
     _show_comparison(built, report, transport, console)
     if keep is not None:
-        first = escape(str(keep / "hub" / "hub.html"))
-        console.print(
-            f"everything is in {escape(str(keep))}: start with {first}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        text = f"everything is in {keep}: start with {keep / 'hub' / 'hub.html'}"
+        console.print(escape(text), highlight=False, soft_wrap=True)
 
 
 def _check_lost_sites(lose_site: int, sites: int, transport: str, answers: bool) -> None:

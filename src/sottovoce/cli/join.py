@@ -270,17 +270,7 @@ def make(
         raise InvalidInput(
             "data", None, "is missing", "give the table of this site: --data rows.csv"
         )
-    if epsilon is None:
-        epsilon = invited.epsilon
-    if delta is None:
-        delta = invited.delta
-    elif delta == 0:
-        # A ledger of pure epsilon has no delta.
-        delta = None
-    if epsilon is None:
-        raise InvalidInput(
-            "epsilon", None, "is missing, and the invitation proposes none", "use e.g. --epsilon 3"
-        )
+    budget = _lifetime_budget(invited, epsilon, delta, accountant)
     if schema is None and invited.schema is None:
         rule = "is missing, and the invitation holds none"
         raise InvalidInput(
@@ -297,20 +287,37 @@ def make(
             f"{name}.{ANSWER}": answer.text(),
         }
 
-    budget = LifetimeBudget(epsilon, delta, accountant)
     made = make_site(folder, name, invited.hub, table, budget, make_more_files)
     click.echo(f"made {folder}: {made.member.rows:,} rows, keys, and the one ledger of these rows")
     if schema is None:
         click.echo(f"the schema is the invitation's: read {folder / 'schema.toml'}")
     delta_text = "pure epsilon"
-    if delta is not None:
-        delta_text = f"delta {delta:g}"
+    if budget.delta is not None:
+        delta_text = f"delta {budget.delta:g}"
     click.echo(
-        f"lifetime budget of these rows: epsilon {epsilon:g}, {delta_text}; never make a second "
-        "ledger for them"
+        f"lifetime budget of these rows: epsilon {budget.epsilon:g}, {delta_text}; never make a "
+        "second ledger for them"
     )
     tell_more(made)
     tell(folder, Answer(made.member, made.request, invited.digest))
+
+
+def _lifetime_budget(
+    invited: Invitation, epsilon: float | None, delta: float | None, accountant: str | None
+) -> LifetimeBudget:
+    """Return the budget that was typed, with what the invitation proposes for what was not."""
+    if epsilon is None:
+        epsilon = invited.epsilon
+    if delta is None:
+        delta = invited.delta
+    elif delta == 0:
+        # A ledger of pure epsilon has no delta.
+        delta = None
+    if epsilon is None:
+        raise InvalidInput(
+            "epsilon", None, "is missing, and the invitation proposes none", "use e.g. --epsilon 3"
+        )
+    return LifetimeBudget(epsilon, delta, accountant)
 
 
 def _encoding_source(

@@ -188,14 +188,7 @@ def fit_answers(
     record = done.answered.record | {"command": typed()} | _threshold_entry(options.cut)
     answered = replace(done.answered, record=record)
     # Store before anything is shown: a closed pipe or a signal must not lose what was paid for.
-    stored, lost = results.store(
-        "save",
-        options.save,
-        answered.to_json(),
-        ledger=options.ledger,
-        run=_name_in_ledger(done.statement),
-        ending="json",
-    )
+    stored, lost = _store_run(options, done.statement, answered.to_json(), "json")
     unwritten = [lost, config_written(options)]
     if options.report is not None:
         unwritten.append(written(options.report, answered.record))
@@ -285,22 +278,19 @@ def _evaluation_check(options: TrainOptions, book: DurableLedger | None) -> Any:
 
 def store(options: TrainOptions, result: Result) -> Stored:
     """Write a trained model, and return where it is."""
+    return _store_run(options, result.statement, result.packed(), "npz")
+
+
+def _store_run(
+    options: TrainOptions, statement: Any, content: memoryview | str, ending: str
+) -> Stored:
+    """Write a run to the file of ``--save``, else beside its ledger, by its name there."""
+    name = None
+    if statement.ledger is not None:
+        name = statement.ledger.run
     return results.store(
-        "save",
-        options.save,
-        result.packed(),
-        ledger=options.ledger,
-        run=_name_in_ledger(result.statement),
-        ending="npz",
+        "save", options.save, content, ledger=options.ledger, run=name, ending=ending
     )
-
-
-def _name_in_ledger(statement: Any) -> str | None:
-    """Return the name of a run in the ledger that its privacy statement is of; None without one."""
-    if statement.ledger is None:
-        return None
-    name: str = statement.ledger.run
-    return name
 
 
 def config_written(options: TrainOptions) -> NotWritten | None:
