@@ -40,9 +40,11 @@ from typing import Self
 
 LONGEST = 200
 """Most characters of a value, or of a field's name, in a message."""
-_LONGEST_SENTENCE = 800  # of a rule or a remedy
+# Of a rule or a remedy.
+_LONGEST_SENTENCE = 800
 _LONGEST_MESSAGE = 2000
-_ENTRIES = 8  # of a tuple or list of numbers
+# Of a tuple or list of numbers, as a message shows it; more could be a row.
+_ENTRIES = 8
 
 
 def printable(text: str, longest: int | None = None) -> str:

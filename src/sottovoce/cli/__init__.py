@@ -119,12 +119,14 @@ class Commands(click.Group):
         return command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        # By name alone: what other packages bring is imported when it is called.
         return sorted({*COMMANDS, *plugins.installed(plugins.COMMANDS)})
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command to the end; if printing fails, say where the result is stored."""
         try:
             done = super().invoke(ctx)
+            # What is buffered must fail here, where it is handled, and not at the end of Python.
             if sys.stdout is not None:
                 sys.stdout.flush()
             return done
@@ -178,6 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments is not None:
         words = list(arguments)
     try:
+        # Else click would print errors by itself, and end with codes of its own.
         cli.main(args=words, prog_name="sottovoce", standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
@@ -235,7 +238,9 @@ def _give_up_output() -> None:
     """Redirect standard output to nowhere from now on."""
     if sys.stdout is None:
         return
-    with suppress(OSError, ValueError):  # it is no file here
+    # Else Python, which flushes it at its end, would fail there once more.
+    # Standard output that was replaced, as by a test, may be no file.
+    with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -247,7 +252,8 @@ def _reader_left() -> bool:
         waiting = select.poll()
         waiting.register(sys.stdout.fileno(), 0)
         return any(event & select.POLLERR for _, event in waiting.poll(0))
-    except (AttributeError, OSError, ValueError):  # a system without it, or no file
+    # A system without poll, or an output that is no file.
+    except (AttributeError, OSError, ValueError):
         return True
 
 

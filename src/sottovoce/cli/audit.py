@@ -97,6 +97,7 @@ class AuditOptions:
     def of_the_other_way(self) -> dict[str, Any]:
         """Options of games with ``--one-run``, and its own without it, which do not go together."""
         if self.one_run:
+            # A flag that is left out is False, and no option that was given.
             return {
                 "--replicates": self.replicates,
                 "--report": self.report,

@@ -209,7 +209,8 @@ def _run_to_end(
 
     if transport == "relay":
         return demonstration.relay(built, update_table, lose_site)
-    from ..deploy.nvflare.loopback import demonstrate  # needs NVFlare, which is an extra
+    # NVFlare is an extra, which other demonstrations do not need.
+    from ..deploy.nvflare.loopback import demonstrate
 
     demonstrate(built, update_table)
     return {}
@@ -221,7 +222,8 @@ def _show_comparison(
     """Print the privacy of a demonstration, its answers, and how it differs from one process."""
     console.print(privacy(built.plan.privacy.statement.words, f"Privacy: {DEMONSTRATION}"))
     if "record" in report:
-        from .answers import render_record  # loads SciPy's statistics
+        # Loads SciPy's statistics.
+        from .answers import render_record
 
         render_record(report["record"], console)
         same = "[bold red]are not[/]"

@@ -114,6 +114,7 @@ def evaluate(**parameters: Any) -> None:
     options = EvaluateOptions(**parameters)
     if options.report is not None:
         files.check("report", options.report, reads=(options.run, options.rows, options.ledger))
+    # Before anything is spent.
     results.check(options.ledger, None)
     saved = SavedModel.load(options.run, options.replicate, options.site)
     schema = saved.encoding(options.run)

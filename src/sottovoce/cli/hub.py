@@ -223,6 +223,7 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
       3. sottovoce hub renew hub                when every site has ca.crt
       4. sottovoce hub renew hub --forget       when each has its new key
     """
+    # The earlier authority is forgotten only when all sites have keys of the new one.
     if forget and (authority or hosts):
         raise InvalidInput(
             "forget", True, "is a step of its own", "see `sottovoce hub renew --help`"

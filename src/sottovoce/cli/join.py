@@ -22,6 +22,7 @@ from .options import FILE, FOLDER, check_folder, say, takes
 INVITE = "invite"
 """Ending of an invitation's file."""
 PORT = "8443"
+# How often somebody may mistype a code that was heard.
 _TRIES = 3
 
 # The hub's side
@@ -91,6 +92,7 @@ def invite(
             one = Invitation(name, address, pem, certificate, key, epsilon, delta or None, declared)
             write_new(folder / f"{name}.{INVITE}", one.text(), secret=True)
             made(folder / f"{name}.{INVITE}")
+    # Printed only when all are written: a failure takes all of them back.
     for name in names:
         click.echo(f"{folder / name}.{INVITE}: send it to {name}, who answers with {name}.{ANSWER}")
     click.echo(

@@ -55,6 +55,7 @@ def init(
     """Make the ledger FILE.  It is tied to the rows of its first run; its budget never changes."""
     check_folder("file", file)
     kind = accountant
+    # Every other accountant promises an epsilon at a delta.
     if not kind and delta is None:
         kind = "pure"
     elif not kind:
@@ -161,7 +162,8 @@ def close(file: Path, run: str) -> None:
 
     Keys of runs of sums that cannot go on are erased, this run's first.
     """
-    from ..deploy.sums.masks import erase_old, give_up  # loads all that a site needs
+    # Loads all that a site needs.
+    from ..deploy.sums.masks import erase_old, give_up
 
     with DurableLedger.open(file) as book:
         _, erased = give_up(book, run)

@@ -138,7 +138,8 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
         return
     declared = datasets.Schema.from_toml(schema)
     if table is not None:
-        from ..runs.table_check import review_for_training  # loads what trains
+        # Loads all that a training needs.
+        from ..runs.table_check import review_for_training
 
         compared = review_for_training(declared, read_rows(table))
         if as_json:

@@ -102,12 +102,12 @@ def takes(options: Iterable[Option]) -> Option:
 
 
 def as_json(text: str = "Print one JSON object and nothing else.", **more: Any) -> Option:
-    """``--json``."""
+    """Make ``--json``."""
     return say("--json", text, name="as_json", is_flag=True, **more)
 
 
 def holder_too(**more: Any) -> Option:
-    """``--holder``."""
+    """Make ``--holder``, for commands that may print what a release holds back."""
     text = (
         "In the JSON of a release, also numbers without noise, under holder_only: for the "
         "holder of the rows only."
@@ -227,6 +227,7 @@ def _words_of(param: click.Parameter, value: Any) -> list[str]:
         return [word for text in texts for word in ("--set", shlex.quote(f"{param.name}={text}"))]
     flag = param.opts[0]
     if isinstance(param, click.Option) and param.is_flag:
+        # The other side of a switch, such as --no-centre, if there is one.
         if value:
             return [flag]
         return param.secondary_opts[:1]

@@ -140,7 +140,8 @@ def forecast(
     dict
         Plain data.
     """
-    from ..answers.forecast import without_sites  # only this needs recipes
+    # Only a forecast needs recipes.
+    from ..answers.forecast import without_sites
 
     return without_sites(
         schema, config, sizes, options.site_constants, options.assumed, options.life

@@ -97,7 +97,8 @@ def predict(
     saved = SavedModel.load(run, replicate, site)
     schema, table = saved.encoding(run), read_rows(rows)
     encoded = schema.encode(table, labels=False)
-    for note in unfit(encoded.clipped, shortened=False):  # for the table's holder
+    # Who predicts holds the table, so counts of its rows may be told.
+    for note in unfit(encoded.clipped, shortened=False):
         click.echo(f"Note: {note}", err=True)
     where = saved.places(table)
     _note_unknown_sites(where)
@@ -316,6 +317,7 @@ def as_in_the_run(
     names = schema.task.names
     if len(names) != 2:
         return answers
+    # By margins, because only the logistic loss gives probabilities.
     positive = (margin >= logit(threshold)).astype(int)
     return [
         answer | {"prediction": names[yes]}

@@ -67,7 +67,8 @@ def privacy(words: Words, title: str = "Privacy", more: str = "") -> Panel:
     -------
     Panel
     """
-    from rich.panel import Panel  # which many commands do not need
+    # Many commands show no panel.
+    from rich.panel import Panel
 
     return Panel(marked_words(words) + more, title=title, title_align="left")
 

@@ -110,6 +110,7 @@ def document(run: Path) -> dict[str, Any]:
         return SavedModel.load(run).record
     try:
         found = files.from_json(files.read_text("run", run))
+        # A saved file holds its record beside other things; --json prints the record alone.
         record = found.get("record", found)
         if not isinstance(record, dict) or not isinstance(record.get(HOLDER_ONLY) or {}, dict):
             raise ValueError("no object")

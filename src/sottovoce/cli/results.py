@@ -46,6 +46,7 @@ def path_of(ledger: Path, run: str, ending: str) -> Path:
     -------
     Path
     """
+    # A run may have any name, also one that would lead out of the folder.
     name = run
     if not _PLAIN.fullmatch(run):
         name = hashlib.blake2b(run.encode(), digest_size=16).hexdigest()

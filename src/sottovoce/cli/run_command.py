@@ -79,7 +79,8 @@ class Setting(RunOption):
 
     def __init__(self, *declarations: Any, **more: Any) -> None:
         super().__init__(*declarations, **more)
-        self.opts = []  # click parses and names nothing without a flag
+        # click parses and names nothing without a flag.
+        self.opts = []
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Leave the parser as it is."""
@@ -100,6 +101,7 @@ class RunCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read ``--config`` and ``--set`` first, as defaults of all that is not typed."""
+        # Completion in a shell parses half a line, and must not fail by its files.
         if not ctx.resilient_parsing:
             typed = self._typed(ctx, args)
             # `--help` must print even if the file is missing or wrong.
@@ -151,6 +153,7 @@ class RunCommand(click.Command):
         """Parse what the command line gives, without defaults or conversions."""
         try:
             return dict(self.make_parser(ctx).parse_args(args=list(args))[0])
+        # Earlier versions had an option for what is a setting now.
         except click.NoSuchOption as error:
             moved = self._moved(error)
             if moved is not None:
@@ -203,7 +206,7 @@ class RunCommand(click.Command):
         known, found = self.by_key(), dict[str, Any]()
         for name, value in entries.items():
             key = name.replace("-", "_")
-            # other commands are loaded only if need be
+            # Other commands are loaded only if need be.
             param = known.get(key) or _keys_elsewhere(ctx).get(key)
             if param is None:
                 allowed = [one_key for one_key, one in known.items() if not one.typed_only]
@@ -301,7 +304,8 @@ def as_file(ctx: click.Context) -> str:
     from ..data.draft import toml_entries  # only --save-config writes TOML
 
     settings = {_key(param): value for param, value in found.items() if isinstance(param, Setting)}
-    flags = "".join(f" {param.opts[0]}" for param in typed)  # no file can say these
+    # No file can say these, so its first line does.
+    flags = "".join(f" {param.opts[0]}" for param in typed)
     lines = [f"# {ctx.command_path} --config THIS_FILE{flags}", *toml_entries(options)]
     if settings:
         lines += ["", "[set]", *toml_entries(settings)]
@@ -380,6 +384,7 @@ def _entries(path: Path) -> dict[str, Any]:
         raise InvalidInput(
             "config", path, f"must be TOML: {error}", "write e.g. epsilon = 2.0"
         ) from None
+    # The table is for readers: names of options and of settings are all different.
     settings = entries.pop("set", {})
     if not isinstance(settings, Mapping):
         raise InvalidInput(

@@ -92,6 +92,7 @@ def init(
     text = draft(table, types=types, label=label, site=site, person=person, ignore=ignore)
     if out is not None:
         files.check("out", out, reads=(table,))
+        # A draft never replaces declarations that somebody has filled in.
         if out.exists():
             raise InvalidInput(
                 "out", str(out), "exists, and somebody may have worked on it", "give a new file"
@@ -126,7 +127,8 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
     if found.schema is not None:
         filled = data.fill(found.schema)
     if table is not None and found.schema is not None:
-        from ..runs.table_check import review_for_training  # loads what trains
+        # Loads all that a training needs.
+        from ..runs.table_check import review_for_training
 
         compared = review_for_training(found.schema, read_rows(table))
     if as_json:
@@ -240,7 +242,8 @@ class SurveyOptions:
 
     def question(self, declared: data.Schema) -> Question:
         """Return what is asked of the columns: of those that are named, or of all."""
-        from ..answers.surveyed import Question  # loads SciPy's special functions
+        # Loads SciPy's special functions, which other commands of schemas do not need.
+        from ..answers.surveyed import Question
 
         named = None
         if self.columns is not None:
@@ -274,6 +277,7 @@ def survey(**parameters: Any) -> None:
     options = SurveyOptions(**parameters)
     if options.out is not None:
         files.check("out", options.out, reads=(options.schema, options.ledger, *options.tables))
+    # Before anything is spent.
     if options.sizes is None:
         results.check(options.ledger, None)
     declared = data.Schema.from_toml(options.schema)

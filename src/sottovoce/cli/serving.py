@@ -210,7 +210,8 @@ class Serving:
             f"every site has left{where}", left=self._hub.gone(), finished=has_results
         )
         if has_results and plan.asks is not None and not self._teller.as_json:
-            from .answers import render_record  # loads SciPy's statistics
+            # Loads SciPy's statistics.
+            from .answers import render_record
 
             summary = finished(self._folder / "hub", plan) or {}
             render_record(summary["record"], self._teller.console)

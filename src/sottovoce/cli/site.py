@@ -105,6 +105,7 @@ def init(
     nothing is sent. Refused if there is a ledger of these rows already: in the folder of the data,
     in the one that FOLDER is made in, or in a folder inside one of these.
     """
+    # Before the data are read, which may take long.
     check_name("name", name)
     check_folder("folder", folder)
     encoding = Schema.from_toml(schema)
@@ -526,6 +527,7 @@ def run_site(
         print_json(done)
     else:
         _show_finished(done)
+    # Everything is shown before an early end becomes an error with its exit code.
     check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("lost", {}))
 
 
@@ -619,7 +621,8 @@ def _show_finished(done: dict[str, Any]) -> None:
         shown.print(f"without {escape(other)}: it {escape(why)}", highlight=False)
     shown.print(privacy(Statement.from_dict(done["privacy"]).words, "Privacy of this site's rows"))
     if "record" in done:
-        from .answers import render_record  # loads SciPy's statistics
+        # Loads SciPy's statistics.
+        from .answers import render_record
 
         render_record(done["record"], shown)
     shown.print(
@@ -655,6 +658,7 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
             observer = watch
         try:
             return found.take_part(transport, observer, new_keys=new_keys)
+        # Nothing is lost: what was drawn is in the ledger.
         except KeyboardInterrupt:
             tell("stopped; the same command goes on")
             raise

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from ..ledger.durable import DurableLedger  # SQLite, which few runs need
 
 _DEFAULT_LOSS = RunConfig().loss
-_SQUARED = "squared"  # answers.regression.SQUARED, which would load what few runs need
+# Equal to answers.regression.SQUARED, whose module would load what few runs need.
+_SQUARED = "squared"
 _EXAMPLES = """
 \b
 Examples:
@@ -139,7 +140,8 @@ def held_out(options: TrainOptions) -> Any:
     """Return what is asked of the held-out rows; None for nothing."""
     if options.evaluation is None:
         return None
-    from ..answers.training import Held  # loads SciPy's statistics, which few runs need
+    # Loads SciPy's statistics, which few runs need.
+    from ..answers.training import Held
 
     return Held(options.evaluation, options.cut or Held.threshold, options.by)
 
@@ -166,7 +168,8 @@ def fit_answers(
     book : DurableLedger or None
         The ledger that is charged, if one is named.
     """
-    from ..answers.numbers import fit_numbers  # these load SciPy's statistics, which few runs need
+    # These load SciPy's statistics, which few runs need.
+    from ..answers.numbers import fit_numbers
     from ..answers.training import infer
     from .answers import render_fitted, render_inferred
 
@@ -271,6 +274,7 @@ def _evaluation_check(options: TrainOptions, book: DurableLedger | None) -> Any:
     held = held_out(options)
     if held is None:
         return None
+    # Loads SciPy's statistics, which few runs need.
     from ..answers.training import check_held
 
     return lambda *known: check_held(held, *known, ledger=book)

@@ -110,6 +110,7 @@ _KNOWN: dict[type, dict[str, Any]] = {}
 def _fields(cls: type) -> dict[str, Any]:
     """Return the names and types of a record's fields."""
     if cls not in _KNOWN:
+        # Annotations are texts until they are resolved, because modules postpone them.
         hints = get_type_hints(cls)
         if is_dataclass(cls):
             names = [field.name for field in fields(cls)]

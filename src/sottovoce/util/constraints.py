@@ -408,6 +408,7 @@ def as_number(value: object) -> float | None:
         return None
     if isinstance(value, Rational) and not isinstance(value, Integral):
         return None
+    # A whole number may be larger than every float.
     try:
         return float(value)
     except OverflowError:

@@ -30,8 +30,10 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput, NotWritten, shown
 from .typing import Any
 
-LARGEST = 16 * 2**20  #: most bytes of a text file: a schema, a study, an edge list
-PROBE = 2**18  #: bytes written on trial before a run: about the size of a saved run of a few sites
+LARGEST = 16 * 2**20
+"""Most bytes of a text file: a schema, a study, an edge list."""
+PROBE = 2**18
+"""Bytes written on trial before a run: about the size of a saved run of a few sites."""
 _SQLITE = b"SQLite format 3\0"
 _IS_DATABASE = "holds a ledger or another database, which is never written over"
 # Bounds of JSON and TOML: levels, digits of an integer, parts of a dotted key, and how many lists
@@ -152,6 +154,7 @@ def from_json(text: str, *, infinite: bool = False) -> Any:
             raise ValueError(f"holds {name}")
         return float(name)
 
+    # Counted before they are made; brackets within texts count too.
     if text.count("[") + text.count("{") > _NESTS:
         raise ValueError(f"holds more than {_NESTS:,} lists and objects")
     try:
@@ -318,6 +321,7 @@ def _write_on_trial(field: str, path: Path, place: Path) -> None:
             field, path, "exists, and is no file that may be written over", "give another path"
         )
     with tempfile.TemporaryFile(dir=place.parent) as file:
+        # Some file systems find room for what is written only when it reaches the disk.
         file.write(bytes(PROBE))
         file.flush()
         os.fsync(file.fileno())
@@ -356,13 +360,16 @@ def write(
         data = data.encode()
     temporary = None
     try:
+        # A link stays one: the file that it names is written.
         place = Path(os.path.realpath(path))
         if make:
             place.parent.mkdir(parents=True, exist_ok=True)
         if _is_database(place):
             raise OSError(errno.EEXIST, _IS_DATABASE)
+        # An old file keeps its permissions.
         if place.exists():
             mode = place.stat().st_mode & 0o777
+        # In the same folder, because a rename cannot cross file systems.
         temporary = place.with_name(f".{os.urandom(8).hex()}.tmp")
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)

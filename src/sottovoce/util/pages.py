@@ -134,7 +134,8 @@ def path(xs: Iterable[float], ys: Iterable[float]) -> str:
 
 def versions(*libraries: str) -> str:
     """Return the versions of the package, of these libraries and of Python."""
-    from importlib.metadata import version  # which takes longer to load than a page to write
+    # It takes longer to load than a page takes to write.
+    from importlib.metadata import version
 
     parts = [f"{name} {version(name)}" for name in ("sottovoce", *libraries)]
     return ", ".join([*parts, f"Python {platform.python_version()}"])

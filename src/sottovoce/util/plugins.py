@@ -113,7 +113,8 @@ def first_line(entry: EntryPoint) -> str:
 
     Where there is no such file or docstring, the line names the package.
     """
-    import ast  # only lists of commands need it
+    # Only lists of commands need it.
+    import ast
 
     unknown = f"Of the package {entry.package}."
     path = _source(entry.module)
@@ -140,12 +141,14 @@ def _declarations() -> list[tuple[str, str]]:
     for folder in dict.fromkeys(sys.path):
         try:
             names = sorted(os.listdir(folder or os.curdir))
-        except OSError:  # a zip file, or a folder that is not there
+        # A zip file, or a folder that is not there.
+        except OSError:
             continue
         for name in names:
             match = _INSTALLED.fullmatch(name)
             if match is None:
                 continue
+            # Installers hold names to be equal if they are so after this (PEP 503).
             key = re.sub(r"[-_.]+", "-", match["package"]).lower()
             if key not in found:
                 entries = os.path.join(folder, name, "entry_points.txt")
@@ -157,7 +160,8 @@ def _text(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError):  # most packages have none
+    # Most packages have none.
+    except (OSError, UnicodeDecodeError):
         return ""
 
 

@@ -39,7 +39,8 @@ def bar(
     callable
         ``update`` of :class:`rich.progress.Progress` for this bar.
     """
-    from rich import progress as parts  # which few need
+    # Few programs show a bar.
+    from rich import progress as parts
 
     clock: parts.ProgressColumn = parts.TimeElapsedColumn()
     if left:
@@ -54,6 +55,7 @@ def bar(
     task = drawn.add_task(text, total=total)
     # Work that is over sooner never draws its bar.
     timer = threading.Timer(after, drawn.start)
+    # A program that ends does not wait for a bar.
     timer.daemon = True
     timer.start()
     if not after:
@@ -61,6 +63,7 @@ def bar(
     try:
         yield partial(drawn.update, task)
     finally:
+        # The timer may be drawing the bar at this moment.
         timer.cancel()
         timer.join()
         if drawn.live.is_started:
