@@ -302,7 +302,7 @@ class NotWritten(SottovoceError, OSError):
     """
 
     def after_release(self) -> Self:
-        """The same error, of a command that had released something."""
+        """Mark the error as that of a command that had released something, and return it."""
         self.released = True
         return self
 

@@ -484,6 +484,7 @@ def expel(folder: Path, name: str) -> None:
     meanwhile or be started afterwards.
     """
     plan = read_plan(folder / "plan.json")
+    # Refuses a name that is not in the plan.
     plan.index(name)
     if plan.waits.endless:
         rule = "this plan needs all its sites to its end: it was written without a deadline"

@@ -90,6 +90,7 @@ def invite(
         for name in names:
             certificate, key = (part.decode() for part in authority.invite(name))
             one = Invitation(name, address, pem, certificate, key, epsilon, delta or None, declared)
+            # It holds a private key, by which the site asks the hub for its certificate.
             write_new(folder / f"{name}.{INVITE}", one.text(), secret=True)
             made(folder / f"{name}.{INVITE}")
     # Printed only when all are written: a failure takes all of them back.

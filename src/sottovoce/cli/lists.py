@@ -176,6 +176,7 @@ def _print_rows(title: str, rows: Sequence[Mapping[str, object]], as_json: bool 
         return
     table = listing()
     table.title = title
+    # The names in the first column are never broken.
     for i, key in enumerate(rows[0]):
         table.add_column(key, overflow="fold", no_wrap=i == 0)
     for row in rows:

@@ -163,7 +163,9 @@ def run_config(
         If delta is outside (0, 1), or given together with `pure`.
     """
     options = dict(knobs)
-    pure, delta, method = options.pop("pure"), options["delta"], options["method"]
+    # No field of a run: that there is no delta says the same.
+    pure = options.pop("pure")
+    delta, method = options["delta"], options["method"]
     if delta is not None and not 0.0 < delta < 1.0:
         raise InvalidInput(
             "delta", delta, "must lie inside (0, 1)", "use e.g. --delta 1e-5, or --pure for none"

@@ -599,7 +599,7 @@ def _render_head(outlined: dict[str, Any], stated: Statement, console: Console) 
 
 
 def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
-    """Price and noise of every site, or of the first ones."""
+    """Make a table of the price and noise of every site, or of the first ones."""
     heads = (
         ">epsilon\nin all",
         ">epsilon of its\nfirst release",
@@ -644,7 +644,7 @@ def _render_notes(outlined: dict[str, Any], console: Console) -> None:
 
 
 def _render_forecast(said: dict[str, Any], console: Console) -> None:
-    """From how many rows on coefficients are printed, and how sure they will be."""
+    """Print from how many rows on coefficients are printed, and how sure they will be."""
     fewest, most = said["rows_half_range"]
     console.print(
         f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on as real "

@@ -177,7 +177,7 @@ def _quality_table(report: Report, bar: int) -> Table:
 
 
 def details_table(details: dict[str, Detail]) -> Table:
-    """Exact metrics after the first, for the holder of the test rows."""
+    """Make a table of exact metrics after the first, for the holder of the test rows."""
     table = listing("<on test rows, without noise", ">")
     for name, detail in details.items():
         table.add_row(escape(name), escape(detail.text))

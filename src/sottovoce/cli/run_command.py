@@ -89,7 +89,7 @@ class Setting(RunOption):
         """No line in ``--help``, which has one for ``--set``."""
 
     def line(self) -> tuple[str, str]:
-        """Name and meaning, for ``--set help``."""
+        """Return the name and the meaning, for ``--set help``."""
         about = self.help or ""
         if not self.show_default:
             return str(self.name), about

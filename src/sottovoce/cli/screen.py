@@ -44,6 +44,7 @@ class Console(rich.console.Console):
             self.width = NARROWEST
 
     def on_broken_pipe(self) -> None:
+        # rich would end the program here; the command still says where its result is.
         self.quiet = True
         if not self.stderr:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
@@ -111,7 +112,7 @@ class Listing(Table):
         return max(map(cell_len, _text(console, head).plain.split()), default=0)
 
     def _stacked(self, console: rich.console.Console) -> Iterator[Text]:
-        """One line for every entry that is not empty."""
+        """Yield a line for every entry that is not empty."""
         heads = [_one_line(console, column.header) for column in self.columns]
         for row in zip(*(column.cells for column in self.columns), strict=True):
             for k, (head, entry) in enumerate(zip(heads, row, strict=True)):

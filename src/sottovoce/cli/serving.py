@@ -142,6 +142,7 @@ class Serving:
             lambda pem: certificates.is_revoked(folder, pem),
         )
         shown = address = None
+        # The usual port may be taken by the page of another hub; a port that was typed may not.
         if page != "none":
             shown = serve_page(self._watch.status, page or PAGE, free=page is None)
             address = shown[1]
@@ -154,6 +155,7 @@ class Serving:
                 shown[0].shutdown()
                 shown[0].server_close()
             hub.log.close()
+            # Requests that are being answered have a second to end.
             server.stop(1.0).wait()
 
     def follow(self, stop: Event) -> None:

@@ -558,6 +558,7 @@ def end(settings: Path, as_json: bool) -> None:
     """
     found = SiteSettings.read(settings)
     run = found.agreed.run
+    # The site must not run meanwhile.
     with only_one(found.lock), DurableLedger.open(found.ledger) as ledger:
         known = run in ledger.runs
         try:

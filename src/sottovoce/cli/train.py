@@ -67,6 +67,7 @@ def train(**parameters: Any) -> None:
     with _opened_ledger(options.ledger) as book:
         run = run_config(settings, seed=options.noise_seed, ledger=book)
         config = options.training(run)
+        # A number with bounds is fitted by least squares unless a loss is set.
         by_default = isinstance(task, BoundedNumber) and run.auto and run.loss == _DEFAULT_LOSS
         fits_number = squared or (by_default and not options.inference)
         check_dropout(options, fits_number)

@@ -143,6 +143,7 @@ class OneOf(Constraint):
     options: tuple[str, ...]
 
     def __init__(self, *options: str) -> None:
+        # The class is frozen, so it cannot assign in the usual way.
         object.__setattr__(self, "options", options)
 
     @property

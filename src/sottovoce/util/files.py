@@ -47,7 +47,7 @@ _DOTTED = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_PARTS}}}")
 
 
 def memory() -> float:
-    """Bytes of this machine's memory; infinity where the system does not say."""
+    """Return the bytes of this machine's memory; infinity where the system does not say."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

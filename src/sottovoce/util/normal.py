@@ -19,7 +19,7 @@ def cdf(x: float) -> float:
 
 
 def log_cdf(x: float) -> float:
-    """``ln Phi(x)``; its error is at most ``1e-15 (1 + x^2)``, that of rounding x.
+    """Compute ``ln Phi(x)`` with an error of at most ``1e-15 (1 + x^2)``, that of rounding x.
 
     Far below zero by Laplace's series, ``Phi(x) = phi(x) / -x (1 - 1/x^2 + 3/x^4 - ...)``: the
     first term that is left out is below 2e-16.

@@ -109,7 +109,9 @@ def _environment(package: str) -> Environment:
     # jinja2 takes longer to load than most commands take to start, and only pages need it
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+    # Templates of another package may extend and import those of sottovoce.
     loader = ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, "sottovoce"))])
+    # Every text is escaped where it is put in, and a value that is not given is an error.
     return Environment(
         loader=loader,
         autoescape=True,

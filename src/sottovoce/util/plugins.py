@@ -133,7 +133,7 @@ def first_line(entry: EntryPoint) -> str:
 
 
 def _declarations() -> list[tuple[str, str]]:
-    """Every installed package that has entry points, and the text that lists them.
+    """List every installed package that has entry points, with the text that declares them.
 
     Where a package is installed twice, the first on the path counts, as it does for imports.
     """
