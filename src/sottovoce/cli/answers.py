@@ -128,7 +128,8 @@ def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True
 def render_quality(found: dict[str, Any], console: Console) -> None:
     """Print an evaluation of two classes from plain data, with ``exact`` if there is any."""
     console.print(privacy(Statement.from_dict(found["privacy"]).words, HELD))
-    names, every = ["all held-out rows", *found["by"]], [found, *found["by"].values()]
+    names = ["all held-out rows", *found["by"]]
+    every = [found, *found["by"].values()]
     console.print(_quality_table(found, names, every))
     console.print(_calibration_table(found["calibration"]))
     for quality, name in zip(every, names, strict=True):
@@ -146,7 +147,8 @@ def _quality_table(
     """
     # Of several groups, intervals stand below their numbers, so that the columns fit a screen.
     many = len(every) > 1
-    heads, gap = names, 2
+    heads = names
+    gap = 2
     if many:
         heads = ["all", *(name.replace("=", "\n", 1) for name in names[1:])]
         gap = 1

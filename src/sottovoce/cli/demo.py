@@ -127,7 +127,8 @@ def demo(
     named = method or _default_method(inference, trust)
     config = RunConfig(named, epsilon, delta, rounds, graph, trust=trust, colluders=colluders)
     console = Console()
-    schema, waits = None, Waits()
+    schema = None
+    waits = Waits()
     if inference:
         schema = demonstration.FEW
     if lose_site:
@@ -248,7 +249,8 @@ def _show_comparison(
 def _progress_table(demo: Demonstration) -> Table:
     """Make a table of how far every site is, and what it has spent."""
     table = listing("<site", ">rows", ">round", "<", ">epsilon spent", ">of")
-    rounds, rows = demo.plan.exchange_table.attempts, demo.rows.n[:, 0].astype(int)
+    rounds = demo.plan.exchange_table.attempts
+    rows = demo.rows.n[:, 0].astype(int)
     for one, size in zip(demonstration.progress(demo), rows, strict=True):
         bar = "█" * round(24 * one["round"] / rounds)
         spent = (ceil_text(one["spent"]), f"{one['budget']:g}")

@@ -86,7 +86,8 @@ def invite(
             authority.serve(folder, [address.rpartition(":")[0].strip("[]")])
             made(folder / "hub.key")
             made(folder / "hub.crt")
-        authority, pem = Authority.read(folder), (folder / "ca.crt").read_text()
+        authority = Authority.read(folder)
+        pem = (folder / "ca.crt").read_text()
         for name in names:
             certificate, key = (part.decode() for part in authority.invite(name))
             one = Invitation(name, address, pem, certificate, key, epsilon, delta or None, declared)

@@ -29,23 +29,7 @@ def methods(everything: bool, as_json: bool) -> None:
       sottovoce methods                 whom each can trust, and when
       sottovoce methods --json          every field
     """
-    rows: list[dict[str, Any]] = [
-        {
-            "name": cls.name,
-            "private": cls.private,
-            "trusts": _trusts(cls.name),
-            "releases": cls.releases,
-            "noise": cls.noise_law,
-            "relations": list(cls.relations) if cls.private else [],
-            "good for": cls.good_for,
-            "equals": list(same_as(cls.name)),
-            "paper": cls.paper,
-            "summary": cls.summary,
-            "forms": list(cls.forms),
-        }
-        for cls in map(REGISTRY.__getitem__, NAMES)
-        if cls.private or everything
-    ]
+    rows = [_method_facts(name) for name in NAMES if everything or REGISTRY[name].private]
     if as_json:
         print_json(rows, indent=2)
         return
@@ -63,6 +47,28 @@ def methods(everything: bool, as_json: bool) -> None:
             f"Of the package {escape(entry.package)}: --method {escape(entry.name)}.  "
             f"{escape(line)}"
         )
+
+
+def _method_facts(name: str) -> dict[str, Any]:
+    """Return what a method is, in the words of its class, as plain data."""
+    cls = REGISTRY[name]
+    # A method without noise promises nothing about neighbouring data.
+    relations: list[str] = []
+    if cls.private:
+        relations = list(cls.relations)
+    return {
+        "name": cls.name,
+        "private": cls.private,
+        "trusts": _trusts(cls.name),
+        "releases": cls.releases,
+        "noise": cls.noise_law,
+        "relations": relations,
+        "good for": cls.good_for,
+        "equals": list(same_as(cls.name)),
+        "paper": cls.paper,
+        "summary": cls.summary,
+        "forms": list(cls.forms),
+    }
 
 
 def _method_row(facts: dict[str, Any]) -> dict[str, object]:

@@ -607,7 +607,9 @@ def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
         ">noise of\nits last",
     )
     table = listing(">site", f">{stated.counted}", *heads, vertical="bottom")
-    sizes, first, last = outlined["n"], outlined["releases"][0], outlined["releases"][-1]
+    sizes = outlined["n"]
+    first = outlined["releases"][0]
+    last = outlined["releases"][-1]
     names = outlined.get("sites", range(len(sizes)))
     for i, rows in enumerate(sizes[:_SHOWN]):
         prices = (

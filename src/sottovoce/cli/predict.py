@@ -95,7 +95,8 @@ def predict(
         files.check("out", out, reads=(run, rows))
     _check_options(threshold, interval)
     saved = SavedModel.load(run, replicate, site)
-    schema, table = saved.encoding(run), read_rows(rows)
+    schema = saved.encoding(run)
+    table = read_rows(rows)
     encoded = schema.encode(table, labels=False)
     # Who predicts holds the table, so counts of its rows may be told.
     for note in unfit(encoded.clipped, shortened=False):

@@ -115,7 +115,9 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
 
 def _head_text(report: Report) -> str:
     """Describe what was trained on which data, and how far it came."""
-    config, result, facts = report.config.run, report.result, report.result.facts
+    config = report.config.run
+    result = report.result
+    facts = report.result.facts
     sizes = facts.n[:, 0].astype(int)
     # The model has a column of weights for each output of the task.
     text = (
@@ -154,7 +156,8 @@ def _quality_table(report: Report, bar: int) -> Table:
 
     A full bar is a model that is always right.
     """
-    task, errors = report.task, report.test_errors
+    task = report.task
+    errors = report.test_errors
     wording = task.wording
     table = listing(f"<test {wording.quality}", f">{escape(wording.unit)}", "<")
     # One run without repetitions has no standard deviation.
@@ -186,7 +189,9 @@ def details_table(details: dict[str, Detail]) -> Table:
 
 def _sites_table(report: Report) -> Table:
     """Make a table of the first sites: rows, labels, what was spent, and quality on own rows."""
-    task, wording, scored = report.task, report.task.wording, report.site_test_errors.size > 0
+    task = report.task
+    wording = report.task.wording
+    scored = report.site_test_errors.size > 0
     heads = ["site", report.result.statement.counted, wording.labels, "epsilon spent"]
     if scored:
         heads.append(f"own test {wording.quality} {wording.unit}".rstrip())

@@ -162,7 +162,8 @@ class RunCommand(click.Command):
 
     def _moved(self, error: click.NoSuchOption) -> InvalidInput | None:
         """Return the error for an option that is now a setting, or spelled like one; else None."""
-        flag, names = error.option_name, [str(setting.name) for setting in self.settings()]
+        flag = error.option_name
+        names = [str(setting.name) for setting in self.settings()]
         name = flag.removeprefix("--").replace("-", "_")
         if flag in _FLAGS and _FLAGS[flag].partition("=")[0] in names:
             return InvalidInput(flag, None, "is a setting", f"use --set {_FLAGS[flag]}")
@@ -203,7 +204,8 @@ class RunCommand(click.Command):
 
     def _from_file(self, ctx: click.Context, path: Path) -> dict[str, Any]:
         entries = _entries(path)
-        known, found = self.by_key(), dict[str, Any]()
+        known = self.by_key()
+        found = dict[str, Any]()
         for name, value in entries.items():
             key = name.replace("-", "_")
             # Other commands are loaded only if need be.
@@ -238,7 +240,8 @@ class RunCommand(click.Command):
         method: str | None,
     ) -> dict[str, Any]:
         """Read settings, and options by their names, from ``--set``."""
-        known, found = self.by_key(), dict[str, Any]()
+        known = self.by_key()
+        found = dict[str, Any]()
         for text in texts:
             name, equals, value = text.partition("=")
             key = name.strip().replace("-", "_")

@@ -541,7 +541,8 @@ def _count_text(n: int, noun: str) -> str:
 
 def show_fill(found: Fill) -> None:
     """Print how long the rows of a schema will be, and what to change."""
-    schema, console = found.schema, Console(highlight=False)
+    schema = found.schema
+    console = Console(highlight=False)
     console.print(f"[bold]{escape(schema.name)}[/]: {schema.n_features} features")
     console.print(_norms_table(found))
     # Below half a percent the text would say that 0% of the noise is wasted.

@@ -63,7 +63,8 @@ class News:
     """
 
     def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
-        self._watch, self._say = watch, tell
+        self._watch = watch
+        self._say = tell
         self._looked = self._said = time.monotonic()
         self._alarms: set[str] = set()
 
@@ -108,8 +109,11 @@ class Serving:
     def __init__(
         self, folder: Path, hub: Hub, teller: Teller, *, once: bool, linger: float
     ) -> None:
-        self._folder, self._hub, self._teller = folder, hub, teller
-        self._once, self._linger = once, linger
+        self._folder = folder
+        self._hub = hub
+        self._teller = teller
+        self._once = once
+        self._linger = linger
         self._watch = Watch(hub, folder)
         self._news = News(self._watch, teller.tell)
         self._written = False

@@ -343,7 +343,8 @@ def _checked_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, Any]
         if not found.data.is_dir():
             for note in header_notes(found.data):
                 click.echo(f"Note: {printable(found.data.name)}: {note}", err=True)
-        plan, shown = session.plan, ledger.show()
+        plan = session.plan
+        shown = ledger.show()
         known = plan.run in ledger.runs
         # A run that the ledger has begun is in what is spent or held already.
         takes_now = 0.0
@@ -351,7 +352,8 @@ def _checked_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, Any]
             takes_now = float(ledger.account.afford(plan.privacy.events(found.name)).max())
     found.check_connection()
     authority = certificates.fingerprint(found.credentials.read()[0])
-    table, planned = plan.exchange_table, plan.privacy.statement
+    table = plan.exchange_table
+    planned = plan.privacy.statement
     asks = None
     if plan.asks is not None:
         asks = plan.asks.to_dict()
@@ -633,7 +635,8 @@ def _show_finished(done: dict[str, Any]) -> None:
 
 def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
     """Run the site's session over the relay, with a bar or a JSON line after each round."""
-    plan, console = found.agreed, Console(stderr=True)
+    plan = found.agreed
+    console = Console(stderr=True)
     rounds = plan.exchange_table.attempts
 
     def tell(line: str) -> None:

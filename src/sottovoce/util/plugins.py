@@ -166,7 +166,8 @@ def _text(path: str) -> str:
 
 
 def _entries(text: str, group: str, package: str) -> list[EntryPoint]:
-    found, section = [], ""
+    found = []
+    section = ""
     for raw in text.splitlines():
         line = raw.strip()
         if line.startswith("[") and line.endswith("]"):

@@ -81,7 +81,8 @@ class Teller:
 
     def phase(self, text: str, total: int | None = None) -> None:
         """Begin another part of the work, of `total` rounds."""
-        self._text, self._total = text, total or 0
+        self._text = text
+        self._total = total or 0
         if self._update is not None:
             self._update(description=text, total=total, completed=0)
         elif self._lines:
