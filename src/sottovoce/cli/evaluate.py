@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from ..answers.terms import columns_of
 from ..answers.training import one_row_each, rows_read
 from ..data import Schema, Table, table_digest
 from ..ledger.digest import rows_digest
-from ..ledger.durable import DurableLedger
 from ..problem.task import TwoClasses
 from ..runs import defaults
 from ..runs.config import RunConfig
@@ -26,7 +24,7 @@ from ..util.plain import json_text, jsonable, shown_of
 from ..util.typing import Any, IntArray
 from . import results
 from .answers import render_any
-from .options import FILE, as_json, holder_too, method_of_run, say, takes, typed
+from .options import FILE, as_json, holder_too, method_of_run, opened_ledger, say, takes, typed
 from .render import show_notes
 from .report import written
 from .screen import Console, print_json
@@ -152,7 +150,7 @@ def _ask_rows(
     threshold = _threshold(options.threshold, saved, schema)
     judge = judge_of(schema.task, Held(options.epsilon, threshold, options.by), schema)
     config = options.config()
-    with nullcontext() if options.ledger is None else DurableLedger.open(options.ledger) as book:
+    with opened_ledger(options.ledger) as book:
         where = saved.places(asked)
         scored = Scored(saved.margins(asked, encoded.X, where), saved.digest, encoded.y, encoded.X)
         config = one_row_each(config, schema)

@@ -6,6 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,6 +187,16 @@ def run_config(
         else:
             options["epsilon"] = defaults.default_epsilon(method)
     return RunConfig.from_dict({"seed": seed, **options})
+
+
+def opened_ledger(path: Path | None) -> AbstractContextManager[DurableLedger | None]:
+    """Open the ledger that is to be charged; None, within the context, where none is named."""
+    if path is None:
+        return nullcontext()
+    # Loads SQLite, which few runs need.
+    from ..ledger.durable import DurableLedger
+
+    return DurableLedger.open(path)
 
 
 def left_open() -> tuple[str, ...]:

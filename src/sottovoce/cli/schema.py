@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,13 +19,12 @@ from ..data.expected import Fill
 from ..data.listed import names_in
 from ..data.mistakes import Checked, check_file
 from ..errors import EXIT_CODES, InvalidInput, NotWritten, printable
-from ..ledger.durable import DurableLedger
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..util import files
 from ..util.plain import json_text
 from . import results
-from .options import FILE, NUMBER, as_json, path_text, say, takes
+from .options import FILE, NUMBER, as_json, opened_ledger, path_text, say, takes
 from .render import privacy, show_notes
 from .screen import Console, Listing, escape, listing, print_json
 from .tables import read_rows
@@ -315,7 +313,7 @@ def _ask_survey(
     from ..answers.surveyed import survey as ask
 
     tables = [read_rows(table) for table in options.tables]
-    with nullcontext() if options.ledger is None else DurableLedger.open(options.ledger) as book:
+    with opened_ledger(options.ledger) as book:
         return ask(
             declared,
             tables,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from ..util import files
 from ..util.pages import versions
 from ..util.plain import jsonable, shown_of
 from . import results
-from .options import left_open, run_config, takes, typed
+from .options import left_open, opened_ledger, run_config, takes, typed
 from .render import render
 from .report import written
 from .run_command import RunCommand, save_config
@@ -64,7 +63,7 @@ def train(**parameters: Any) -> None:
     if options.cut is not None:
         check_cut(options.cut, task)
     settings, squared = split_squared(options.run, task)
-    with _opened_ledger(options.ledger) as book:
+    with opened_ledger(options.ledger) as book:
         run = run_config(settings, seed=options.noise_seed, ledger=book)
         config = options.training(run)
         # A number with bounds is fitted by least squares unless a loss is set.
@@ -76,14 +75,6 @@ def train(**parameters: Any) -> None:
             return
         trained, stored = train_model(options, config, book)
     finish(options, trained, stored)
-
-
-def _opened_ledger(path: Path | None) -> AbstractContextManager[DurableLedger | None]:
-    if path is None:
-        return nullcontext()
-    from ..ledger.durable import DurableLedger  # SQLite, which few runs need
-
-    return DurableLedger.open(path)
 
 
 def check_files(options: TrainOptions) -> None:
