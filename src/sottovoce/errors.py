@@ -91,7 +91,9 @@ def _plain(value: object) -> str:
     # Python refuses to write the longest whole numbers.
     if isinstance(value, int) and value.bit_length() > 4 * LONGEST:
         return ""
-    if isinstance(value, Number) or value is None:
+    if value is None:
+        return repr(value)
+    if isinstance(value, Number):
         # NumPy's scalars as Python's.
         if hasattr(value, "item"):
             return repr(value.item())

@@ -131,9 +131,9 @@ class RunCommand(click.Command):
         Without a method, or with an unknown one, return those of all methods.
         """
         cls = REGISTRY.get(method or "")
-        own = KNOBS
+        own = set(KNOBS)
         if cls is not None:
-            own = knobs_of(cls.options)
+            own = set(knobs_of(cls.options))
         found = (param for param in self.params if isinstance(param, Setting))
         return [one for one in found if one.name not in KNOBS or one.name in own]
 
