@@ -65,7 +65,8 @@ _HOMES = {
     "train": "runs.training",
 }
 
-if not TYPE_CHECKING:  # for a type checker every name would exist
+# For a type checker every name would exist.
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name == "__version__":

@@ -40,65 +40,93 @@ from typing import Self
 
 LONGEST = 200
 """Most characters of a value, or of a field's name, in a message."""
-_LONGEST_SENTENCE = 800  # of a rule or a remedy
+# Of a rule or a remedy.
+_LONGEST_SENTENCE = 800
 _LONGEST_MESSAGE = 2000
-_ENTRIES = 8  # of a tuple or list of numbers
+# Of a tuple or list of numbers, as a message shows it; more could be a row.
+_ENTRIES = 8
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    """The text as one line that cannot control a terminal: unprintable characters are escaped.
+    """Return a text as one line that cannot control a terminal: unprintable characters are escaped.
 
     With `longest`, a longer text is cut and ends in "…".
     """
-    text = text if longest is None else text[: longest + 1]
+    # Cut before it is escaped, so that a huge text takes no time; one more shows that it was cut.
+    if longest is not None:
+        text = text[: longest + 1]
     if not text.isprintable():
-        text = "".join(
-            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
-        )
-    return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
+        text = "".join(map(_printable_character, text))
+    if longest is None or len(text) <= longest:
+        return text
+    return text[: longest - 1] + "…"
+
+
+def _printable_character(c: str) -> str:
+    if c.isprintable():
+        return c
+    return c.encode("unicode_escape").decode("ascii")
 
 
 def shown(value: object) -> str:
-    """A declared value as messages show it: a short number or text as it is, else its type.
+    """Format a declared value for a message: a short number or text as it is, else its type.
 
     Arrays, tables and long texts can hold rows, so they are never shown, even if given by mistake.
     """
     value = _scalar(value)
-    return f"<{value.__name__}>" if isinstance(value, type) else _plain(value)
+    if isinstance(value, type):
+        return f"<{value.__name__}>"
+    return _plain(value)
 
 
 def _scalar(value: object) -> object:
-    """The value if it may be shown, else its type."""
-    return value if isinstance(value, type) or 0 < len(_plain(value)) <= LONGEST else type(value)
+    """Return the value if it may be shown, else its type."""
+    if isinstance(value, type) or 0 < len(_plain(value)) <= LONGEST:
+        return value
+    return type(value)
 
 
 def _plain(value: object) -> str:
-    """The text of a number, a text of one line, a path, or a few numbers; empty for all else."""
-    if (
-        isinstance(value, int) and value.bit_length() > 4 * LONGEST
-    ):  # Python refuses to write the longest ones
+    """Format a number, a text of one line, a path, or a few numbers; empty for all else."""
+    # Python refuses to write the longest whole numbers.
+    if isinstance(value, int) and value.bit_length() > 4 * LONGEST:
         return ""
-    if isinstance(value, Number) or value is None:
-        return repr(getattr(value, "item", lambda: value)())  # NumPy's scalars as Python's
+    if value is None:
+        return repr(value)
+    if isinstance(value, Number):
+        # NumPy's scalars as Python's.
+        if hasattr(value, "item"):
+            return repr(value.item())
+        return repr(value)
     if isinstance(value, str):
-        return "" if "\n" in value else repr(str(value))
+        # A text of several lines may hold rows.
+        if "\n" in value:
+            return ""
+        return repr(str(value))
     if isinstance(value, PathLike):
-        text = str(value)
-        return repr(text if len(text) < LONGEST - 2 else "…" + text[-(LONGEST - 4) :])
-    if (
-        isinstance(value, tuple | list)
-        and len(value) <= _ENTRIES
-        and all(isinstance(v, Number) for v in value)
-    ):
+        return _plain_path(str(value))
+    if not isinstance(value, tuple | list) or len(value) > _ENTRIES:
+        return ""
+    if all(isinstance(entry, Number) for entry in value):
         return _plain_numbers(value)
     return ""
 
 
+def _plain_path(path: str) -> str:
+    """Format a path; of a long one the end, which tells more than the start."""
+    if len(path) >= LONGEST - 2:
+        path = "…" + path[-(LONGEST - 4) :]
+    return repr(path)
+
+
 def _plain_numbers(values: tuple[object, ...] | list[object]) -> str:
+    """Format a few numbers as Python writes a list or a shape."""
     text = ", ".join(map(shown, values))
     if isinstance(values, list):
         return f"[{text}]"
-    return f"({text},)" if len(values) == 1 else f"({text})"  # as Python writes a shape
+    if len(values) == 1:
+        return f"({text},)"
+    return f"({text})"
 
 
 class SottovoceError(Exception):
@@ -142,14 +170,15 @@ class InvalidInput(SottovoceError, ValueError):
     """
 
     def __init__(self, field: str, value: object, rule: str, remedy: str) -> None:
-        self.field, self.rule = (
-            printable(str(field), LONGEST),
-            printable(str(rule), _LONGEST_SENTENCE),
-        )
+        self.field = printable(str(field), LONGEST)
+        self.rule = printable(str(rule), _LONGEST_SENTENCE)
         self.remedy = printable(str(remedy), _LONGEST_SENTENCE)
-        self.value = _scalar(value)  # an error that is kept or sent keeps no rows
-        text = "" if value is None else f"={shown(value)}"
-        super().__init__(f"{self.field}{text}: {self.rule}; {self.remedy}")
+        # An error that is kept, or sent to another process, keeps no rows.
+        self.value = _scalar(value)
+        named = self.field
+        if value is not None:
+            named = f"{self.field}={shown(value)}"
+        super().__init__(f"{named}: {self.rule}; {self.remedy}")
 
     def __str__(self) -> str:
         own = super().__str__()
@@ -158,6 +187,7 @@ class InvalidInput(SottovoceError, ValueError):
         return printable(". Also: ".join([own, *map(str, self.others)]), _LONGEST_MESSAGE)
 
     def __reduce__(self) -> tuple[object, ...]:
+        # By default pickle calls the class with the message alone, where it takes four fields.
         return type(self), (self.field, self.value, self.rule, self.remedy), vars(self)
 
 
@@ -274,7 +304,7 @@ class NotWritten(SottovoceError, OSError):
     """
 
     def after_release(self) -> Self:
-        """The same error, of a command that had released something."""
+        """Mark the error as that of a command that had released something, and return it."""
         self.released = True
         return self
 
@@ -328,7 +358,8 @@ EXIT_CODES = (
 
 
 def exit_code(error: SottovoceError) -> int:
-    """The exit code in :data:`EXITS` of a command that ends with `error`."""
+    """Return the exit code in :data:`EXITS` of a command that ends with `error`."""
+    # Noise was drawn before, so the code must not say that nothing was spent.
     if isinstance(error, NotWritten) and error.released:
         return 1
     if isinstance(
@@ -336,5 +367,7 @@ def exit_code(error: SottovoceError) -> int:
         InvalidInput | CheckpointError | BudgetExceeded | LedgerError | UnknownEvent | NotWritten,
     ):
         return 2
-    codes = {Refused: 3, EndedEarly: 4, FinishedWithout: 5}
-    return next((code for kind, code in codes.items() if isinstance(error, kind)), 1)
+    for kind, code in ((Refused, 3), (EndedEarly, 4), (FinishedWithout, 5)):
+        if isinstance(error, kind):
+            return code
+    return 1

@@ -112,31 +112,35 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command: click.Command | None
         if cmd_name in COMMANDS:
-            command = getattr(
-                import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__), cmd_name
-            )
+            module = import_module(f".{MODULES.get(cmd_name, cmd_name)}", __package__)
+            command = getattr(module, cmd_name)
         else:
             command = plugins.load(plugins.COMMANDS, cmd_name)
         return command
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        # By name alone: what other packages bring is imported when it is called.
         return sorted({*COMMANDS, *plugins.installed(plugins.COMMANDS)})
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command to the end; if printing fails, say where the result is stored."""
         try:
             done = super().invoke(ctx)
+            # What is buffered must fail here, where it is handled, and not at the end of Python.
             if sys.stdout is not None:
                 sys.stdout.flush()
             return done
-        except (click.Abort, KeyboardInterrupt, MemoryError):  # while a run is scored, say
-            if (where := _where_stored(ctx)) is not None:
+        except (click.Abort, KeyboardInterrupt, MemoryError):
+            # It may come while a run is scored that was stored before.
+            where = _where_stored(ctx)
+            if where is not None:
                 _say(where)
             raise
         except OSError as error:
             if isinstance(error, SottovoceError):
                 raise
             where = _where_stored(ctx)
+            # Asked before standard output is given up, which it is about.
             closed = isinstance(error, BrokenPipeError) and _reader_left()
             _give_up_output()
             if closed:
@@ -172,12 +176,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exit codes: :data:`sottovoce.errors.EXITS`.
     """
     _fit_encodings()
+    words = None
+    if arguments is not None:
+        words = list(arguments)
     try:
-        cli.main(
-            args=list(arguments) if arguments is not None else None,
-            prog_name="sottovoce",
-            standalone_mode=False,
-        )
+        # Else click would print errors by itself, and end with codes of its own.
+        cli.main(args=words, prog_name="sottovoce", standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.Abort:
@@ -187,15 +191,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         sys.exit(error.exit_code)
     except SottovoceError as error:
-        more = (
-            " (`sottovoce schema check SCHEMA TABLE` tells all at once)"
-            if isinstance(error, SchemaError)
-            else ""
-        )
+        more = ""
+        if isinstance(error, SchemaError):
+            more = " (`sottovoce schema check SCHEMA TABLE` tells all at once)"
         click.echo(f"error: {error}{more}", err=True)
         sys.exit(exit_code(error))
-    except OSError as error:  # a full disk behind standard output, say
-        place = "" if error.filename is None else f" for {error.filename!r}"
+    except OSError as error:
+        # A full disk behind standard output, for example.
+        place = ""
+        if error.filename is not None:
+            place = f" for {error.filename!r}"
         more = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         _say_last(
             f"error: {error.strerror or type(error).__name__}{place}; repair that, and try "
@@ -211,7 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _where_stored(ctx: click.Context) -> str | None:
     """Return the sentence that says where the result is, if it is stored."""
     stored = ctx.meta.get(STORED)
-    return None if stored is None else f"the result was stored before it was shown: {stored}"
+    if stored is None:
+        return None
+    return f"the result was stored before it was shown: {stored}"
 
 
 def _say_last(line: str) -> None:
@@ -231,7 +238,9 @@ def _give_up_output() -> None:
     """Redirect standard output to nowhere from now on."""
     if sys.stdout is None:
         return
-    with suppress(OSError, ValueError):  # it is no file here
+    # Else Python, which flushes it at its end, would fail there once more.
+    # Standard output that was replaced, as by a test, may be no file.
+    with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -243,7 +252,8 @@ def _reader_left() -> bool:
         waiting = select.poll()
         waiting.register(sys.stdout.fileno(), 0)
         return any(event & select.POLLERR for _, event in waiting.poll(0))
-    except (AttributeError, OSError, ValueError):  # a system without it, or no file
+    # A system without poll, or an output that is no file.
+    except (AttributeError, OSError, ValueError):
         return True
 
 
@@ -264,10 +274,12 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
-    return "".join(_LOOKS.get(c) or _number(c) for c in lacking), error.end
+    return "".join(_LOOKS.get(c) or _escaped(c) for c in lacking), error.end
 
 
-def _number(character: str) -> str:
+def _escaped(character: str) -> str:
     """Return a character's number as JSON, TOML and Python write it."""
     code = ord(character)
-    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"
+    if code < 2**16:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"

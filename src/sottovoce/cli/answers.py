@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..errors import printable
 from ..privacy.statement import Statement
 from ..reports.coefficients import NOISE_MEANS, assumptions, has_intervals, remark, rows_of
 from ..reports.quality import RECALIBRATION, cell_text
-from .render import privacy, show_notes
+from .render import privacy, show_notes, sizes_text
 from .screen import Console, Listing, escape, listing
 
 DIMMED = ("reference", "refused", "-")
@@ -31,16 +31,13 @@ _NAMES = {
 }
 
 
-def _head(what: str, done: Inferred | Fitted, console: Console) -> None:
+def _print_head(what: str, done: Inferred | Fitted, console: Console) -> None:
     """Print the data, sizes and privacy statement of a run."""
     sizes = done.sizes.astype(int)
-    size = (
-        f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
-    )
     console.print(
-        f"[bold]{what}[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of {size} "
-        f"{done.statement.counted}, {escape(done.config.partition or '')} partition, "
-        f"{len(done.answered.model)} columns"
+        f"[bold]{what}[/] on [bold]{escape(done.config.data)}[/]: {len(sizes)} sites of "
+        f"{sizes_text(sizes)} {done.statement.counted}, {escape(done.config.partition or '')} "
+        f"partition, {len(done.answered.model)} columns"
     )
     console.print(privacy(done.statement.words))
 
@@ -57,11 +54,14 @@ def render_inferred(done: Inferred, console: Console, saved: Path | None) -> Non
     saved : Path or None
         Where the run is stored; None if nowhere.
     """
-    _head("inference", done, console)
+    _print_head("inference", done, console)
     if done.evaluation is not None:
         render_evaluation(done.evaluation, console)
     elif done.exact:
-        area = f"{done.exact['auc']:.4f}" if "auc" in done.exact else "unknown, of one class"
+        # The curve needs test rows of both classes.
+        area = "unknown, of one class"
+        if "auc" in done.exact:
+            area = f"{done.exact['auc']:.4f}"
         console.print(
             f"AUC {area}, Brier {done.exact['brier']:.4f}, "
             f"accuracy {100 * done.exact['accuracy']:.2f}% on {done.exact['rows']:,.0f} test rows, "
@@ -87,18 +87,25 @@ def show_coefficients(plain: dict[str, Any], console: Console) -> None:
     (column, heads), *rows = rows_of(lines)
     table.add_column(column, overflow="fold")
     for head in heads:
-        table.add_column(
-            head if head.startswith("95%") else head.replace(" ", "\n"),
-            justify="right",
-            no_wrap=True,
-        )
+        # The entries of an interval are wider than its head.
+        if not head.startswith("95%"):
+            head = head.replace(" ", "\n")
+        table.add_column(head, justify="right", no_wrap=True)
     for name, row in rows:
-        table.add_row(escape(name), *(f"[dim]{x}[/]" if x in DIMMED else x for x in row))
+        table.add_row(escape(name), *map(_dimmed, row))
     console.print(table)
     if any(line.get("noise_share") for line in lines):
         console.print(f"[dim]{NOISE_MEANS}.[/]")
-    if said := remark(lines, plain["needs"], assumptions(plain)):
-        console.print(f"[yellow]note[/] {escape(said)}")
+    note = remark(lines, plain["needs"], assumptions(plain))
+    if note:
+        console.print(f"[yellow]note[/] {escape(note)}")
+
+
+def _dimmed(entry: str) -> str:
+    """Dim an entry of a table that stands in place of a number."""
+    if entry in DIMMED:
+        return f"[dim]{entry}[/]"
+    return entry
 
 
 def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True) -> None:
@@ -112,15 +119,19 @@ def render_evaluation(found: Evaluation, console: Console, *, exact: bool = True
     exact : bool
         Also print quality without noise, which is for the holder of the rows only.
     """
-    render_quality(found.to_dict() | ({} if exact else {"exact": {}}), console)
+    plain = found.to_dict()
+    if not exact:
+        plain["exact"] = {}
+    render_quality(plain, console)
 
 
 def render_quality(found: dict[str, Any], console: Console) -> None:
     """Print an evaluation of two classes from plain data, with ``exact`` if there is any."""
     console.print(privacy(Statement.from_dict(found["privacy"]).words, HELD))
-    names, every = ["all held-out rows", *found["by"]], [found, *found["by"].values()]
+    names = ["all held-out rows", *found["by"]]
+    every = [found, *found["by"].values()]
     console.print(_quality_table(found, names, every))
-    console.print(_calibration(found["calibration"]))
+    console.print(_calibration_table(found["calibration"]))
     for quality, name in zip(every, names, strict=True):
         for key, head in ({"auc": "AUC"} | _RECALIBRATED).items():
             if quality[key].get("refused") is not None:
@@ -134,27 +145,41 @@ def _quality_table(
 
     It has a column for all rows, and one for each group of rows.
     """
-    many = len(every) > 1  # then intervals stand below their numbers
-    table = Listing(padding=(0, 1 if many else 2, 0, 0))
+    # Of several groups, intervals stand below their numbers, so that the columns fit a screen.
+    many = len(every) > 1
+    heads = names
+    gap = 2
+    if many:
+        heads = ["all", *(name.replace("=", "\n", 1) for name in names[1:])]
+        gap = 1
+    table = Listing(padding=(0, gap, 0, 0))
     table.add_column("held-out rows")
-    heads = ["all", *(name.replace("=", "\n", 1) for name in names[1:])] if many else names
     for head in heads:
         table.add_column(escape(head), justify="right")
     exact = found.get("exact", {})
-    table.add_column("[dim]exact, for\nthe holder[/]" if exact else "", justify="right")
+    exact_head = ""
+    if exact:
+        exact_head = "[dim]exact, for\nthe holder[/]"
+    table.add_column(exact_head, justify="right")
 
-    def row(head: str, of: list[dict[str, Any]], name: str) -> None:
-        told = f"[dim]{exact[name]:.4f}[/]" if name in exact else ""
-        table.add_row(head, *(estimate_text(one, many) for one in of), told)
+    def add_measure(head: str, estimates: list[dict[str, Any]], name: str) -> None:
+        texts = [estimate_text(one, many) for one in estimates]
+        table.add_row(head, *texts, _exact_text(exact, name))
 
-    for key, head in (
-        {"auc": "AUC", "brier": "Brier score"} | _RECALIBRATED | {"positives": "positives"}
-    ).items():
-        row(head, [q[key] for q in every], key)
+    measures = {"auc": "AUC", "brier": "Brier score"} | _RECALIBRATED | {"positives": "positives"}
+    for key, head in measures.items():
+        add_measure(head, [quality[key] for quality in every], key)
     table.add_row(f"at {found['threshold']:g} or more:", *[""] * len(every), "")
     for name in ("accuracy", "sensitivity", "specificity", "precision"):
-        row(f"  {name}", [q["rates"][name] for q in every], name)
+        add_measure(f"  {name}", [quality["rates"][name] for quality in every], name)
     return table
+
+
+def _exact_text(exact: Mapping[str, float], name: str) -> str:
+    """Format a number without noise, for the holder of the rows; empty if there is none."""
+    if name not in exact:
+        return ""
+    return f"[dim]{exact[name]:.4f}[/]"
 
 
 def estimate_text(found: dict[str, Any], below: bool = False) -> str:
@@ -167,7 +192,8 @@ def estimate_text(found: dict[str, Any], below: bool = False) -> str:
     return f"{found['value']:.4f} [dim]({low} to {high})[/]"
 
 
-def _calibration(cells: Sequence[dict[str, Any]]) -> Table:
+def _calibration_table(cells: Sequence[dict[str, Any]]) -> Table:
+    """Make a table of observed shares of positives, by what was predicted."""
     table = listing(">predicted", ">observed", ">95% interval", ">rows, about")
     for cell in cells:
         table.add_row(
@@ -210,18 +236,21 @@ def render_classes(found: ClassEvaluation, console: Console, *, exact: bool = Tr
     """
     console.print(privacy(found.statement.words, HELD))
     heads = ["<held-out rows", ">share", ">found (recall)", ">answers right (precision)"]
-    table = listing(*heads, *([">[dim]recall, exact, for\nthe holder[/]"] if exact else []))
+    if exact:
+        heads.append(">[dim]recall, exact, for\nthe holder[/]")
+    table = listing(*heads)
     for name in found.names:
         row = [
-            estimate_text(of[name].to_dict(), True)
-            for of in (found.share, found.found, found.right)
+            estimate_text(estimates[name].to_dict(), True)
+            for estimates in (found.share, found.found, found.right)
         ]
-        beside = [f"[dim]{found.exact[f'recall on {name}']:.4f}[/]"] if exact else []
-        table.add_row(escape(printable(name)), *row, *beside)
-    beside = [f"[dim]{found.exact['accuracy']:.4f}[/]"] if exact else []
-    table.add_row(
-        "[bold]all: accuracy[/]", "", estimate_text(found.accuracy.to_dict(), True), "", *beside
-    )
+        if exact:
+            row.append(f"[dim]{found.exact[f'recall on {name}']:.4f}[/]")
+        table.add_row(escape(printable(name)), *row)
+    row = ["[bold]all: accuracy[/]", "", estimate_text(found.accuracy.to_dict(), True), ""]
+    if exact:
+        row.append(f"[dim]{found.exact['accuracy']:.4f}[/]")
+    table.add_row(*row)
     console.print(table)
     counts = listing(
         "<rows, about, of", *(f">answered\n{escape(printable(name))}" for name in found.names)
@@ -244,7 +273,7 @@ def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
         Where the run is stored; None if nowhere.
     """
     unit = done.task.unit
-    _head("least squares", done, console)
+    _print_head("least squares", done, console)
     if done.evaluation is not None:
         render_errors(done.evaluation, console)
     elif done.exact.get("rows"):
@@ -267,7 +296,7 @@ def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
         )
         show_coefficients(done.to_dict(), console)
     else:
-        console.print(_coefficients(done))
+        console.print(_coefficients_table(done))
         console.print("[dim]without standard errors: --inference spends the budget on intervals[/]")
         if done.weighed:
             console.print(f"[yellow]note[/] {escape(done.weighed)}")
@@ -275,18 +304,25 @@ def render_fitted(done: Fitted, console: Console, saved: Path | None) -> None:
 
 
 def _with_unit(words: str, name: str, unit: str) -> str:
-    return words if name == "r2" or not unit else f"{words} ({escape(unit)})"
+    """Add the unit of the target to the name of a measure; R2 has none."""
+    if name == "r2" or not unit:
+        return words
+    return f"{words} ({escape(unit)})"
 
 
-def _coefficients(done: Fitted) -> Table:
-    per = f"coefficient ({done.task.unit})" if done.task.unit else "coefficient"
-    table = listing("<column", "<level", f">{escape(per)}")
-    told: set[str] = set()
+def _coefficients_table(done: Fitted) -> Table:
+    """Make a table of coefficients without standard errors."""
+    head = "coefficient"
+    if done.task.unit:
+        head = f"coefficient ({done.task.unit})"
+    table = listing("<column", "<level", f">{escape(head)}")
+    named: set[str] = set()
     for line in done.coefficients:
         level = line["level"] or ""
-        if line["reference"] is not None and line["name"] not in told:
+        # The first level of a category says against which one all its levels are.
+        if line["reference"] is not None and line["name"] not in named:
             level += f"  (against {line['reference']})"
-        told.add(line["name"])
+        named.add(line["name"])
         table.add_row(escape(line["name"]), escape(level), f"{line['estimate']:.4g}")
     return table
 
@@ -303,17 +339,17 @@ def render_errors(found: NumberEvaluation, console: Console, *, exact: bool = Tr
         Also print errors without noise, which are for the holder of the rows only.
     """
     console.print(privacy(found.statement.words, HELD))
-    table = listing(
-        "<held-out rows",
-        ">with its 95% interval",
-        ">[dim]exact, for the holder[/]" if exact else ">",
-    )
+    exact_head = ">"
+    exact_numbers: dict[str, float] = {}
+    if exact:
+        exact_head = ">[dim]exact, for the holder[/]"
+        exact_numbers = found.exact
+    table = listing("<held-out rows", ">with its 95% interval", exact_head)
     for name, estimate in found.errors.estimates.items():
-        beside = f"[dim]{found.exact[name]:.4f}[/]" if exact and name in found.exact else ""
         table.add_row(
             _with_unit(_NAMES[name], name, found.errors.unit),
             estimate_text(estimate.to_dict()),
-            beside,
+            _exact_text(exact_numbers, name),
         )
     console.print(table)
     if found.errors.r2.refused is not None:

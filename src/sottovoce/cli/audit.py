@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -41,8 +42,7 @@ _OPTIONS = [
     say(
         "--replicates",
         f"Runs of each of the two tables.  [default: 20,000 or more; {', '.join(ADVERSARIES)}: at "
-        "most "
-        f"{', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
+        f"most {', '.join(f'{one.runs:,}' for one in ADVERSARIES.values())}]",
         type=int,
     ),
     say(
@@ -73,26 +73,75 @@ _OPTIONS = [
 ]
 
 
+@dataclass(frozen=True)
+class AuditOptions:
+    """The parameters of ``sottovoce audit``, by the names of its options; None where left out."""
+
+    method: str
+    form: str | None
+    epsilon: float | None
+    delta: float | None
+    rounds: int | None
+    replicates: int | None
+    confidence: float
+    seed: int
+    report: str | None
+    quick: bool
+    one_run: bool
+    data: str | None
+    canaries: int | None
+    colluders: int | None
+    as_json: bool
+
+    @property
+    def of_the_other_way(self) -> dict[str, Any]:
+        """Options of games with ``--one-run``, and its own without it, which do not go together."""
+        if self.one_run:
+            # A flag that is left out is False, and no option that was given.
+            return {
+                "--replicates": self.replicates,
+                "--report": self.report,
+                "--quick": self.quick or None,
+                "--colluders": self.colluders,
+            }
+        return {"--data": self.data, "--canaries": self.canaries}
+
+    @property
+    def targets(self) -> list[tuple[str, str]]:
+        """Methods with their forms that are attacked."""
+        if self.method == "all":
+            return targets(self.form)
+        return [(self.method, self.form or "corrected")]
+
+    def attacker(self) -> Callable[[str, str], Verdict]:
+        """Return the attack on a method and form, with everything else of it given."""
+        claim = Claim(self.epsilon, self.delta, self.rounds)
+        if self.one_run:
+            canaries = 1000
+            if self.canaries is not None:
+                canaries = self.canaries
+            return partial(
+                attack_once,
+                claim=claim,
+                run=CanaryRun(self.data or "adult", canaries),
+                seed=self.seed,
+                confidence=self.confidence,
+            )
+        return partial(
+            attack,
+            claim=claim,
+            replicates=self.replicates,
+            seed=self.seed,
+            confidence=self.confidence,
+            quick=self.quick,
+            colluders=self.colluders,
+        )
+
+
 @click.command(name="audit")
 @click.argument("method")
 @takes(_OPTIONS)
-def audit(
-    method: str,
-    form: str | None,
-    epsilon: float | None,
-    delta: float | None,
-    rounds: int | None,
-    replicates: int | None,
-    confidence: float,
-    seed: int,
-    report: str | None,
-    quick: bool,
-    one_run: bool,
-    data: str | None,
-    canaries: int | None,
-    colluders: int | None,
-    as_json: bool,
-) -> None:
+def audit(**parameters: Any) -> None:
     """Attack METHOD (or `all`): play the worst distinguishing game known against the real code.
 
     Two tables differ in one row of one site.  The adversary knows both, sees every message of every
@@ -114,57 +163,43 @@ def audit(
       sottovoce audit all --report audit.html  a page, with attacks on real rows
       sottovoce audit dgd --one-run --delta 1e-5    one run with 1000 canaries
     """
-    claim = Claim(epsilon, delta, rounds)
-    beside = {
-        "--replicates": replicates,
-        "--report": report,
-        "--quick": quick or None,
-        "--colluders": colluders,
-    }
-    alone = {"--data": data, "--canaries": canaries}
-    _check_way(method, one_run, beside if one_run else alone)
-    _check_games(method, replicates, colluders)
+    options = AuditOptions(**parameters)
+    report = options.report
+    _check_way(options.method, options.one_run, options.of_the_other_way)
+    _check_games(options.method, options.replicates, options.colluders)
     if report is not None:
         files.check("report", report)
-    _check_claim(form, epsilon)
-    chosen = targets(form) if method == "all" else [(method, form or "corrected")]
+    _check_claim(options.form, options.epsilon)
+    chosen, play = options.targets, options.attacker()
     console = Console(stderr=True)
-    if one_run:
-        run = CanaryRun(data or "adult", 1000 if canaries is None else canaries)
-        play: Callable[[str, str], Verdict] = partial(
-            attack_once, claim=claim, run=run, seed=seed, confidence=confidence
-        )
-    else:
-        play = partial(
-            attack,
-            claim=claim,
-            replicates=replicates,
-            seed=seed,
-            confidence=confidence,
-            quick=quick,
-            colluders=colluders,
-        )
     found = []
     for k, (name, kind) in enumerate(chosen, 1):
         with _step(console, report, f"{k} of {len(chosen)}: {name} ({kind})"):
             found.append(play(name, kind))
-    if as_json:
-        plain = [jsonable(one.to_dict()) for one in found]
-        click.echo(json.dumps(plain if method == "all" else plain[0], indent=2))
+    if not options.as_json:
+        _render(found, options.confidence)
+    elif options.method == "all":
+        _print_json([one.to_dict() for one in found])
     else:
-        _render(found, confidence)
-    if report is not None:  # last, so that a full disk costs the page only
+        _print_json(found[0].to_dict())
+    # Last, so that a full disk costs the page only.
+    if report is not None:
         with _step(console, report, "attacks on real rows"):
-            write(report, found, measure(seed, quick), typed())
+            write(report, found, measure(options.seed, options.quick), typed())
+
+
+def _print_json(plain: Any) -> None:
+    click.echo(json.dumps(jsonable(plain), indent=2))
 
 
 def _check_way(method: str, one_run: bool, of_the_other_way: dict[str, Any]) -> None:
     """Refuse options of games with ``--one-run``, and its own options without it."""
+    rule = "needs --one-run"
+    if one_run:
+        rule = "does not go with --one-run"
     for name, value in of_the_other_way.items():
         if value is not None:
-            raise click.BadParameter(
-                "does not go with --one-run" if one_run else "needs --one-run", param_hint=name
-            )
+            raise click.BadParameter(rule, param_hint=name)
     if one_run and method == "all":
         raise click.BadParameter(
             "`all` does not go with --one-run; name one method", param_hint="METHOD"
@@ -182,6 +217,7 @@ def _check_games(method: str, replicates: int | None, colluders: int | None) -> 
 
 def _check_claim(form: str | None, epsilon: float | None) -> None:
     """Refuse an unknown form, and an epsilon that claims nothing."""
+    # None takes the usual form, or every form for `all`.
     if form not in (None, *FORMS):
         raise InvalidInput(
             "form", form, "must be corrected, printed or listed", "leave it out for `all`"
@@ -192,15 +228,20 @@ def _check_claim(form: str | None, epsilon: float | None) -> None:
         )
 
 
-def _games(found: WorstVerdict) -> Table:
+def _games_table(found: WorstVerdict) -> Table:
+    """Make a table of the bounds of all games of which the worst is the verdict."""
     table = listing("<game", ">bound", ">exact", no_wrap=True)
     table.title = "All games"
     for name, game in found.games.items():
-        table.add_row(
-            escape(name),
-            *("" if x is None else f"{math.floor(1000 * x) / 1000:.3f}" for x in game.values()),
-        )
+        table.add_row(escape(name), *map(_bound_text, game.values()))
     return table
+
+
+def _bound_text(bound: float | None) -> str:
+    """Format a lower bound on epsilon, rounded down so that it stays one; empty for None."""
+    if bound is None:
+        return ""
+    return f"{math.floor(1000 * bound) / 1000:.3f}"
 
 
 def _step(console: Console, report: str | None, about: str) -> AbstractContextManager[Any]:
@@ -217,32 +258,51 @@ def _render(found: list[Verdict], confidence: float) -> None:
     table = listing(
         "<method, form", ">claimed", ">proved", bound, ">exact", "<verdict", no_wrap=True
     )
+    # On a narrow screen names give way, not numbers.
     names = table.columns[0]
-    names.no_wrap, names.overflow = False, "fold"  # on a narrow screen names give way, not numbers
+    names.no_wrap = False
+    names.overflow = "fold"
     table.title = "Claims under attack"
     for one in found:
-        exact = "" if one.exact_epsilon is None else f"{one.exact_epsilon:.3f}"
-        lower = f"{math.floor(1000 * one.lower_bound) / 1000:.3f}"
-        word = "[green]stands[/]"
-        if one.refuted or one.refuted_exactly:
-            word = "[bold red]refuted[/]" if one.refuted else "[bold red]refuted (exact)[/]"
-        claimed = ceil_text(one.claimed_epsilon) + (f" at {one.delta:g}" if one.delta else "")
+        claimed = ceil_text(one.claimed_epsilon)
+        if one.delta:
+            claimed += f" at {one.delta:g}"
+        exact = ""
+        if one.exact_epsilon is not None:
+            exact = f"{one.exact_epsilon:.3f}"
         table.add_row(
-            f"{one.method}, {one.form}", claimed, ceil_text(one.proved_epsilon), lower, exact, word
+            f"{one.method}, {one.form}",
+            claimed,
+            ceil_text(one.proved_epsilon),
+            _bound_text(one.lower_bound),
+            exact,
+            _verdict_text(one),
         )
     console = Console()
     console.print(table)
     if len(found) != 1:
         return
     one = found[0]
-    for line in _played(one, f" at delta {one.delta:g}" if one.delta else ""):
+    for line in _game_lines(one):
         console.print(f"[dim]{escape(line)}[/]")
     if isinstance(one, WorstVerdict):
-        console.print(_games(one))
+        console.print(_games_table(one))
 
 
-def _played(one: Verdict, at: str) -> list[str]:
-    """Say what was played, and on which tables; `at` names the delta."""
+def _verdict_text(one: Verdict) -> str:
+    """Format a verdict: by the runs, else by the exact privacy loss of the pair."""
+    if one.refuted:
+        return "[bold red]refuted[/]"
+    if one.refuted_exactly:
+        return "[bold red]refuted (exact)[/]"
+    return "[green]stands[/]"
+
+
+def _game_lines(one: Verdict) -> list[str]:
+    """Describe the game that was played, and its two tables or its canaries."""
+    at = ""
+    if one.delta:
+        at = f" at delta {one.delta:g}"
     if isinstance(one, OneRunVerdict):
         right = f"{one.right} of {one.guesses} guesses right, {one.canaries} canaries"
         return [f"one run of {one.rounds} rounds{at}: {right}", f"the canaries: {one.why}"]
@@ -251,16 +311,15 @@ def _played(one: Verdict, at: str) -> list[str]:
         return [
             f"{one.releases} releases, {one.replicates:,} runs{at}; attack: {one.attack}",
             f"who stops at the best moment makes delta {one.realised_delta:.3g} (exact), and by "
-            "the runs at least "
-            f"{one.realised_delta_bound:.3g}",
+            f"the runs at least {one.realised_delta_bound:.3g}",
             tables,
         ]
     if isinstance(one, RareVerdict):
         runs = 2 * one.replicates
         return [
             f"{one.shown:,} of {runs:,} surveys{at} show what few rows have: "
-            f"{one.shown / runs:.4f}, and at least "
-            f"{one.rate_bound:.4f}; stated: at most {one.stated:g}; attack: {one.attack}",
+            f"{one.shown / runs:.4f}, and at least {one.rate_bound:.4f}; stated: at most "
+            f"{one.stated:g}; attack: {one.attack}",
             tables,
         ]
     return [

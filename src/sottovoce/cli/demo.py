@@ -6,6 +6,7 @@ import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.live import Live
@@ -25,6 +26,7 @@ from .render import privacy
 from .screen import Console, escape, listing, print_json
 
 _EVERY = 0.5
+"""Seconds between two updates of the table."""
 
 
 @click.command(name="demo")
@@ -120,93 +122,135 @@ def demo(
       sottovoce demo --sites 3 --trust sum       only sums are seen
       sottovoce demo --inference --keep rehearsal   look into the folders
     """
-    if not 0 <= lose_site < sites:
-        rule = f"must be at least 0, and leave one of {sites} sites"
-        raise InvalidInput("lose_site", lose_site, rule, "use --lose-site 1")
-    if lose_site and (transport != "relay" or inference or evaluation is not None):
-        rule = "is for a training over the relay"
-        raise InvalidInput(
-            "lose_site", lose_site, rule, "leave transport, inference and evaluation out"
-        )
+    _check_lost_sites(lose_site, sites, transport, inference or evaluation is not None)
     asks = asked(inference, False, evaluation, holdout, 0.5, None)
-    named = method or (
-        "auto" if inference else "momentum" if TRUSTS[trust or "nobody"].opens_sums else "prox_admm"
-    )
+    named = method or _default_method(inference, trust)
     config = RunConfig(named, epsilon, delta, rounds, graph, trust=trust, colluders=colluders)
     console = Console()
-    with (
-        tempfile.TemporaryDirectory(prefix="sottovoce-demo-")
-        if keep is None
-        else nullcontext(keep) as place
-    ):
-        folder = Path(place)
-        demo = demonstration.build(
-            folder,
-            config,
-            sites,
-            schema=demonstration.FEW if inference else None,
-            asks=asks,
-            centre=centre,
-            waits=demonstration.SOON if lose_site else Waits(),
-        )
-        started, last = time.perf_counter(), 0.0
-        live = Live(_table(demo), console=console, transient=True)
-        with nullcontext() if as_json or not console.is_terminal else live as shown:
-
-            def tick() -> None:
-                nonlocal last
-                if shown is not None and time.perf_counter() - last > _EVERY:
-                    last = time.perf_counter()
-                    shown.update(_table(demo))
-
-            if transport == "relay":
-                exits = demonstration.relay(demo, tick, lose_site)
-            else:
-                exits = {}
-                from ..deploy.nvflare.loopback import demonstrate
-
-                demonstrate(demo, tick)
-        report = demonstration.compare(demo, transport, time.perf_counter() - started)
-        table = _table(demo)
+    schema = None
+    waits = Waits()
+    if inference:
+        schema = demonstration.FEW
     if lose_site:
-        report["exits"] = exits
+        waits = demonstration.SOON
+    with _folder_of_run(keep) as place:
+        built = demonstration.build(
+            Path(place), config, sites, schema=schema, asks=asks, centre=centre, waits=waits
+        )
+        report = _run_and_compare(built, transport, lose_site, console, as_json)
+        # The table is of files in the folder, which may be gone after it.
+        table = _progress_table(built)
     if keep is None:
         del report["folder"]
     if as_json:
         print_json(report)
         return
     console.print(table)
-    console.print(privacy(demo.plan.privacy.statement.words, f"Privacy: {DEMONSTRATION}"))
+    _show_comparison(built, report, transport, console)
+    if keep is not None:
+        text = f"everything is in {keep}: start with {keep / 'hub' / 'hub.html'}"
+        console.print(escape(text), highlight=False, soft_wrap=True)
+
+
+def _check_lost_sites(lose_site: int, sites: int, transport: str, answers: bool) -> None:
+    """Refuse to kill all sites, or any in a run that is not a training over the relay."""
+    if not 0 <= lose_site < sites:
+        rule = f"must be at least 0, and leave one of {sites} sites"
+        raise InvalidInput("lose_site", lose_site, rule, "use --lose-site 1")
+    if lose_site and (transport != "relay" or answers):
+        rule = "is for a training over the relay"
+        raise InvalidInput(
+            "lose_site", lose_site, rule, "leave transport, inference and evaluation out"
+        )
+
+
+def _default_method(inference: bool, trust: str | None) -> str:
+    """Return the method of a demonstration that names none."""
+    if inference:
+        return "auto"
+    if TRUSTS[trust or "nobody"].opens_sums:
+        return "momentum"
+    return "prox_admm"
+
+
+def _folder_of_run(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[Path]:
+    """Return a context whose value is the folder that was asked for, or one that is removed."""
+    if keep is None:
+        return tempfile.TemporaryDirectory(prefix="sottovoce-demo-")
+    return nullcontext(keep)
+
+
+def _run_and_compare(
+    built: Demonstration, transport: str, lose_site: int, console: Console, as_json: bool
+) -> dict[str, Any]:
+    """Run hub and sites to the end under a live table, and compare with the run in one process."""
+    started = time.perf_counter()
+    live: Live | nullcontext[None] = nullcontext()
+    if not as_json and console.is_terminal:
+        live = Live(_progress_table(built), console=console, transient=True)
+    with live as shown:
+        exits = _run_to_end(built, transport, lose_site, shown)
+    report = demonstration.compare(built, transport, time.perf_counter() - started)
+    if lose_site:
+        report["exits"] = exits
+    return report
+
+
+def _run_to_end(
+    built: Demonstration, transport: str, lose_site: int, shown: Live | None
+) -> dict[str, int]:
+    """Run hub and sites, and return the exit codes of processes, which only the relay has."""
+    updated = 0.0
+
+    def update_table() -> None:
+        nonlocal updated
+        if shown is not None and time.perf_counter() - updated > _EVERY:
+            updated = time.perf_counter()
+            shown.update(_progress_table(built))
+
+    if transport == "relay":
+        return demonstration.relay(built, update_table, lose_site)
+    # NVFlare is an extra, which other demonstrations do not need.
+    from ..deploy.nvflare.loopback import demonstrate
+
+    demonstrate(built, update_table)
+    return {}
+
+
+def _show_comparison(
+    built: Demonstration, report: dict[str, Any], transport: str, console: Console
+) -> None:
+    """Print the privacy of a demonstration, its answers, and how it differs from one process."""
+    console.print(privacy(built.plan.privacy.statement.words, f"Privacy: {DEMONSTRATION}"))
     if "record" in report:
-        from .answers import render_record  # loads SciPy's statistics
+        # Loads SciPy's statistics.
+        from .answers import render_record
 
         render_record(report["record"], console)
-        same = "are" if report["same_answers"] else "[bold red]are not[/]"
+        same = "[bold red]are not[/]"
+        if report["same_answers"]:
+            same = "are"
         console.print(f"all answers {same} those of the same run in one process")
     console.print(
         f"{report['rounds']} rounds over {transport}, {report['seconds_per_round']:.3f} s a round; "
-        "test error "
-        f"{100 * report['test_error']:.2f}%; largest difference to the same run in one process: "
-        f"{report['difference']:.3g}",
+        f"test error {100 * report['test_error']:.2f}%; largest difference to the same run in one "
+        f"process: {report['difference']:.3g}",
         highlight=False,
     )
-    for name, why in (report["roster"] or {"gone": {}})["gone"].items():
-        console.print(
-            f"without {escape(name)} from round {report['roster']['since'][name]} on: it {why}",
-            highlight=False,
-        )
-    if keep is not None:
-        first = escape(str(keep / "hub" / "hub.html"))
-        console.print(
-            f"everything is in {escape(str(keep))}: start with {first}",
-            highlight=False,
-            soft_wrap=True,
-        )
+    roster = report["roster"]
+    if roster:
+        for name, why in roster["gone"].items():
+            console.print(
+                f"without {escape(name)} from round {roster['since'][name]} on: it {why}",
+                highlight=False,
+            )
 
 
-def _table(demo: Demonstration) -> Table:
+def _progress_table(demo: Demonstration) -> Table:
+    """Make a table of how far every site is, and what it has spent."""
     table = listing("<site", ">rows", ">round", "<", ">epsilon spent", ">of")
-    rounds, rows = demo.plan.exchange_table.attempts, demo.rows.n[:, 0].astype(int)
+    rounds = demo.plan.exchange_table.attempts
+    rows = demo.rows.n[:, 0].astype(int)
     for one, size in zip(demonstration.progress(demo), rows, strict=True):
         bar = "█" * round(24 * one["round"] / rounds)
         spent = (ceil_text(one["spent"]), f"{one['budget']:g}")

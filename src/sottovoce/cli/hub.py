@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -125,44 +126,67 @@ def _admit(folder: Path, requests: tuple[Path, ...], renew: bool, codes: dict[st
     Names are compared without case, as some file systems do.
     """
     authority = Authority.read(folder)
-    place = folder / "renewal" if renew else folder
-    # as some file systems do
-    taken = {path.name.lower() for path in place.iterdir()} if place.is_dir() else set()
-    signed: list[tuple[Path, str, bytes, str]] = []
+    place = folder
+    if renew:
+        place = folder / "renewal"
+    taken: set[str] = set()
+    if place.is_dir():
+        taken = {path.name.lower() for path in place.iterdir()}
+    signed: list[_Signed] = []
     for path in requests:
-        joined = path.suffix == f".{ANSWER}"
-        answer = check_answer(folder, path, codes) if joined else None
-        request = read("request", path, KEY) if answer is None else answer.request.encode()
-        name, certificate = authority.admit(request)
-        if answer is not None and name != answer.member.name:
-            raise InvalidInput(
-                "answer", path, "asks for a certificate of another name", "have the site join again"
-            )
-        if f"{name}.crt".lower() in taken:
+        one = _sign_request(authority, folder, path, codes)
+        file = f"{one.name}.crt".lower()
+        if file in taken:
             rule = (
-                f"{place / name}.crt exists: this name was signed before, and that certificate "
+                f"{place / one.name}.crt exists: this name was signed before, and that certificate "
                 "stays good"
             )
-            remedy = (
-                "remove it when the site has it"
-                if renew
-                else "for a new key of the same site use --renew"
-            )
+            remedy = "for a new key of the same site use --renew"
+            if renew:
+                remedy = "remove it when the site has it"
             raise InvalidInput("request", str(path), rule, remedy)
-        taken.add(f"{name}.crt".lower())
-        signed.append((path, name, certificate, "" if joined else fingerprint(request)))
+        taken.add(file)
+        signed.append(one)
     # Certificates are written only once every request is checked, and all or none.
     with together(place) as made:
-        for _, name, certificate, _ in signed:
-            write_new(place / f"{name}.crt", certificate)
-            made(place / f"{name}.crt")
-    for path, name, _, key in signed:
-        if key:
-            click.echo(
-                f"{path}: {name}, signed; give the site {place / name}.crt\n   its key: {key}"
-            )
+        for one in signed:
+            write_new(place / f"{one.name}.crt", one.certificate)
+            made(place / f"{one.name}.crt")
+    for one in signed:
+        if one.key is None:
+            what = "admitted; the site gets its certificate from this hub"
         else:
-            click.echo(f"{path}: {name}, admitted; the site gets its certificate from this hub")
+            what = f"signed; give the site {place / one.name}.crt\n   its key: {one.key}"
+        click.echo(f"{one.path}: {one.name}, {what}")
+
+
+class _Signed(NamedTuple):
+    """A request with its certificate, which is not written yet.
+
+    The key's fingerprint is for a comparison by telephone; an answer to an invitation, which was
+    checked by its code, has none.
+    """
+
+    path: Path
+    name: str
+    certificate: bytes
+    key: str | None
+
+
+def _sign_request(authority: Authority, folder: Path, path: Path, codes: dict[str, str]) -> _Signed:
+    """Check an answer to an invitation, or read a plain request, and sign its key."""
+    if path.suffix != f".{ANSWER}":
+        request = read("request", path, KEY)
+        name, certificate = authority.admit(request)
+        return _Signed(path, name, certificate, fingerprint(request))
+    answer = check_answer(folder, path, codes)
+    name, certificate = authority.admit(answer.request.encode())
+    # The request carries a name of its own, which becomes that of the certificate.
+    if name != answer.member.name:
+        raise InvalidInput(
+            "answer", path, "asks for a certificate of another name", "have the site join again"
+        )
+    return _Signed(path, name, certificate, None)
 
 
 @hub.command()
@@ -199,6 +223,7 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
       3. sottovoce hub renew hub                when every site has ca.crt
       4. sottovoce hub renew hub --forget       when each has its new key
     """
+    # The earlier authority is forgotten only when all sites have keys of the new one.
     if forget and (authority or hosts):
         raise InvalidInput(
             "forget", True, "is a step of its own", "see `sottovoce hub renew --help`"
@@ -206,36 +231,45 @@ def renew(folder: Path, authority: bool, forget: bool, hosts: tuple[str, ...]) -
     for host in hosts:
         check_host(host)
     if authority:
-        Authority.follow(folder)
-        click.echo(
-            f"{folder / 'ca.crt'} holds a new authority and the old one, and signs by the new one "
-            "from now on\n"
-            f"authority {fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the "
-            "same\n"
-            "1. give ca.crt to every site, which puts it in place of its own, and starts `site "
-            "renew`\n"
-            f"2. when all have it: sottovoce hub renew {folder}"
-        )
+        _begin_new_authority(folder)
         return
     signs = Authority.read(folder)
     if forget:
-        certificates.check(
-            "hub", *((folder / f).read_bytes() for f in ("ca.crt", "hub.crt", "hub.key"))
-        )
-        own = certificates.ends(folder / "ca.crt", folder / "hub.crt")
-        if not signs.signed((folder / "hub.crt").read_bytes()):
-            rule = "the hub's own certificate is of the earlier authority"
-            raise InvalidInput("forget", True, rule, f"first: sottovoce hub renew {folder}")
-        signs.forget(folder)
-        click.echo(
-            f"{folder / 'ca.crt'} holds one authority; the hub's certificate is good until "
-            f"{own:%Y-%m-%d}"
-        )
+        _forget_old_authority(folder, signs)
         return
     signs.serve(folder, hosts or hosts_of(folder / "hub.crt"), again=True)
     end = certificates.ends(folder / "ca.crt", folder / "hub.crt")
     click.echo(
         f"made {folder / 'hub.crt'}, good until {end:%Y-%m-%d}; a hub that runs takes it by itself"
+    )
+
+
+def _begin_new_authority(folder: Path) -> None:
+    """Make an authority that follows the hub's own, and print the steps that are left."""
+    Authority.follow(folder)
+    click.echo(
+        f"{folder / 'ca.crt'} holds a new authority and the old one, and signs by the new one from "
+        "now on\n"
+        f"authority {fingerprint((folder / 'ca.crt').read_bytes())}: `site check` shows the same\n"
+        "1. give ca.crt to every site, which puts it in place of its own, and starts `site renew`\n"
+        f"2. when all have it: sottovoce hub renew {folder}"
+    )
+
+
+def _forget_old_authority(folder: Path, signs: Authority) -> None:
+    """Take only the new authority's certificates from now on."""
+    certificates.check(
+        "hub", *((folder / name).read_bytes() for name in ("ca.crt", "hub.crt", "hub.key"))
+    )
+    end = certificates.ends(folder / "ca.crt", folder / "hub.crt")
+    # Without the earlier authority, ca.crt would no longer verify the hub's own certificate.
+    if not signs.signed((folder / "hub.crt").read_bytes()):
+        rule = "the hub's own certificate is of the earlier authority"
+        raise InvalidInput("forget", True, rule, f"first: sottovoce hub renew {folder}")
+    signs.forget(folder)
+    click.echo(
+        f"{folder / 'ca.crt'} holds one authority; the hub's certificate is good until "
+        f"{end:%Y-%m-%d}"
     )
 
 
@@ -323,14 +357,18 @@ def run(
     """
     plan = read_plan(folder / "plan.json")
     _check_seconds(patience, greeting, linger)
-    waits = None if patience is None else plan.waits.with_deadline(patience)
-    credentials = Credentials(*(folder / f for f in ("ca.crt", "hub.crt", "hub.key")))
+    waits = None
+    if patience is not None:
+        waits = plan.waits.with_deadline(patience)
+    if greeting is None:
+        greeting = math.inf
+    credentials = Credentials(*(folder / name for name in ("ca.crt", "hub.crt", "hub.key")))
     certificates.check("hub", *credentials.read())
     other_run(folder / "hub", plan)
     _admit_new(folder, answers, codes)
     stop = _stop_on_signals()
     with only_one(folder / "hub.lock"), HubLog(folder / "hub.log") as log:
-        carried = Hub(plan, log, waits, math.inf if greeting is None else greeting)
+        carried = Hub(plan, log, waits, greeting)
         carried.check()
         serving = Serving(folder, carried, Teller(as_json), once=once, linger=linger)
         with serving.open(credentials, listen, page):
@@ -351,15 +389,15 @@ def _check_seconds(patience: float | None, greeting: float | None, linger: float
 
 
 def _admit_new(folder: Path, answers: tuple[Path, ...], codes: tuple[str, ...]) -> None:
-    """Admit the sites of these answers that have no certificate yet.
-
-    After a restart none is left.
-    """
-    waiting = tuple(
-        path for path in answers if not (folder / f"{Answer.read(path).member.name}.crt").exists()
-    )
+    """Admit the sites of these answers that have no certificate yet."""
+    waiting = []
+    for path in answers:
+        certificate = folder / f"{Answer.read(path).member.name}.crt"
+        if not certificate.exists():
+            waiting.append(path)
+    # After a restart by the same command none is left, and nobody is asked for a code again.
     if waiting:
-        _admit(folder, waiting, False, codes_of(codes))
+        _admit(folder, tuple(waiting), False, codes_of(codes))
 
 
 def _stop_on_signals() -> threading.Event:
@@ -379,7 +417,7 @@ def status(folder: Path, as_json: bool) -> None:
     Only reads: it may run as another user, and while the hub runs.  Times are the hub's own.
     """
     plan = read_plan(folder / "plan.json")
-    with _log(folder, read_only=True) as log:
+    with _open_log(folder, read_only=True) as log:
         carried = Hub(plan, log)
         carried.check()
         shown = Watch(carried, folder).status()
@@ -387,12 +425,15 @@ def status(folder: Path, as_json: bool) -> None:
         print_json(shown)
         return
     console = Console()
-    state = "ended by the hub" if shown["ended"] else _STATES[shown["running"]]
-    pace = shown["seconds_a_round"]
+    state = _STATES[shown["running"]]
+    if shown["ended"]:
+        state = "ended by the hub"
+    pace = ""
+    if shown["seconds_a_round"] is not None:
+        pace = f", {shown['seconds_a_round']:.3g} s a round"
     console.print(
         f"run [bold]{escape(shown['run'])}[/], round {max(0, shown['round'])} of {shown['rounds']}"
-        + ("" if pace is None else f", {pace:.3g} s a round")
-        + f"; {state}\nplan {shown['plan']}",
+        f"{pace}; {state}\nplan {shown['plan']}",
         soft_wrap=True,
         highlight=False,
     )
@@ -418,7 +459,7 @@ def end(folder: Path, run_name: str) -> None:
         raise InvalidInput(
             "run", run_name, f"the plan of {folder} is of the run {plan.run!r}", "give that name"
         )
-    with _log(folder) as log:
+    with _open_log(folder) as log:
         carried = Hub(plan, log)
         carried.check()
         if carried.over:
@@ -443,6 +484,7 @@ def expel(folder: Path, name: str) -> None:
     meanwhile or be started afterwards.
     """
     plan = read_plan(folder / "plan.json")
+    # Refuses a name that is not in the plan.
     plan.index(name)
     if plan.waits.endless:
         rule = "this plan needs all its sites to its end: it was written without a deadline"
@@ -452,7 +494,7 @@ def expel(folder: Path, name: str) -> None:
             rule,
             f"end the run, for every site: `sottovoce hub end {folder} {plan.run}`",
         )
-    with _log(folder) as log:
+    with _open_log(folder) as log:
         carried = Hub(plan, log)
         carried.check()
         if name in carried.gone():
@@ -476,20 +518,21 @@ def prune(folder: Path) -> None:
     of the site's ledger, in which every message is.  The hub must not run meanwhile.
     """
     plan = read_plan(folder / "plan.json")
-    with only_one(folder / "hub.lock"), _log(folder) as log:
-        there = {run_of(path) for path in folder.glob("hub*.json")}
-        over = [
-            run
-            for run in log.runs()
-            if run != plan.run and (run in there or log.decisions.ended(run))
-        ]
+    with only_one(folder / "hub.lock"), _open_log(folder) as log:
+        with_results = {run_of(path) for path in folder.glob("hub*.json")}
+        over = []
+        for run in log.runs():
+            # A run whose results are not written yet may need its messages for them.
+            if run != plan.run and (run in with_results or log.decisions.ended(run)):
+                over.append(run)
         before = (folder / "hub.log").stat().st_size
         removed = log.prune(over)
     saved = before - (folder / "hub.log").stat().st_size
     click.echo(f"removed {removed:,} messages of {', '.join(over) or 'no run'}: {saved:,} bytes")
 
 
-def _log(folder: Path, *, read_only: bool = False) -> HubLog:
+def _open_log(folder: Path, *, read_only: bool = False) -> HubLog:
+    """Open the hub's log; InvalidInput if no hub has run in this folder."""
     path = folder / "hub.log"
     if not path.exists():
         raise InvalidInput("folder", str(folder), "has no log yet", "start the hub")

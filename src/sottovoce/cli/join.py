@@ -22,6 +22,7 @@ from .options import FILE, FOLDER, check_folder, say, takes
 INVITE = "invite"
 """Ending of an invitation's file."""
 PORT = "8443"
+# How often somebody may mistype a code that was heard.
 _TRIES = 3
 
 # The hub's side
@@ -66,28 +67,17 @@ def invite(
     The hub's authority and certificate are made if FOLDER has none.  Sites can be invited at any
     time; those that are there need nothing new.
     """
-    for name in names:
-        check_name("name", name)
-    if len({name.lower() for name in names}) != len(names):
-        raise InvalidInput("name", None, "is given twice", "give every site a name of its own")
+    _check_invited_names(names)
     if not epsilon > 0.0 or not 0.0 <= delta < 1.0:
         raise InvalidInput(
             "epsilon", epsilon, "must be above 0, and delta in [0, 1)", "use e.g. --epsilon 3"
         )
-    declared = None if schema is None else Schema.from_toml(schema).to_dict()
+    declared = None
+    if schema is not None:
+        declared = Schema.from_toml(schema).to_dict()
     check_folder("folder", folder)
-    address = _address(folder, host)
-    taken = {path.name.lower() for path in folder.iterdir()} if folder.is_dir() else set()
-    for name in names:
-        for ending in (INVITE, "crt"):
-            if f"{name}.{ending}".lower() in taken:
-                rule = f"{folder / name}.{ending} exists: this name was invited or admitted before"
-                raise InvalidInput(
-                    "name",
-                    name,
-                    rule,
-                    "use another name, or remove an invitation that is not wanted",
-                )
+    address = _hub_address(folder, host)
+    _check_not_invited(folder, names)
     with together(folder) as made:
         if not (folder / "ca.crt").exists():
             authority = Authority.make(folder)
@@ -96,12 +86,15 @@ def invite(
             authority.serve(folder, [address.rpartition(":")[0].strip("[]")])
             made(folder / "hub.key")
             made(folder / "hub.crt")
-        authority, pem = Authority.read(folder), (folder / "ca.crt").read_text()
+        authority = Authority.read(folder)
+        pem = (folder / "ca.crt").read_text()
         for name in names:
             certificate, key = (part.decode() for part in authority.invite(name))
             one = Invitation(name, address, pem, certificate, key, epsilon, delta or None, declared)
+            # It holds a private key, by which the site asks the hub for its certificate.
             write_new(folder / f"{name}.{INVITE}", one.text(), secret=True)
             made(folder / f"{name}.{INVITE}")
+    # Printed only when all are written: a failure takes all of them back.
     for name in names:
         click.echo(f"{folder / name}.{INVITE}: send it to {name}, who answers with {name}.{ANSWER}")
     click.echo(
@@ -110,8 +103,30 @@ def invite(
     )
 
 
-def _address(folder: Path, host: str | None) -> str:
-    """``HOST:PORT`` for invitations: as given, or as in the earlier ones."""
+def _check_invited_names(names: tuple[str, ...]) -> None:
+    """Refuse names that cannot be file names, or are equal but for case."""
+    for name in names:
+        check_name("name", name)
+    # Files are named by sites, and some file systems do not tell case apart.
+    if len({name.lower() for name in names}) != len(names):
+        raise InvalidInput("name", None, "is given twice", "give every site a name of its own")
+
+
+def _check_not_invited(folder: Path, names: tuple[str, ...]) -> None:
+    """Refuse names that have an invitation or a certificate in the hub's folder."""
+    if not folder.is_dir():
+        return
+    taken = {path.name.lower() for path in folder.iterdir()}
+    for name in names:
+        for ending in (INVITE, "crt"):
+            if f"{name}.{ending}".lower() in taken:
+                rule = f"{folder / name}.{ending} exists: this name was invited or admitted before"
+                remedy = "use another name, or remove an invitation that is not wanted"
+                raise InvalidInput("name", name, rule, remedy)
+
+
+def _hub_address(folder: Path, host: str | None) -> str:
+    """Return ``HOST:PORT`` for invitations: as given, or as in the earlier ones."""
     if host is None:
         for path in sorted(folder.glob(f"*.{INVITE}")):
             return Invitation.read(path).hub
@@ -119,13 +134,15 @@ def _address(folder: Path, host: str | None) -> str:
             "host", None, "is needed for the first invitation", "use e.g. --host hub.example.org"
         )
     name, colon, port = host.rpartition(":")
-    if not colon or (
-        ":" in name and not host.endswith("]") and not name.startswith("[")
-    ):  # none, or a bare IPv6
+    # The colons of an IPv6 address are its own, unless brackets set a port apart.
+    bare_ipv6 = ":" in name and not host.endswith("]") and not name.startswith("[")
+    if not colon or bare_ipv6:
         name, port = host, PORT
     name = name.strip("[]")
     check_host(name)
-    address = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+    address = f"{name}:{port}"
+    if ":" in name:
+        address = f"[{name}]:{port}"
     target(address, "host")
     if (folder / "hub.crt").exists() and name not in hosts_of(folder / "hub.crt"):
         rule = (
@@ -139,8 +156,8 @@ def _address(folder: Path, host: str | None) -> str:
 def codes_of(given: tuple[str, ...]) -> dict[str, str]:
     """Parse the option ``--code NAME=CODE``, which is given once a site."""
     found = {}
-    for one in given:
-        name, equals, code = one.partition("=")
+    for option in given:
+        name, equals, code = option.partition("=")
         if not equals:
             raise InvalidInput(
                 "code", None, "must be NAME=CODE", "use e.g. --code north=K7QM-2XRD-9V4H"
@@ -205,10 +222,13 @@ def heard(question: str, code: str, given: str | None, of: str) -> None:
     InvalidInput
         If every code that was typed is another.
     """
-    for _ in range(_TRIES if given is None else 1):
-        if same(click.prompt(question, err=True) if given is None else given, code):
+    if given is not None:
+        if same(given, code):
             return
-        if given is None:
+    else:
+        for _ in range(_TRIES):
+            if same(click.prompt(question, err=True), code):
+                return
             click.echo("that is another code", err=True)
     rule = f"is not the code {of}: it was misheard, or a file was changed on its way"
     raise InvalidInput(
@@ -254,55 +274,66 @@ def make(
         raise InvalidInput(
             "data", None, "is missing", "give the table of this site: --data rows.csv"
         )
-    epsilon = invited.epsilon if epsilon is None else epsilon
-    delta = invited.delta if delta is None else delta or None
-    if epsilon is None:
-        raise InvalidInput(
-            "epsilon", None, "is missing, and the invitation proposes none", "use e.g. --epsilon 3"
-        )
+    budget = _lifetime_budget(invited, epsilon, delta, accountant)
     if schema is None and invited.schema is None:
         rule = "is missing, and the invitation holds none"
         raise InvalidInput(
             "schema", None, rule, "agree on one with the other sites: --schema schema.toml"
         )
     check_folder("folder", folder)
-    encoding = (
-        Schema.from_dict(invited.schema or {}) if schema is None else Schema.from_toml(schema)
-    )
-    proposed = (
-        {"schema.toml": toml_of(encoding, [f"From the invitation of {name}."])}
-        if schema is None
-        else {}
-    )
+    table, files_of_schema = _encoding_source(invited, data, schema)
 
-    def more(member: Member, request: str) -> dict[str, str]:
+    def make_more_files(member: Member, request: str) -> dict[str, str]:
         answer = Answer(member, request, invited.digest)
-        return proposed | {
+        return files_of_schema | {
             "ca.crt": invited.authority,
             f"{name}.{INVITE}": invited.text(),
             f"{name}.{ANSWER}": answer.text(),
         }
 
-    file = Path("schema.toml") if schema is None else schema.resolve()
-    made = make_site(
-        folder,
-        name,
-        invited.hub,
-        TableSource(data, encoding, file),
-        LifetimeBudget(epsilon, delta, accountant),
-        more,
-    )
-    answer = Answer(made.member, made.request, invited.digest)
+    made = make_site(folder, name, invited.hub, table, budget, make_more_files)
     click.echo(f"made {folder}: {made.member.rows:,} rows, keys, and the one ledger of these rows")
     if schema is None:
         click.echo(f"the schema is the invitation's: read {folder / 'schema.toml'}")
-    spread = "pure epsilon" if delta is None else f"delta {delta:g}"
+    delta_text = "pure epsilon"
+    if budget.delta is not None:
+        delta_text = f"delta {budget.delta:g}"
     click.echo(
-        f"lifetime budget of these rows: epsilon {epsilon:g}, {spread}; never make a second ledger "
-        "for them"
+        f"lifetime budget of these rows: epsilon {budget.epsilon:g}, {delta_text}; never make a "
+        "second ledger for them"
     )
     tell_more(made)
-    tell(folder, answer)
+    tell(folder, Answer(made.member, made.request, invited.digest))
+
+
+def _lifetime_budget(
+    invited: Invitation, epsilon: float | None, delta: float | None, accountant: str | None
+) -> LifetimeBudget:
+    """Return the budget that was typed, with what the invitation proposes for what was not."""
+    if epsilon is None:
+        epsilon = invited.epsilon
+    if delta is None:
+        delta = invited.delta
+    elif delta == 0:
+        # A ledger of pure epsilon has no delta.
+        delta = None
+    if epsilon is None:
+        raise InvalidInput(
+            "epsilon", None, "is missing, and the invitation proposes none", "use e.g. --epsilon 3"
+        )
+    return LifetimeBudget(epsilon, delta, accountant)
+
+
+def _encoding_source(
+    invited: Invitation, data: Path, schema: Path | None
+) -> tuple[TableSource, dict[str, str]]:
+    """Return the table with its schema, and the schema's file if it is the invitation's."""
+    if schema is not None:
+        return TableSource(data, Schema.from_toml(schema), schema.resolve()), {}
+    encoding = Schema.from_dict(invited.schema or {})
+    text = toml_of(encoding, [f"From the invitation of {invited.name}."])
+    # It is written into the site's folder, so site.toml names it by that.
+    return TableSource(data, encoding, Path("schema.toml")), {"schema.toml": text}
 
 
 def tell_more(made: Made) -> None:
@@ -325,12 +356,8 @@ def tell(folder: Path, answer: Answer) -> None:
 
 def agree(settings: Path, digest: str) -> None:
     """Write the plan's digest into ``site.toml``."""
-    lines = [
-        line for line in settings.read_text("utf-8").splitlines() if not line.startswith("agreed =")
-    ]
-    place = lines.index("[data]")
-    files.write(
-        "settings",
-        settings,
-        "\n".join([*lines[:place], f'agreed = "{digest}"', *lines[place:]]) + "\n",
-    )
+    old_lines = settings.read_text("utf-8").splitlines()
+    lines = [line for line in old_lines if not line.startswith("agreed =")]
+    # A key of the file itself must stand above its first table.
+    lines.insert(lines.index("[data]"), f'agreed = "{digest}"')
+    files.write("settings", settings, "\n".join(lines) + "\n")

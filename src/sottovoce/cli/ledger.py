@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -53,12 +54,17 @@ def init(
 ) -> None:
     """Make the ledger FILE.  It is tied to the rows of its first run; its budget never changes."""
     check_folder("file", file)
-    kind = accountant or ("pure" if delta is None else "rdp")
-    DurableLedger.create(
-        file, epsilon=epsilon, delta=delta or 0.0, accountant=kind, n_nodes=nodes
-    ).close()
+    kind = accountant
+    # Every other accountant promises an epsilon at a delta.
+    if not kind and delta is None:
+        kind = "pure"
+    elif not kind:
+        kind = "rdp"
+    delta = delta or 0.0
+    DurableLedger.create(file, epsilon=epsilon, delta=delta, accountant=kind, n_nodes=nodes).close()
     click.echo(f"made {file}; keep it where the rows are, and never restore it from a backup")
-    if (share := example(kind, float(np.min(epsilon)), delta or 0.0)) is not None:
+    share = example(kind, float(np.min(epsilon)), delta)
+    if share is not None:
         click.echo(share)
 
 
@@ -74,46 +80,56 @@ def show(file: Path, as_json: bool) -> None:
     if as_json:
         print_json(shown)
         return
-    console = Console()
+    _show_ledger(file, shown, Console())
+
+
+def _show_ledger(file: Path, shown: dict[str, Any], console: Console) -> None:
+    """Print a ledger's summary for people; its head is the last line."""
+    tied = "not tied to any rows yet"
+    if shown["bound"]:
+        tied = "tied to its rows"
+    if shown["demonstration"]:
+        tied += "; [bold red]of a demonstration: it holds no release[/]"
     console.print(
         f"[bold]{escape(str(file))}[/]: {shown['accountant']} accountant, delta = "
-        f"{shown['delta']:g}, "
-        f"{shown['releases']} releases, "
-        + ("tied to its rows" if shown["bound"] else "not tied to any rows yet")
-        + (
-            "; [bold red]of a demonstration: it holds no release[/]"
-            if shown["demonstration"]
-            else ""
-        )
+        f"{shown['delta']:g}, {shown['releases']} releases, {tied}"
     )
     nodes = listing(">node", ">budget", ">spent", ">spent or held")
-    for i, values in enumerate(
-        zip(shown["epsilon"], shown["spent"], shown["committed"], strict=True)
-    ):
-        nodes.add_row(
-            str(i), *(ceil_text(v, 6) if isinstance(v, float) else str(v) for v in values)
-        )
+    epsilons = zip(shown["epsilon"], shown["spent"], shown["committed"], strict=True)
+    for i, values in enumerate(epsilons):
+        nodes.add_row(str(i), *map(_epsilon_text, values))
     console.print(nodes)
     for caution in shown["cautions"]:
         console.print(f"[bold yellow]note[/]: {escape(caution)}", highlight=False)
     for run in shown["runs"]:
-        console.print(
-            f"run {escape(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} "
-            "releases, "
-            f"{run['held']} held, since {run['since']}"
-        )
-        if run["state"] == "open" and not run["goes_on"]:
-            console.print(
-                f"  [yellow]it {FORMER}: what it holds stays charged until `sottovoce ledger "
-                "close` gives it back[/]",
-                highlight=False,
-            )
-        for path in run["results"]:
-            console.print(f"  result in {escape(path)}", highlight=False)
+        _show_run(run, console)
     console.print(
         "[dim]note the next line elsewhere: `ledger verify --head` tells a restored backup by it[/]"
     )
     click.echo(f"head {shown['head']}")
+
+
+def _epsilon_text(value: float | str) -> str:
+    """Format an epsilon of a ledger's summary, in which infinity is a text."""
+    if isinstance(value, float):
+        return ceil_text(value, 6)
+    return str(value)
+
+
+def _show_run(run: dict[str, Any], console: Console) -> None:
+    """Print what a run has charged and holds, and the files of its result."""
+    console.print(
+        f"run {escape(run['run'])}: {run['state']}, {run['charged']} of {run['planned']} releases, "
+        f"{run['held']} held, since {run['since']}"
+    )
+    if run["state"] == "open" and not run["goes_on"]:
+        console.print(
+            f"  [yellow]it {FORMER}: what it holds stays charged until `sottovoce ledger close` "
+            "gives it back[/]",
+            highlight=False,
+        )
+    for path in run["results"]:
+        console.print(f"  result in {escape(path)}", highlight=False)
 
 
 @ledger.command()
@@ -146,10 +162,14 @@ def close(file: Path, run: str) -> None:
 
     Keys of runs of sums that cannot go on are erased, this run's first.
     """
-    from ..deploy.sums.masks import erase_old, give_up  # loads all that a site needs
+    # Loads all that a site needs.
+    from ..deploy.sums.masks import erase_old, give_up
 
     with DurableLedger.open(file) as book:
-        erased = give_up(book, run)[1]
-        click.echo(f"closed {run}; its name is taken" + ("; its key is erased" if erased else ""))
+        _, erased = give_up(book, run)
+        key = ""
+        if erased:
+            key = "; its key is erased"
+        click.echo(f"closed {run}; its name is taken{key}")
         for other, state in erase_old(book).items():
             click.echo(f"erased the key of run {other}, which is {state} in the ledger")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,37 +29,11 @@ def methods(everything: bool, as_json: bool) -> None:
       sottovoce methods                 whom each can trust, and when
       sottovoce methods --json          every field
     """
-    rows: list[dict[str, Any]] = [
-        {
-            "name": cls.name,
-            "private": cls.private,
-            "trusts": _trusts(cls.name),
-            "releases": cls.releases,
-            "noise": cls.noise_law,
-            "relations": list(cls.relations) if cls.private else [],
-            "good for": cls.good_for,
-            "equals": list(same_as(cls.name)),
-            "paper": cls.paper,
-            "summary": cls.summary,
-            "forms": list(cls.forms),
-        }
-        for cls in map(REGISTRY.__getitem__, NAMES)
-        if cls.private or everything
-    ]
+    rows = [_method_facts(name) for name in NAMES if everything or REGISTRY[name].private]
     if as_json:
         print_json(rows, indent=2)
         return
-    shown = []
-    for row in rows:
-        says = [
-            f"{'' if row['private'] else 'No noise: '}{row['releases']}, {row['noise']}.",
-            f"Good for {row['good for']}.",
-            *(f"By default the same as {other}." for other in row["equals"]),
-            f"After {row['paper']} ({', '.join(row['forms'])}).",
-        ]
-        about = "what it releases; what it is good for; after which paper"
-        shown.append({"name": row["name"], "trusts": list(row["trusts"]), about: "  ".join(says)})
-    _list("Methods", shown)
+    _print_rows("Methods", [_method_row(row) for row in rows])
     relations = " or ".join(dict.fromkeys(name for row in rows for name in row["relations"]))
     Console().print(
         f"Every private method: {relations} (--set relation).  `--method auto` picks one from "
@@ -73,6 +47,46 @@ def methods(everything: bool, as_json: bool) -> None:
             f"Of the package {escape(entry.package)}: --method {escape(entry.name)}.  "
             f"{escape(line)}"
         )
+
+
+def _method_facts(name: str) -> dict[str, Any]:
+    """Return what a method is, in the words of its class, as plain data."""
+    cls = REGISTRY[name]
+    # A method without noise promises nothing about neighbouring data.
+    relations: list[str] = []
+    if cls.private:
+        relations = list(cls.relations)
+    return {
+        "name": cls.name,
+        "private": cls.private,
+        "trusts": _trusts(cls.name),
+        "releases": cls.releases,
+        "noise": cls.noise_law,
+        "relations": relations,
+        "good for": cls.good_for,
+        "equals": list(same_as(cls.name)),
+        "paper": cls.paper,
+        "summary": cls.summary,
+        "forms": list(cls.forms),
+    }
+
+
+def _method_row(facts: dict[str, Any]) -> dict[str, object]:
+    """Return a line of the table of methods, with its facts in sentences."""
+    releases = f"{facts['releases']}, {facts['noise']}."
+    if not facts["private"]:
+        releases = f"No noise: {releases}"
+    sentences = [
+        releases,
+        f"Good for {facts['good for']}.",
+        *(f"By default the same as {other}." for other in facts["equals"]),
+        f"After {facts['paper']} ({', '.join(facts['forms'])}).",
+    ]
+    return {
+        "name": facts["name"],
+        "trusts": list(facts["trusts"]),
+        "what it releases; what it is good for; after which paper": "  ".join(sentences),
+    }
 
 
 def _of_other_packages() -> list[plugins.EntryPoint]:
@@ -126,11 +140,12 @@ def data(table: Path | None, schema: str | None, as_json: bool) -> None:
             raise InvalidInput(
                 "schema", None, "a table is compared with its schema", "give --schema FILE"
             )
-        _list("Data sets", datasets.describe(), as_json)
+        _print_rows("Data sets", datasets.describe(), as_json)
         return
     declared = datasets.Schema.from_toml(schema)
     if table is not None:
-        from ..runs.table_check import review_for_training  # loads what trains
+        # Loads all that a training needs.
+        from ..runs.table_check import review_for_training
 
         compared = review_for_training(declared, read_rows(table))
         if as_json:
@@ -156,23 +171,29 @@ def graphs(as_json: bool) -> None:
       sottovoce graphs
       sottovoce train --graph watts-strogatz:k=4,p=0.1
     """
-    _list("Networks", [{"spec": spec, "about": about} for spec, about in names().items()], as_json)
+    rows = [{"spec": spec, "about": about} for spec, about in names().items()]
+    _print_rows("Networks", rows, as_json)
 
 
-def _list(title: str, rows: Sequence[dict[str, object]], as_json: bool = False) -> None:
+def _print_rows(title: str, rows: Sequence[Mapping[str, object]], as_json: bool = False) -> None:
+    """Print rows that have the same keys, as a table with a column for each key, or as JSON."""
     if as_json:
         print_json(rows, indent=2)
         return
     table = listing()
     table.title = title
+    # The names in the first column are never broken.
     for i, key in enumerate(rows[0]):
         table.add_column(key, overflow="fold", no_wrap=i == 0)
     for row in rows:
-        table.add_row(
-            *(escape(", ".join(v) if isinstance(v, list) else _word(v)) for v in row.values())
-        )
+        table.add_row(*(escape(_entry_text(value)) for value in row.values()))
     Console().print(table)
 
 
-def _word(value: object) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+def _entry_text(value: object) -> str:
+    """Format an entry of a table."""
+    if isinstance(value, list):
+        return ", ".join(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

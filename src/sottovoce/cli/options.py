@@ -6,6 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,18 +50,19 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
             numbers = tuple(float(part) for part in value.split(","))
         except ValueError:
             self.fail(f"{value!r} is not a number or a list like 1,1.5,2", param, ctx)
-        return numbers[0] if len(numbers) == 1 else numbers
+        if len(numbers) == 1:
+            return numbers[0]
+        return numbers
 
 
 Option = Callable[[Any], Any]
 NUMBER = Numbers()
 FILES_OF_RUNS = ("set_", "config", "save_config")
 """Parameters that give others or write them down, so no record of a run holds them."""
-LIFELONG = click.Choice(["pure", "zcdp", "rdp"])  # accountants of ledgers on disk
-FILE, FOLDER = (
-    click.Path(dir_okay=False, path_type=Path),
-    click.Path(file_okay=False, path_type=Path),
-)
+LIFELONG = click.Choice(["pure", "zcdp", "rdp"])
+"""Accountants of ledgers on disk."""
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 def say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Option:
@@ -82,15 +84,17 @@ def say(flag: str, about: str, *, name: str | None = None, **more: Any) -> Optio
     callable
         A decorator of commands.
     """
-    return click.option(
-        flag, *([name] if name else []), help=about, show_default="default" in more, **more
-    )
+    declarations = [flag]
+    if name:
+        declarations.append(name)
+    return click.option(*declarations, help=about, show_default="default" in more, **more)
 
 
 def takes(options: Iterable[Option]) -> Option:
     """Return a decorator that gives a command these options, in this order."""
 
     def decorate(command: Any) -> Any:
+        # Each option is put in front of those that a command has.
         for option in reversed(list(options)):
             command = option(command)
         return command
@@ -99,12 +103,12 @@ def takes(options: Iterable[Option]) -> Option:
 
 
 def as_json(text: str = "Print one JSON object and nothing else.", **more: Any) -> Option:
-    """``--json``."""
+    """Make ``--json``."""
     return say("--json", text, name="as_json", is_flag=True, **more)
 
 
 def holder_too(**more: Any) -> Option:
-    """``--holder``."""
+    """Make ``--holder``, for commands that may print what a release holds back."""
     text = (
         "In the JSON of a release, also numbers without noise, under holder_only: for the "
         "holder of the rows only."
@@ -160,7 +164,9 @@ def run_config(
         If delta is outside (0, 1), or given together with `pure`.
     """
     options = dict(knobs)
-    pure, delta, method = options.pop("pure"), options["delta"], options["method"]
+    # No field of a run: that there is no delta says the same.
+    pure = options.pop("pure")
+    delta, method = options["delta"], options["method"]
     if delta is not None and not 0.0 < delta < 1.0:
         raise InvalidInput(
             "delta", delta, "must lie inside (0, 1)", "use e.g. --delta 1e-5, or --pure for none"
@@ -170,12 +176,27 @@ def run_config(
             "pure", delta, "means that there is no delta", "give --delta or --pure, not both"
         )
     if delta is None and not pure:
-        total = options["accountant"] if ledger is None else ledger
-        options["delta"] = defaults.default_delta(method, options["form"], total)
+        accountant = options["accountant"]
+        if ledger is not None:
+            accountant = ledger
+        options["delta"] = defaults.default_delta(method, options["form"], accountant)
     if options["epsilon"] is None:
-        told = priced and options["noise"] is not None
-        options["epsilon"] = math.inf if told else defaults.default_epsilon(method)
+        if priced and options["noise"] is not None:
+            # No budget stops the run, and its price is told.
+            options["epsilon"] = math.inf
+        else:
+            options["epsilon"] = defaults.default_epsilon(method)
     return RunConfig.from_dict({"seed": seed, **options})
+
+
+def opened_ledger(path: Path | None) -> AbstractContextManager[DurableLedger | None]:
+    """Open the ledger that is to be charged; None, within the context, where none is named."""
+    if path is None:
+        return nullcontext()
+    # Loads SQLite, which few runs need.
+    from ..ledger.durable import DurableLedger
+
+    return DurableLedger.open(path)
 
 
 def left_open() -> tuple[str, ...]:
@@ -196,39 +217,47 @@ def typed() -> str:
     words = ["sottovoce", context.info_name or ""]
     for param in context.command.params:
         source = context.get_parameter_source(param.name or "")
-        given = (
-            source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
-            or param.name == "seed"
-        )
+        given = source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+        # The seed is always written, so that the command repeats its simulation.
+        if not given and param.name != "seed":
+            continue
         value = context.params.get(param.name or "")
-        if given and value is not None and param.name not in FILES_OF_RUNS:
+        if value is not None and param.name not in FILES_OF_RUNS:
             words += _words_of(param, value)
     return " ".join(words)
 
 
 def _words_of(param: click.Parameter, value: Any) -> list[str]:
     """Return the words of one parameter, as it is typed."""
-    texts = (
-        [_text_of(param, each) for each in value] if param.multiple else [_text_of(param, value)]
-    )
+    values = [value]
+    if param.multiple:
+        values = value
+    texts = [_text_without_folders(param, each) for each in values]
     if isinstance(param, click.Argument):
         return texts
+    # A setting has no flag of its own.
     if not param.opts:
         return [word for text in texts for word in ("--set", shlex.quote(f"{param.name}={text}"))]
     flag = param.opts[0]
     if isinstance(param, click.Option) and param.is_flag:
-        return [flag] if value else param.secondary_opts[:1]
+        # The other side of a switch, such as --no-centre, if there is one.
+        if value:
+            return [flag]
+        return param.secondary_opts[:1]
     return [word for text in texts for word in (flag, shlex.quote(text))]
 
 
-def _text_of(param: click.Parameter, value: Any) -> str:
+def _text_without_folders(param: click.Parameter, value: Any) -> str:
     """Return a value as text, without the folders of a path."""
+    # --data is a text, because it also names data sets of the package.
     is_path = (
         isinstance(param, click.Argument)
         or isinstance(param.type, click.Path)
         or param.name == "data"
     )
-    return Path(str(value)).name if is_path else text_of(value)
+    if is_path:
+        return Path(str(value)).name
+    return text_of(value)
 
 
 def text_of(value: Any) -> str:
@@ -238,6 +267,13 @@ def text_of(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(text_of, value))
     return str(value)
+
+
+def path_text(path: Path | None) -> str | None:
+    """Return a path as JSON has it; None stays None."""
+    if path is None:
+        return None
+    return str(path)
 
 
 def check_folder(field: str, path: Path) -> None:

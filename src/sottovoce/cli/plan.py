@@ -23,7 +23,7 @@ from ..privacy.statement import Statement, ceil_text
 from ..problem.losses import make_loss
 from ..runs.auto_candidates import KNOBS
 from ..runs.auto_search import Choice, choose, declared
-from ..runs.centre import Decision, decide, frame_of
+from ..runs.centre import Centring, Decision, decide, frame_of
 from ..runs.config import RunConfig
 from ..runs.prepare import outline, quorum
 from ..runs.public import Public, start_of
@@ -79,8 +79,9 @@ class Sites:
     @property
     def encoded(self) -> Schema | None:
         """The schema, if encoded rows have its number of features; else None."""
-        fits = self.schema is not None and self.schema.n_features == self.features
-        return self.schema if fits else None
+        if self.schema is None or self.schema.n_features != self.features:
+            return None
+        return self.schema
 
 
 @click.command(
@@ -96,13 +97,18 @@ def plan(**parameters: Any) -> None:
     options = PlanOptions.from_parameters(parameters)
     check_answers(options)
     members = members_of(options)
-    schema = None if options.schema is None else Schema.from_toml(options.schema)
+    schema = None
+    if options.schema is not None:
+        schema = Schema.from_toml(options.schema)
     if options.inference and schema is not None:
-        expected_shares(schema, options.expect_share)  # before anything is written
+        # Checks the shares before anything is written.
+        expected_shares(schema, options.expect_share)
     check_outputs(options, schema)
     sites = sites_of(options, members, schema)
     # A plan with a seed would be a demonstration, whose noise anybody can repeat.
-    seed = RunConfig().seed if options.write is None else None
+    seed = None
+    if options.write is None:
+        seed = RunConfig().seed
     config = run_config(options.run, seed=seed, priced=True)
     if options.inference and options.write is None:
         assert schema is not None
@@ -134,7 +140,8 @@ def forecast(
     dict
         Plain data.
     """
-    from ..answers.forecast import without_sites  # only this needs recipes
+    # Only a forecast needs recipes.
+    from ..answers.forecast import without_sites
 
     return without_sites(
         schema, config, sizes, options.site_constants, options.assumed, options.life
@@ -166,14 +173,13 @@ def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple
         If an inference is asked for together with a knob of a method.
     """
     asks = options.asks
-    if (
-        sites.schema is not None and sites.schema.person is not None
-    ):  # then sizes are numbers of people
+    # Where the schema declares people with several rows, sizes are numbers of people.
+    if sites.schema is not None and sites.schema.person is not None:
         config = replace(config, rows_per_person=sites.schema.person.rows)
     if asks is None:
         return config, sites
     trained = [float(member.rows - asks.held(member.rows)) for member in sites.members]
-    # At least one knob of a method was typed.
+    # An inference has no method, so a knob of one that was typed would do nothing.
     if options.inference and config.auto and left_open() != KNOBS:
         rule = "inference takes Newton steps of its own"
         raise InvalidInput("inference", True, rule, "leave the knobs of methods out")
@@ -182,7 +188,8 @@ def trained_part(options: PlanOptions, config: RunConfig, sites: Sites) -> tuple
 
 def check_answers(options: PlanOptions) -> None:
     """Refuse answers that this plan cannot ask."""
-    _ = options.asks  # refuses a cut and a share that are none
+    # To make them refuses a cut and a share that are none.
+    _ = options.asks
     if options.evaluation is not None and options.write is None:
         raise InvalidInput(
             "asks", None, "answers are asked in the sites' plan", "add --write, or leave them out"
@@ -295,16 +302,19 @@ def outlined(options: PlanOptions, config: RunConfig, sites: Sites) -> dict[str,
     start = start_at(options, config, sites)
     found: dict[str, Any] = {}
     if not options.inference:
-        centring = None if decision is None else decision.centring
-        schema_caveat = None if sites.schema is None else sites.schema.caveat
-        caveats = [schema_caveat, *([] if start is None else [start.caveat])]
+        schema_caveat = None
+        if sites.schema is not None:
+            schema_caveat = sites.schema.caveat
+        caveats = [schema_caveat]
+        if start is not None:
+            caveats.append(start.caveat)
         found = outline(
             config,
             sites.sizes[:, None],
             sites.features,
             caveat=caveats,
             life=options.life,
-            centre=centring,
+            centre=_centring_of(decision),
         )
         if options.dropout:
             found["dropout"] = outlook_of(options.dropout, config, len(sites.sizes))
@@ -315,6 +325,13 @@ def outlined(options: PlanOptions, config: RunConfig, sites: Sites) -> dict[str,
     if choice is not None:
         found["choice"] = choice.to_dict()
     return found
+
+
+def _centring_of(decision: Decision | None) -> Centring | None:
+    """Return how rows are centred first; None if they are not."""
+    if decision is None:
+        return None
+    return decision.centring
 
 
 def decided(options: PlanOptions, config: RunConfig, sites: Sites) -> Decision | None:
@@ -359,7 +376,9 @@ def chosen(
     -------
     Choice
     """
-    likely: Expected | None = None if sites.encoded is None else expected_rows(sites.encoded)
+    likely: Expected | None = None
+    if sites.encoded is not None:
+        likely = expected_rows(sites.encoded)
     if options.public is not None:
         likely = public_of(options, config, sites).expected() or likely
     return choose(
@@ -369,7 +388,7 @@ def chosen(
         heterogeneity=declared(options.partition),
         free=left_open(),
         expected=likely,
-        centre=None if decision is None else decision.centring,
+        centre=_centring_of(decision),
     )
 
 
@@ -389,9 +408,8 @@ def public_of(options: PlanOptions, config: RunConfig, sites: Sites) -> Public:
     -------
     Public
     """
-    return Public.of(
-        load(str(options.public), schema=sites.schema, test_share=None), config, len(sites.sizes)
-    )
+    rows = load(str(options.public), schema=sites.schema, test_share=None)
+    return Public.of(rows, config, len(sites.sizes))
 
 
 def start_at(options: PlanOptions, config: RunConfig, sites: Sites) -> Start | None:
@@ -441,7 +459,9 @@ def outlook_of(rate: float, config: RunConfig, sites: int) -> dict[str, Any]:
         Plain data.
     """
     least, _ = quorum(config, sites)
-    graph, method = make_graph(config.graph, sites, config.seed or 0), REGISTRY[config.method]
+    # A plan without a seed has the graph of seed 0.
+    graph = make_graph(config.graph, sites, config.seed or 0)
+    method = REGISTRY[config.method]
     return outlook(
         rate, graph, config.rounds, least=least, summed=least > 0, induced=bool(method.induced)
     )
@@ -494,7 +514,7 @@ def agreed(
             norm_cap=options.norm_cap,
             start=start,
             asks=options.asks,
-            centre=None if decision is None else decision.centring,
+            centre=_centring_of(decision),
             waits=Waits(options.deadline, options.patience),
         )
     )
@@ -515,22 +535,22 @@ def _show(outlined: dict[str, Any], as_json: bool) -> None:
         _render(outlined, Console())
 
 
-def _lifelong(said: dict[str, Any]) -> str:
-    told = (
-        f"a ledger with a lifetime budget of {ceil_text(said['least'])} can pay for this run, "
+def _lifetime_text(life: dict[str, Any]) -> str:
+    """Describe what a run takes of a ledger's lifetime budget."""
+    text = (
+        f"a ledger with a lifetime budget of {ceil_text(life['least'])} can pay for this run, "
         "and is used up by it"
     )
-    if "budget" in said and said["runs"]:
-        told += (
-            f"; of one of {said['budget']:g} it takes {ceil_text(said['first'])} as the first run "
-            "and "
-            f"{ceil_text(said['later'])} as a later one, {said['runs']} times in all"
+    if "budget" in life and life["runs"]:
+        text += (
+            f"; of one of {life['budget']:g} it takes {ceil_text(life['first'])} as the first run "
+            f"and {ceil_text(life['later'])} as a later one, {life['runs']} times in all"
         )
-    elif "budget" in said:
-        told += f"; one of {said['budget']:g} cannot pay for it"
-    elif said["accountant"] != "pure":
-        told += "; of a larger one its first run takes more, its later ones less: see --life"
-    return told
+    elif "budget" in life:
+        text += f"; one of {life['budget']:g} cannot pay for it"
+    elif life["accountant"] != "pure":
+        text += "; of a larger one its first run takes more, its later ones less: see --life"
+    return text
 
 
 def _render(outlined: dict[str, Any], console: Console) -> None:
@@ -539,11 +559,11 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
     _render_head(outlined, stated, console)
     console.print(_noise_table(outlined, stated))
     _render_notes(outlined, console)
+    # The first part is of the rows that are trained on.
     for part in outlined.get("parts", [])[1:]:
         console.print(
             f"{sum(outlined['held']):,} of {sum(outlined['n']):,} {stated.counted} are held out, "
-            "never trained on, and "
-            f"cost {ceil_text(part['epsilon'])} each; the others cost "
+            f"never trained on, and cost {ceil_text(part['epsilon'])} each; the others cost "
             f"{ceil_text(outlined['parts'][0]['epsilon'])}",
             highlight=False,
         )
@@ -555,8 +575,7 @@ def _render(outlined: dict[str, Any], console: Console) -> None:
         console.print(f"{wrote}\n{code}", soft_wrap=True, highlight=False)
     console.print(
         "[dim]noise: standard deviation of a coordinate of what a site sends, at most; weights of "
-        "a useful classifier "
-        "are of order 1[/]"
+        "a useful classifier are of order 1[/]"
     )
 
 
@@ -568,19 +587,19 @@ def _render_head(outlined: dict[str, Any], stated: Statement, console: Console) 
         size += f" to {max(sizes):,}"
     console.print(
         f"[bold]{outlined['method']}[/] ({outlined['privacy']['form']}): {len(sizes)} sites of "
-        f"{size} "
-        f"{stated.counted}, {escape(outlined['graph'])} graph, {outlined['features']} features, "
-        f"{outlined['rounds']} rounds: a plan, no data were read"
+        f"{size} {stated.counted}, {escape(outlined['graph'])} graph, {outlined['features']} "
+        f"features, {outlined['rounds']} rounds: a plan, no data were read"
     )
     if "choice" in outlined:
         console.print(f"[bold]auto[/] {escape(outlined['choice']['says'])}", highlight=False)
-    console.print(privacy(stated.guarantee))  # what makes a simulation is not decided yet
+    # The guarantee alone: what makes a run a simulation is not decided yet.
+    console.print(privacy(stated.guarantee))
     if "centre" in outlined:
         console.print(escape(outlined["centre"]["says"]), highlight=False)
 
 
 def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
-    """Price and noise of every site, or of the first ones."""
+    """Make a table of the price and noise of every site, or of the first ones."""
     heads = (
         ">epsilon\nin all",
         ">epsilon of its\nfirst release",
@@ -588,7 +607,9 @@ def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
         ">noise of\nits last",
     )
     table = listing(">site", f">{stated.counted}", *heads, vertical="bottom")
-    sizes, first, last = outlined["n"], outlined["releases"][0], outlined["releases"][-1]
+    sizes = outlined["n"]
+    first = outlined["releases"][0]
+    last = outlined["releases"][-1]
     names = outlined.get("sites", range(len(sizes)))
     for i, rows in enumerate(sizes[:_SHOWN]):
         prices = (
@@ -603,17 +624,17 @@ def _noise_table(outlined: dict[str, Any], stated: Statement) -> Table:
 
 def _render_notes(outlined: dict[str, Any], console: Console) -> None:
     """Print how lost sites end the run, what it takes of a ledger, and the method's own noise."""
-    if (dropout := outlined.get("dropout")) is not None:
+    dropout = outlined.get("dropout")
+    if dropout is not None:
         console.print(
             f"if a site is lost with probability {dropout['rate']:g} a round, "
-            f"{dropout['finishes']:.1%} of runs come "
-            f"to their end, with {dropout['sites_left']:.1f} sites on average; the others end "
-            "after "
+            f"{dropout['finishes']:.1%} of runs come to their end, with "
+            f"{dropout['sites_left']:.1f} sites on average; the others end after "
             f"{dropout['rounds_if_not']:.1f} rounds; the price stays",
             highlight=False,
         )
     if outlined["life"] is not None:
-        console.print(_lifelong(outlined["life"]), highlight=False)
+        console.print(_lifetime_text(outlined["life"]), highlight=False)
     schedule = outlined["algorithm"].get("noise")
     if schedule is not None:
         factors = np.atleast_1d(schedule["factor"])[:_SHOWN]
@@ -625,23 +646,24 @@ def _render_notes(outlined: dict[str, Any], console: Console) -> None:
 
 
 def _render_forecast(said: dict[str, Any], console: Console) -> None:
-    """From how many rows on coefficients are printed, and how sure they will be."""
+    """Print from how many rows on coefficients are printed, and how sure they will be."""
     fewest, most = said["rows_half_range"]
     console.print(
         f"half of the coefficients are printed from about {said['rows_half']:,.0f} rows on as real "
-        "tables go (four in "
-        f"five: from {fewest:,.0f} to {most:,.0f}), and all from {said['rows_needed']:,.0f} on, or "
-        "from "
-        f"{said['rows_even']:,.0f} on if columns spread over their ranges and are unrelated; there "
-        "are "
-        f"{said['rows']:,.0f}",
+        f"tables go (four in five: from {fewest:,.0f} to {most:,.0f}), and all from "
+        f"{said['rows_needed']:,.0f} on, or from {said['rows_even']:,.0f} on if columns spread "
+        f"over their ranges and are unrelated; there are {said['rows']:,.0f}",
         highlight=False,
     )
     heads = ("<coefficient", ">standard error\nto expect", ">without\nprivacy", ">printed\nin")
     table = listing(*heads, vertical="bottom")
     for line in said["standard_errors"]:
-        name = line["name"] if line["level"] is None else f"{line['name']}: {line['level']}"
-        error = "refused" if line["standard_error"] is None else f"{line['standard_error']:.3g}"
+        name = line["name"]
+        if line["level"] is not None:
+            name = f"{name}: {line['level']}"
+        error = "refused"
+        if line["standard_error"] is not None:
+            error = f"{line['standard_error']:.3g}"
         table.add_row(
             escape(name), error, f"{line['without_privacy']:.3g}", f"{line['printed']:.0%}"
         )

@@ -74,7 +74,8 @@ class PlanOptions:
     run: dict[str, Any]
 
     def __post_init__(self) -> None:
-        _ = self.assumed  # what is expected must be possible, also where nothing asks for it
+        # What is expected must be possible, also where nothing asks for it.
+        _ = self.assumed
 
     @classmethod
     def from_parameters(cls, parameters: dict[str, Any]) -> PlanOptions:

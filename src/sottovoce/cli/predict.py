@@ -95,18 +95,20 @@ def predict(
         files.check("out", out, reads=(run, rows))
     _check_options(threshold, interval)
     saved = SavedModel.load(run, replicate, site)
-    schema, table = saved.encoding(run), read_rows(rows)
+    schema = saved.encoding(run)
+    table = read_rows(rows)
     encoded = schema.encode(table, labels=False)
-    for note in unfit(encoded.clipped, shortened=False):  # for the table's holder
+    # Who predicts holds the table, so counts of its rows may be told.
+    for note in unfit(encoded.clipped, shortened=False):
         click.echo(f"Note: {note}", err=True)
     where = saved.places(table)
-    if where is not None and (said := unknown(where)) is not None:
-        click.echo(f"Note: {said}; --site NAME gives all rows that of one site.", err=True)
+    _note_unknown_sites(where)
     margins = saved.margins(table, encoded.X, where)
     answers = schema_answers(schema, margins, saved.trained_by, proba)
     if saved.capped and (saved.trained_by == "logistic" or proba):
         click.echo(f"Note: {NOT_CALIBRATED}.", err=True)
-        answers = [answer | {"calibrated": False} for answer in answers] if as_json else answers
+        if as_json:
+            answers = [answer | {"calibrated": False} for answer in answers]
     if threshold is None:
         answers = _called_as_in_the_run(answers, saved, schema, margins)
     answers = at_threshold(answers, schema, threshold)
@@ -126,7 +128,17 @@ def _check_options(threshold: float | None, interval: float | None) -> None:
         )
 
 
-Answer = dict[str, Any]  # text, a number, a flag, or None for an interval that is not known
+Answer = dict[str, Any]
+"""What is printed of a row: texts, numbers, flags, or None for an interval that is not known."""
+
+
+def _note_unknown_sites(where: IntArray | None) -> None:
+    """Say how many rows name no site that the model knows, and have the average for it."""
+    if where is None:
+        return
+    note = unknown(where)
+    if note is not None:
+        click.echo(f"Note: {note}; --site NAME gives all rows that of one site.", err=True)
 
 
 def _note_other_sites(saved: SavedModel, where: IntArray | None) -> None:
@@ -161,15 +173,19 @@ def with_intervals(
     """
     ends = saved.intervals(table, 1.0 - level)
     # The logistic function is monotone, so it maps an interval of margins to one of probabilities.
-    found = np.round(expit(ends) if saved.trained_by == "logistic" else ends, 6).tolist()
-    return [
-        answer
-        | {
-            name: None if math.isnan(x) else x
-            for name, x in zip(("low", "high"), pair, strict=True)
-        }
-        for answer, pair in zip(answers, found, strict=True)
-    ]
+    if saved.trained_by == "logistic":
+        ends = expit(ends)
+    found = []
+    for answer, (low, high) in zip(answers, np.round(ends, 6).tolist(), strict=True):
+        found.append(answer | {"low": _number_or_none(low), "high": _number_or_none(high)})
+    return found
+
+
+def _number_or_none(x: float) -> float | None:
+    """Return a number, and None for NaN, which JSON lacks."""
+    if math.isnan(x):
+        return None
+    return x
 
 
 def schema_answers(
@@ -207,15 +223,21 @@ def schema_answers(
         for answer, p in zip(answers, np.round(expit(margin), 6), strict=True):
             answer["probability"] = float(p)
     if proba:
-        chances = (
-            np.exp(log_softmax(margin, axis=0))
-            if margin.ndim > 1
-            else np.stack([expit(-margin), expit(margin)])
-        )
-        for name, chance in zip(schema.task.names, np.round(chances, 6), strict=True):
-            for answer, p in zip(answers, chance, strict=True):
+        for name, chances in zip(schema.task.names, _class_probabilities(margin), strict=True):
+            for answer, p in zip(answers, np.round(chances, 6), strict=True):
                 answer[f"probability of {printable(name)}"] = float(p)
     return answers
+
+
+def _class_probabilities(margin: Array) -> Array:
+    """Compute the probability of every class, of shape (K, n)."""
+    chances: Array
+    if margin.ndim > 1:
+        chances = np.exp(log_softmax(margin, axis=0))
+    else:
+        # expit(-m) in place of 1 - expit(m), which loses digits where it is small.
+        chances = np.stack([expit(-margin), expit(margin)])
+    return chances
 
 
 def at_threshold(
@@ -243,16 +265,18 @@ def at_threshold(
     """
     if threshold is None:
         return answers
-    if not isinstance(schema.task, TwoClasses) or any(
-        "probability" not in answer for answer in answers
-    ):
+    have_probabilities = all("probability" in answer for answer in answers)
+    if not isinstance(schema.task, TwoClasses) or not have_probabilities:
         rule = "is for two classes and the logistic loss: other answers have no probability"
         raise InvalidInput("threshold", threshold, rule, "leave --threshold out")
     no, yes = schema.task.names
-    return [
-        answer | {"prediction": yes if float(answer["probability"]) >= threshold else no}
-        for answer in answers
-    ]
+    found = []
+    for answer in answers:
+        called = no
+        if float(answer["probability"]) >= threshold:
+            called = yes
+        found.append(answer | {"prediction": called})
+    return found
 
 
 def _called_as_in_the_run(
@@ -294,6 +318,7 @@ def as_in_the_run(
     names = schema.task.names
     if len(names) != 2:
         return answers
+    # By margins, because only the logistic loss gives probabilities.
     positive = (margin >= logit(threshold)).astype(int)
     return [
         answer | {"prediction": names[yes]}
@@ -302,19 +327,28 @@ def as_in_the_run(
 
 
 def _write(answers: list[Answer], out: Path | None, as_json: bool) -> None:
+    """Write the answers to a file, or to standard output."""
     if as_json:
-        written = json.dumps(answers, indent=1) + "\n"
+        text = json.dumps(answers, indent=1) + "\n"
     else:
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, fieldnames=list(answers[0]) if answers else ["prediction"])
-        writer.writeheader()
-        writer.writerows(answers)
-        written = text.getvalue()
+        text = _csv_text(answers)
     if out is None:
-        _check_encoding(written)
-        click.echo(written, nl=False)
+        _check_encoding(text)
+        click.echo(text, nl=False)
     else:
-        files.write("out", out, written)
+        files.write("out", out, text)
+
+
+def _csv_text(answers: list[Answer]) -> str:
+    """Return answers as CSV; a table without rows gives the heading alone."""
+    names = ["prediction"]
+    if answers:
+        names = list(answers[0])
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, fieldnames=names)
+    writer.writeheader()
+    writer.writerows(answers)
+    return text.getvalue()
 
 
 def _check_encoding(text: str) -> None:
@@ -323,7 +357,8 @@ def _check_encoding(text: str) -> None:
     Raises InvalidInput; other programs read the answers.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    if codecs.lookup(encoding).name == "ascii":  # which click takes for a mistake, and writes UTF-8
+    # click takes ASCII for a mistake of the environment, and writes UTF-8.
+    if codecs.lookup(encoding).name == "ascii":
         return
     try:
         text.encode(encoding)

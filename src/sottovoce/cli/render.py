@@ -11,6 +11,7 @@ from rich.table import Table
 from ..privacy.statement import Words, ceil_text
 from ..problem.task import Detail
 from ..runs.training import Report
+from ..util.typing import IntArray
 from .screen import Console, escape, listing
 
 if TYPE_CHECKING:
@@ -18,15 +19,36 @@ if TYPE_CHECKING:
 
 _STYLES = {"No privacy guarantee": "bold red", "As printed": "bold"}
 _STYLES |= dict.fromkeys(("Not covered", "Ended early"), "bold yellow")
+_MOST_SITES = 10
+"""Sites in the table of a training; there may be thousands in a simulation."""
 
 
 def marked_words(words: Words) -> str:
     """Return a privacy statement as marked-up text, with its headlines coloured."""
     lines = []
     for head, rest in words:
-        style = _STYLES.get(head, "dim" if head.startswith("Simulation") else "bold green")
-        lines.append((f"[{style}]{escape(head)}[/]" if head else "") + escape(rest))
+        line = escape(rest)
+        if head:
+            line = f"[{_style_of(head)}]{escape(head)}[/]{line}"
+        lines.append(line)
     return "\n".join(lines)
+
+
+def _style_of(head: str) -> str:
+    """Return the colour of a statement's headline: green for what holds, dim for a simulation."""
+    if head in _STYLES:
+        return _STYLES[head]
+    if head.startswith("Simulation"):
+        return "dim"
+    return "bold green"
+
+
+def sizes_text(sizes: IntArray) -> str:
+    """Format the numbers of rows of sites, as one number or as a range."""
+    smallest, largest = sizes.min(), sizes.max()
+    if smallest == largest:
+        return f"{smallest:,}"
+    return f"{smallest:,} to {largest:,}"
 
 
 def privacy(words: Words, title: str = "Privacy", more: str = "") -> Panel:
@@ -45,7 +67,8 @@ def privacy(words: Words, title: str = "Privacy", more: str = "") -> Panel:
     -------
     Panel
     """
-    from rich.panel import Panel  # which many commands do not need
+    # Many commands show no panel.
+    from rich.panel import Panel
 
     return Panel(marked_words(words) + more, title=title, title_align="left")
 
@@ -62,27 +85,12 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
     saved : Path or None
         Where the run is stored; None if nowhere.
     """
-    config, result, facts, said = (
-        report.config.run,
-        report.result,
-        report.result.facts,
-        report.task.wording,
-    )
-    sizes = facts.n[:, 0].astype(int)
-    size = (
-        f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
-    )
-    console.print(
-        f"[bold]{config.method}[/] ({config.form}) on [bold]{escape(report.config.data)}[/]: "
-        f"{facts.n_nodes} sites of {size} {result.statement.counted}, "
-        f"{escape(report.config.partition or '')} partition, {escape(config.graph)} graph, "
-        f"{facts.d // report.task.outputs} features, {result.rounds} of {config.rounds} rounds"
-        + ("" if config.replicates == 1 else f", {config.replicates} replicates")
-        + ("" if result.stopped == "finished" else f" [bold yellow](stopped: {result.stopped})[/]")
-    )
+    result, wording = report.result, report.task.wording
+    console.print(_head_text(report))
     if report.choice is not None:
         console.print(f"[bold]auto[/] {escape(report.choice.says)}", highlight=False)
-    book, spent = result.statement.ledger, ""
+    book = result.statement.ledger
+    spent = ""
     if book is not None:
         spent = (
             f"\nLedger: run {escape(book.run)}; {ceil_text(book.spent)} spent of "
@@ -90,17 +98,39 @@ def render(report: Report, console: Console, saved: Path | None) -> None:
         )
     console.print(privacy(result.statement.words, more=spent))
     if report.test_errors.size:
-        console.print(_quality(report, max(8, min(40, console.width - 34))))
+        # What the names and numbers of the table leave of the screen.
+        bar = max(8, min(40, console.width - 34))
+        console.print(_quality_table(report, bar))
     if report.details:
         console.print(details_table(report.details))
-    console.print(_sites(report))
+    console.print(_sites_table(report))
     show_notes(report.notes, console, saved)
     console.print(
         f"[dim]{result.seconds:.1f} s of training; {len(report.dataset.y_test):,} test rows, taken "
         "as public\n"
-        f"{said.qualities} and '{escape(said.labels)}' read rows without noise: for the data's "
-        "holder only[/]"
+        f"{wording.qualities} and '{escape(wording.labels)}' read rows without noise: for the "
+        "data's holder only[/]"
     )
+
+
+def _head_text(report: Report) -> str:
+    """Describe what was trained on which data, and how far it came."""
+    config = report.config.run
+    result = report.result
+    facts = report.result.facts
+    sizes = facts.n[:, 0].astype(int)
+    # The model has a column of weights for each output of the task.
+    text = (
+        f"[bold]{config.method}[/] ({config.form}) on [bold]{escape(report.config.data)}[/]: "
+        f"{facts.n_nodes} sites of {sizes_text(sizes)} {result.statement.counted}, "
+        f"{escape(report.config.partition or '')} partition, {escape(config.graph)} graph, "
+        f"{facts.d // report.task.outputs} features, {result.rounds} of {config.rounds} rounds"
+    )
+    if config.replicates != 1:
+        text += f", {config.replicates} replicates"
+    if result.stopped != "finished":
+        text += f" [bold yellow](stopped: {result.stopped})[/]"
+    return text
 
 
 def show_notes(notes: Iterable[str], console: Console, saved: Path | None = None) -> None:
@@ -121,55 +151,62 @@ def show_notes(notes: Iterable[str], console: Console, saved: Path | None = None
         console.print(f"saved to {escape(str(saved))}", highlight=False)
 
 
-def _quality(report: Report, bar: int) -> Table:
+def _quality_table(report: Report, bar: int) -> Table:
     """Make a table of models' qualities, with bars.
 
     A full bar is a model that is always right.
     """
-    task, errors = report.task, report.test_errors
-    said = task.wording
-    table = listing(f"<test {said.quality}", f">{escape(said.unit)}", "<")
-    spread = f" ± {said.quality_text(errors.std(ddof=1))}" if errors.size > 1 else ""
+    task = report.task
+    errors = report.test_errors
+    wording = task.wording
+    table = listing(f"<test {wording.quality}", f">{escape(wording.unit)}", "<")
+    # One run without repetitions has no standard deviation.
+    spread = ""
+    if errors.size > 1:
+        spread = f" ± {wording.quality_text(errors.std(ddof=1))}"
     lines = [("this run", float(errors.mean()), spread, "green")]
-    for name, error in (
-        ("without privacy", report.nonprivate_test_error),
-        *report.baseline_test_errors.items(),
-    ):
+    others = {"without privacy": report.nonprivate_test_error, **report.baseline_test_errors}
+    for name, error in others.items():
         if error is not None:
             lines.append((name, error, "", "blue"))
     for name, error, extra, colour in lines:
         right = 1 - error / task.worst
         table.add_row(
             name,
-            said.quality_text(task.quality(error)) + extra,
+            wording.quality_text(task.quality(error)) + extra,
             f"[{colour}]{'█' * round(bar * right)}[/]",
         )
     return table
 
 
 def details_table(details: dict[str, Detail]) -> Table:
-    """Exact metrics after the first, for the holder of the test rows."""
+    """Make a table of exact metrics after the first, for the holder of the test rows."""
     table = listing("<on test rows, without noise", ">")
     for name, detail in details.items():
         table.add_row(escape(name), escape(detail.text))
     return table
 
 
-def _sites(report: Report) -> Table:
-    task, said, scored = report.task, report.task.wording, report.site_test_errors.size > 0
-    own_quality = [f"own test {said.quality} {said.unit}".rstrip()] if scored else []
-    heads = ("site", report.result.statement.counted, said.labels, "epsilon spent", *own_quality)
+def _sites_table(report: Report) -> Table:
+    """Make a table of the first sites: rows, labels, what was spent, and quality on own rows."""
+    task = report.task
+    wording = report.task.wording
+    scored = report.site_test_errors.size > 0
+    heads = ["site", report.result.statement.counted, wording.labels, "epsilon spent"]
+    if scored:
+        heads.append(f"own test {wording.quality} {wording.unit}".rstrip())
     table = listing(*(f">{escape(head)}" for head in heads))
-    sizes, most = report.result.facts.n[:, 0].astype(int), 10
-    for i, spent in enumerate(report.result.statement.per_node[:most]):
-        own = (
-            [said.quality_text(task.quality(report.site_test_errors[:, i].mean()))]
-            if scored
-            else []
-        )
-        table.add_row(
-            str(i), f"{sizes[i]:,}", said.label_text(report.site_labels[i]), ceil_text(spent), *own
-        )
-    if len(sizes) > most:
-        table.add_row("…", f"and {len(sizes) - most} more", "", "", *([""] if scored else []))
+    sizes = report.result.facts.n[:, 0].astype(int)
+    for i, spent in enumerate(report.result.statement.per_node[:_MOST_SITES]):
+        row = [
+            str(i),
+            f"{sizes[i]:,}",
+            wording.label_text(report.site_labels[i]),
+            ceil_text(spent),
+        ]
+        if scored:
+            row.append(wording.quality_text(task.quality(report.site_test_errors[:, i].mean())))
+        table.add_row(*row)
+    if len(sizes) > _MOST_SITES:
+        table.add_row("…", f"and {len(sizes) - _MOST_SITES} more")
     return table

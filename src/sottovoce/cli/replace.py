@@ -68,75 +68,92 @@ def replace(
     found = SiteSettings.read(settings)
     name = found.name
     old = old_key or SigningKey.read(found.signing).public
+    # Refuses a text that is no key.
     Member(name, 1, old)
-    if folder is None:
-        if plans or epsilon is not None:
-            raise InvalidInput(
-                "folder",
-                None,
-                "a new ledger needs a new folder",
-                "give --folder, or leave --plan out",
-            )
-        with only_one(found.lock):
-            DurableLedger.open(found.ledger).close()  # only the key is lost
-            key = SigningKey.make()
-            if found.signing.exists():
-                found.signing.replace(
-                    found.signing.with_name(
-                        f"{found.signing.name}.{datetime.now(UTC):%Y%m%d%H%M%S}"
-                    )
-                )
-            key.write(found.signing)
-        place, runs = found.folder, None
-        public = found.file("public.json")
-        if public.exists():
-            files.write("public", public, _public(Member.read(public), key))
+    runs: dict[str, str] | None = None
+    if folder is not None:
+        place = folder
+        key, runs = _replace_ledger(found, folder, plans, epsilon, delta)
+    elif plans or epsilon is not None:
+        rule = "a new ledger needs a new folder"
+        raise InvalidInput("folder", None, rule, "give --folder, or leave --plan out")
     else:
-        if epsilon is None:
-            rule = "is missing: the lifetime budget that the lost ledger had"
-            raise InvalidInput("epsilon", None, rule, "give it, and its --delta")
-        check_folder("folder", folder)
-        agreed = [read_plan(path) for path in plans]
-        if found.schema is None:
-            raise InvalidInput(
-                "schema",
-                None,
-                "is in no file that site.toml names",
-                "write it there: [data] schema",
-            )
-        table = TableSource(found.data, Schema.from_toml(found.schema), found.schema)
-        made = make_site(
-            folder, name, found.hub, table, LifetimeBudget(epsilon, delta or None), spent=agreed
-        )
-        place, key = folder, SigningKey.read(folder / f"{name}.signing")
-        runs = {plan.run: plan.digest for plan in agreed}
-        known = Known.read(found.file(KNOWN))
-        if agreed:
-            with DurableLedger.open(folder / f"{name}.ledger") as ledger:
-                Known(agreed[-1].run, ledger.file.head(), known.keys, known.shared).write(
-                    folder / f"{name}.{KNOWN}"
-                )
-                click.echo(
-                    f"made {folder}: {ledger.total():.6g} of {epsilon:g} count as spent, by "
-                    f"{len(runs)} plans"
-                )
-        tell_more(made)
-    made_amendment = Amendment(name, old, key.public, runs).sign(name, key)
+        place = found.folder
+        key = _replace_key(found)
+    amendment = Amendment(name, old, key.public, runs).sign(name, key)
     path = place / f"{name}.{ENDING}"
-    files.write("amendment", path, made_amendment.text())
+    files.write("amendment", path, amendment.text())
     click.echo(
         f"1. send {path} to the other members, one after another: each signs it with `site "
         "accept`\n"
-        f"2. read this code to each by telephone: {made_amendment.code}\n"
+        f"2. read this code to each by telephone: {amendment.code}\n"
         "3. when all have signed, each puts the file beside its site.toml; write the next plan "
         f"with {name}'s new key"
     )
 
 
-def _public(before: Member, key: SigningKey) -> str:
-    return (
-        json.dumps({"name": before.name, "rows": before.rows, "key": key.public}, indent=1) + "\n"
-    )
+def _replace_key(found: SiteSettings) -> SigningKey:
+    """Make a new signing key of a site that has its ledger; the old one gets another name.
+
+    The site must not run meanwhile.
+    """
+    with only_one(found.lock):
+        # An error if the ledger cannot be opened: then more than the key is lost.
+        DurableLedger.open(found.ledger).close()
+        key = SigningKey.make()
+        if found.signing.exists():
+            now = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
+            found.signing.replace(found.signing.with_name(f"{found.signing.name}.{now}"))
+        key.write(found.signing)
+    public = found.file("public.json")
+    if public.exists():
+        files.write("public", public, _public_text(Member.read(public), key))
+    return key
+
+
+def _replace_ledger(
+    found: SiteSettings,
+    folder: Path,
+    plans: tuple[Path, ...],
+    epsilon: float | None,
+    delta: float,
+) -> tuple[SigningKey, dict[str, str]]:
+    """Make a new folder of a site that lost its ledger, in which all planned runs count as spent.
+
+    Returns the new signing key, and the digests of the plans by their runs.
+    """
+    if epsilon is None:
+        rule = "is missing: the lifetime budget that the lost ledger had"
+        raise InvalidInput("epsilon", None, rule, "give it, and its --delta")
+    check_folder("folder", folder)
+    agreed = [read_plan(path) for path in plans]
+    if found.schema is None:
+        rule = "is in no file that site.toml names"
+        raise InvalidInput("schema", None, rule, "write it there: [data] schema")
+    name = found.name
+    table = TableSource(found.data, Schema.from_toml(found.schema), found.schema)
+    budget = LifetimeBudget(epsilon, delta or None)
+    made = make_site(folder, name, found.hub, table, budget, spent=agreed)
+    key = SigningKey.read(folder / f"{name}.signing")
+    runs = {plan.run: plan.digest for plan in agreed}
+    known = Known.read(found.file(KNOWN))
+    if agreed:
+        with DurableLedger.open(folder / f"{name}.ledger") as ledger:
+            # The keys of the other sites that the lost folder knew are still compared.
+            renewed = Known(agreed[-1].run, ledger.file.head(), known.keys, known.shared)
+            renewed.write(folder / f"{name}.{KNOWN}")
+            click.echo(
+                f"made {folder}: {ledger.total():.6g} of {epsilon:g} count as spent, by "
+                f"{len(runs)} plans"
+            )
+    tell_more(made)
+    return key, runs
+
+
+def _public_text(before: Member, key: SigningKey) -> str:
+    """Return the site's public facts with a new key, as JSON."""
+    plain = {"name": before.name, "rows": before.rows, "key": key.public}
+    return json.dumps(plain, indent=1) + "\n"
 
 
 @click.command()
@@ -155,11 +172,10 @@ def accept(settings: Path, amendment: Path, code: str | None) -> None:
     if one.name == found.name:
         raise InvalidInput("amendment", one.name, "is of this site itself", "the others sign it")
     one.check_shared(Known.read(found.file(KNOWN)))
-    what = (
-        "lost its signing key"
-        if one.runs is None
-        else f"lost its ledger; all of {_listed(one.runs)} counts as spent"
-    )
+    if one.runs is None:
+        what = "lost its signing key"
+    else:
+        what = f"lost its ledger; all of {_names_of_runs(one.runs)} counts as spent"
     click.echo(f"{one.name} {what}")
     heard(f"{one.name}: the code that {one.name} reads to you", one.code, code, "of this amendment")
     signed = one.sign(found.name, SigningKey.read(found.signing))
@@ -167,5 +183,5 @@ def accept(settings: Path, amendment: Path, code: str | None) -> None:
     click.echo(f"signed {amendment}, as {', '.join(signed.signatures)} have")
 
 
-def _listed(runs: Iterable[str]) -> str:
+def _names_of_runs(runs: Iterable[str]) -> str:
     return ", ".join(runs) or "no run"

@@ -42,20 +42,19 @@ def report(run: Path, out: Path | None, plot: Path | None, title: str | None, ho
       sottovoce report run.json --out report.html
       sottovoce report run.json --out report.html --plot odds.svg
     """
-    out = run.with_suffix(".html") if out is None else out
+    if out is None:
+        out = run.with_suffix(".html")
     files.check("out", out, reads=(run,))
     if plot is not None:
         files.check("plot", plot, reads=(run,))
     plain = document(run)
+    # What a release holds back goes into no page unless it is asked for.
     held_back = plain.pop(HOLDER_ONLY, None) or {}
-    plain = with_held_back(plain, held_back) if holder else plain
+    if holder:
+        plain = with_held_back(plain, held_back)
     if plot is not None and not plain.get("coefficients"):
-        raise InvalidInput(
-            "plot",
-            str(plot),
-            "is of coefficients with intervals, and the run has none",
-            "leave it out",
-        )
+        rule = "is of coefficients with intervals, and the run has none"
+        raise InvalidInput("plot", str(plot), rule, "leave it out")
     write(out, plain, title=title, holder=holder)
     if plot is not None:
         from ..reports import picture
@@ -111,6 +110,7 @@ def document(run: Path) -> dict[str, Any]:
         return SavedModel.load(run).record
     try:
         found = files.from_json(files.read_text("run", run))
+        # A saved file holds its record beside other things; --json prints the record alone.
         record = found.get("record", found)
         if not isinstance(record, dict) or not isinstance(record.get(HOLDER_ONLY) or {}, dict):
             raise ValueError("no object")

@@ -46,9 +46,10 @@ def path_of(ledger: Path, run: str, ending: str) -> Path:
     -------
     Path
     """
-    name = (
-        run if _PLAIN.fullmatch(run) else hashlib.blake2b(run.encode(), digest_size=16).hexdigest()
-    )
+    # A run may have any name, also one that would lead out of the folder.
+    name = run
+    if not _PLAIN.fullmatch(run):
+        name = hashlib.blake2b(run.encode(), digest_size=16).hexdigest()
     return folder_of(ledger) / f"{name}.{ending}"
 
 
@@ -65,7 +66,10 @@ def check(ledger: Path | None, path: Path | None) -> None:
     if ledger is None or path is not None:
         return
     folder = folder_of(ledger)
-    files.check("ledger", (folder if folder.exists() else ledger.parent) / f"{ledger.name}.probe")
+    # It is made when the first result is written, in the folder of the ledger.
+    if not folder.exists():
+        folder = ledger.parent
+    files.check("ledger", folder / f"{ledger.name}.probe")
 
 
 def store(
@@ -97,22 +101,26 @@ def store(
     NotWritten or None
         What to end with once the result was shown.
     """
-    beside = path is None
-    data = content.encode() if isinstance(content, str) else bytes(content)
+    if isinstance(content, str):
+        data = content.encode()
+    else:
+        data = bytes(content)
+    beside_ledger = path is None
     if path is None:
         if ledger is None or run is None:
             return None, None
+        field = "result"
         path = path_of(ledger, run, ending)
         _set_aside(path, data)
     try:
-        files.write("result" if beside else field, path, data, make=beside)
+        files.write(field, path, data, make=beside_ledger)
     except NotWritten as error:
+        # What was paid for goes wherever there is space.
         kept = files.keep(path.name, data)
-        where = (
-            "and nowhere else; the same command makes it again"
-            if kept is None
-            else f"the run is kept in {kept}"
-        )
+        if kept is None:
+            where = "and nowhere else; the same command makes it again"
+        else:
+            where = f"the run is kept in {kept}"
         told(kept)
         return kept, NotWritten(f"{error}; {where}").after_release()
     told(path)
@@ -133,7 +141,10 @@ def _set_aside(path: Path, data: bytes) -> None:
     folder in which that fails is met again when the new result is written.
     """
     with suppress(OSError):
-        if path.is_file() and (before := path.read_bytes()) != data:
+        if not path.is_file():
+            return
+        before = path.read_bytes()
+        if before != data:
             digest = hashlib.blake2b(before, digest_size=8).hexdigest()
             os.replace(path, path.with_name(f"{path.stem}.{digest}{path.suffix}"))
 

@@ -79,7 +79,8 @@ class Setting(RunOption):
 
     def __init__(self, *declarations: Any, **more: Any) -> None:
         super().__init__(*declarations, **more)
-        self.opts = []  # click parses and names nothing without a flag
+        # click parses and names nothing without a flag.
+        self.opts = []
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Leave the parser as it is."""
@@ -88,7 +89,7 @@ class Setting(RunOption):
         """No line in ``--help``, which has one for ``--set``."""
 
     def line(self) -> tuple[str, str]:
-        """Name and meaning, for ``--set help``."""
+        """Return the name and the meaning, for ``--set help``."""
         about = self.help or ""
         if not self.show_default:
             return str(self.name), about
@@ -100,6 +101,7 @@ class RunCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read ``--config`` and ``--set`` first, as defaults of all that is not typed."""
+        # Completion in a shell parses half a line, and must not fail by its files.
         if not ctx.resilient_parsing:
             typed = self._typed(ctx, args)
             # `--help` must print even if the file is missing or wrong.
@@ -110,14 +112,12 @@ class RunCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write options under their headings, and names of settings under the last one."""
         for group in GROUPS:
-            found = (
-                param
-                for param in self.params
-                if isinstance(param, RunOption) and param.group == group
-            )
-            lines = [
-                record for param in found if (record := param.get_help_record(ctx)) is not None
-            ]
+            lines = []
+            for param in self.params:
+                if isinstance(param, RunOption) and param.group == group:
+                    record = param.get_help_record(ctx)
+                    if record is not None:
+                        lines.append(record)
             if lines:
                 with formatter.section(group):
                     formatter.write_dl(lines, col_max=22)
@@ -131,7 +131,9 @@ class RunCommand(click.Command):
         Without a method, or with an unknown one, return those of all methods.
         """
         cls = REGISTRY.get(method or "")
-        own = KNOBS if cls is None else knobs_of(cls.options)
+        own = set(KNOBS)
+        if cls is not None:
+            own = set(knobs_of(cls.options))
         found = (param for param in self.params if isinstance(param, Setting))
         return [one for one in found if one.name not in KNOBS or one.name in own]
 
@@ -151,24 +153,29 @@ class RunCommand(click.Command):
         """Parse what the command line gives, without defaults or conversions."""
         try:
             return dict(self.make_parser(ctx).parse_args(args=list(args))[0])
+        # Earlier versions had an option for what is a setting now.
         except click.NoSuchOption as error:
-            if (moved := self._moved(error)) is not None:
+            moved = self._moved(error)
+            if moved is not None:
                 raise moved from None
             raise
 
     def _moved(self, error: click.NoSuchOption) -> InvalidInput | None:
         """Return the error for an option that is now a setting, or spelled like one; else None."""
-        flag, names = error.option_name, [str(setting.name) for setting in self.settings()]
+        flag = error.option_name
+        names = [str(setting.name) for setting in self.settings()]
         name = flag.removeprefix("--").replace("-", "_")
         if flag in _FLAGS and _FLAGS[flag].partition("=")[0] in names:
             return InvalidInput(flag, None, "is a setting", f"use --set {_FLAGS[flag]}")
         if name in names:
             return InvalidInput(flag, None, "is a setting", f"use --set {name}=VALUE")
-        if not error.possibilities and (hint := meant(name, names)):
-            return InvalidInput(
-                flag, None, "is no option", f"{hint} It is a setting: --set NAME=VALUE"
-            )
-        return None
+        # Where click knows a likely option, its own message names that one.
+        if error.possibilities:
+            return None
+        hint = meant(name, names)
+        if not hint:
+            return None
+        return InvalidInput(flag, None, "is no option", f"{hint} It is a setting: --set NAME=VALUE")
 
     def _defaults(self, ctx: click.Context, typed: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of files and of ``--set`` by the names of parameters.
@@ -176,7 +183,9 @@ class RunCommand(click.Command):
         All of them have been checked to be of the right type.
         """
         path = typed.get("config")
-        given = {} if path is None else self._from_file(ctx, Path(str(path)))
+        given: dict[str, Any] = {}
+        if path is not None:
+            given = self._from_file(ctx, Path(str(path)))
         texts = typed.get("set_", ())
         method = typed.get("method", given.get("method"))
         if SETTINGS in texts:
@@ -185,7 +194,8 @@ class RunCommand(click.Command):
         asked = typed.keys() | chosen.keys()
         if "method" in given and "method" not in asked:
             _check_method_of_file(given["method"])
-        if "delta" in asked:  # each of the two says that the other is not meant
+        # Each of the two says that the other, in the file, is not meant.
+        if "delta" in asked:
             given.pop("pure", None)
         if "pure" in typed:
             given.pop("delta", None)
@@ -194,26 +204,27 @@ class RunCommand(click.Command):
 
     def _from_file(self, ctx: click.Context, path: Path) -> dict[str, Any]:
         entries = _entries(path)
-        known, found = self.by_key(), dict[str, Any]()
+        known = self.by_key()
+        found = dict[str, Any]()
         for name, value in entries.items():
             key = name.replace("-", "_")
-            # other commands are loaded only if need be
+            # Other commands are loaded only if need be.
             param = known.get(key) or _keys_elsewhere(ctx).get(key)
             if param is None:
-                names = [name for name, one in known.items() if not one.typed_only]
-                rule = f"is no name in a file of a run; there are {', '.join(names)}"
-                raise InvalidInput(f"config: {key}", None, rule, meant(key, names) or "remove it")
+                allowed = [one_key for one_key, one in known.items() if not one.typed_only]
+                rule = f"is no name in a file of a run; there are {', '.join(allowed)}"
+                raise InvalidInput(f"config: {key}", None, rule, meant(key, allowed) or "remove it")
             if param.typed_only:
                 rule = (
-                    "must be typed: a file says what to run, and not what is spent, written "
-                    "or shown"
+                    "must be typed: a file says what to run, and not what is spent, written or "
+                    "shown"
                 )
-                raise InvalidInput(
-                    f"config: {key}", None, rule, f"remove it, and type {param.opts[0]}"
-                )
+                remedy = f"remove it, and type {param.opts[0]}"
+                raise InvalidInput(f"config: {key}", None, rule, remedy)
             if key not in known:
                 _pass_over(ctx, key, param)
                 continue
+            # `expect-share` and `expect_share` are two keys of TOML, and one parameter.
             if param.name in found:
                 raise InvalidInput(
                     f"config: {key}", None, "is given twice", "leave one of the two out"
@@ -229,34 +240,40 @@ class RunCommand(click.Command):
         method: str | None,
     ) -> dict[str, Any]:
         """Read settings, and options by their names, from ``--set``."""
-        known, found = self.by_key(), dict[str, Any]()
+        known = self.by_key()
+        found = dict[str, Any]()
         for text in texts:
             name, equals, value = text.partition("=")
             key = name.strip().replace("-", "_")
             if key not in known:
-                raise self._unknown(text, key, method)
+                raise self._unknown_setting(text, key, method)
             param = known[key]
             if not equals:
                 raise InvalidInput("set", text, "must be NAME=VALUE", f"use --set {key}=VALUE")
+            name = str(param.name)
             if param.name in typed or (param.name in found and not param.multiple):
                 raise InvalidInput(key, None, "is given twice", "leave one of the two out")
-            more = found.get(str(param.name), []) if param.multiple else []
-            found[str(param.name)] = _read(
-                ctx, param, key, [*more, value] if param.multiple else value
-            )
+            if param.multiple:
+                found[name] = _read(ctx, param, key, [*found.get(name, []), value])
+            else:
+                found[name] = _read(ctx, param, key, value)
         return found
 
-    def _unknown(self, text: str, key: str, method: str | None) -> InvalidInput:
+    def _unknown_setting(self, text: str, key: str, method: str | None) -> InvalidInput:
+        """Return the error for a name that no parameter has."""
         names = [str(setting.name) for setting in self.settings(method)]
-        whose = "" if method is None else f" of {method}"
-        rule = f"is no setting{whose}; there are {', '.join(names)}"
+        rule = f"is no setting; there are {', '.join(names)}"
+        if method is not None:
+            rule = f"is no setting of {method}; there are {', '.join(names)}"
         return InvalidInput("set", text, rule, meant(key, self.by_key()) or f"see --set {SETTINGS}")
 
     def _list_settings(self, ctx: click.Context, method: str | None) -> None:
         """Explain every setting, and end."""
         formatter = ctx.make_formatter()
         settings = self.settings(method)
-        whose = "all methods" if method is None else method
+        whose = method
+        if method is None:
+            whose = "all methods"
         formatter.write_text(
             f"Settings of `{ctx.command_path}` with {whose}: --set NAME=VALUE, or in a file, "
             "--config."
@@ -274,10 +291,9 @@ def given(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
     """Yield parameters that were typed, set, or read from a file, with their values."""
     for param in ctx.command.params:
         source = ctx.get_parameter_source(param.name or "")
-        if (
-            source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
-            and param.name not in FILES_OF_RUNS
-        ):
+        # What a file or --set gives is click's map of defaults.
+        asked = source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+        if asked and param.name not in FILES_OF_RUNS:
             yield param, ctx.params.get(param.name or "")
 
 
@@ -291,7 +307,8 @@ def as_file(ctx: click.Context) -> str:
     from ..data.draft import toml_entries  # only --save-config writes TOML
 
     settings = {_key(param): value for param, value in found.items() if isinstance(param, Setting)}
-    flags = "".join(f" {param.opts[0]}" for param in typed)  # no file can say these
+    # No file can say these, so its first line does.
+    flags = "".join(f" {param.opts[0]}" for param in typed)
     lines = [f"# {ctx.command_path} --config THIS_FILE{flags}", *toml_entries(options)]
     if settings:
         lines += ["", "[set]", *toml_entries(settings)]
@@ -305,14 +322,19 @@ def save_config(path: Path | None) -> None:
 
 
 def _plain(value: Any) -> Any:
+    """Return a value as TOML has it."""
     if isinstance(value, tuple):
         return list(map(_plain, value))
-    return value if isinstance(value, bool | int | float) else str(value)
+    if isinstance(value, bool | int | float):
+        return value
+    return str(value)
 
 
 def _key(param: click.Parameter) -> str:
     """Return a parameter's name in files and for ``--set``."""
-    return param.opts[0].removeprefix("--").replace("-", "_") if param.opts else str(param.name)
+    if not param.opts:
+        return str(param.name)
+    return param.opts[0].removeprefix("--").replace("-", "_")
 
 
 def _keys_elsewhere(ctx: click.Context) -> dict[str, RunOption]:
@@ -320,8 +342,10 @@ def _keys_elsewhere(ctx: click.Context) -> dict[str, RunOption]:
 
     One file may so serve a plan and its training.
     """
-    group = None if ctx.parent is None else ctx.parent.command
-    if ctx.parent is None or not isinstance(group, click.Group):
+    if ctx.parent is None:
+        return {}
+    group = ctx.parent.command
+    if not isinstance(group, click.Group):
         return {}
     found: dict[str, RunOption] = {}
     for name in ("plan", "train"):
@@ -363,6 +387,7 @@ def _entries(path: Path) -> dict[str, Any]:
         raise InvalidInput(
             "config", path, f"must be TOML: {error}", "write e.g. epsilon = 2.0"
         ) from None
+    # The table is for readers: names of options and of settings are all different.
     settings = entries.pop("set", {})
     if not isinstance(settings, Mapping):
         raise InvalidInput(
@@ -380,7 +405,10 @@ def _read(ctx: click.Context, param: click.Option, name: str, value: Any) -> Any
     try:
         param.type_cast_value(ctx, text)
     except click.BadParameter as error:
-        shown = None if isinstance(text, list) else text
+        # A message shows one value, or none.
+        shown = text
+        if isinstance(text, list):
+            shown = None
         raise InvalidInput(
             name, shown, error.message.rstrip("."), f"see --set {SETTINGS} and --help"
         ) from None

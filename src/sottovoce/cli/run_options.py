@@ -296,7 +296,7 @@ def by() -> Option:
 
 
 def save_config() -> Option:
-    """``--save-config``."""
+    """Make ``--save-config``."""
     return option(
         OUTPUT,
         "--save-config",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
@@ -19,13 +19,12 @@ from ..data.expected import Fill
 from ..data.listed import names_in
 from ..data.mistakes import Checked, check_file
 from ..errors import EXIT_CODES, InvalidInput, NotWritten, printable
-from ..ledger.durable import DurableLedger
 from ..runs import defaults
 from ..runs.config import RunConfig
 from ..util import files
 from ..util.plain import json_text
 from . import results
-from .options import FILE, NUMBER, as_json, say, takes
+from .options import FILE, NUMBER, as_json, opened_ledger, path_text, say, takes
 from .render import privacy, show_notes
 from .screen import Console, Listing, escape, listing, print_json
 from .tables import read_rows
@@ -91,13 +90,14 @@ def init(
     text = draft(table, types=types, label=label, site=site, person=person, ignore=ignore)
     if out is not None:
         files.check("out", out, reads=(table,))
+        # A draft never replaces declarations that somebody has filled in.
         if out.exists():
             raise InvalidInput(
                 "out", str(out), "exists, and somebody may have worked on it", "give a new file"
             )
         files.write("out", out, text)
     if as_json:
-        print_json({"schema": text, "out": None if out is None else str(out)})
+        print_json({"schema": text, "out": path_text(out)})
     elif out is None:
         click.echo(text, nl=False)
     else:
@@ -121,16 +121,22 @@ def check(schema: Path, table: Path | None, as_json: bool) -> None:
     code 2 if there is a mistake, or training would refuse the table.
     """
     found = check_file(schema)
-    filled = None if found.schema is None else data.fill(found.schema)
-    compared = None
+    filled = compared = None
+    if found.schema is not None:
+        filled = data.fill(found.schema)
     if table is not None and found.schema is not None:
-        from ..runs.table_check import review_for_training  # loads what trains
+        # Loads all that a training needs.
+        from ..runs.table_check import review_for_training
 
         compared = review_for_training(found.schema, read_rows(table))
     if as_json:
         print_json(_plain_check(schema, found, filled, compared), indent=2)
     else:
-        _show_check(schema, found.mistakes, filled if table is None else None, compared)
+        _show_mistakes(schema, found.mistakes)
+        if table is None and filled is not None:
+            show_fill(filled)
+        if compared is not None:
+            show_review(compared)
         if table is not None and found.mistakes:
             click.echo("The table was not read: correct the schema first.")
     if found.mistakes or (compared is not None and compared.refused):
@@ -142,12 +148,17 @@ def _plain_check(
 ) -> dict[str, Any]:
     """Return what was checked, as plain data."""
     fine = found.schema is not None and (compared is None or compared.fine)
+    expected = table = None
+    if filled is not None:
+        expected = filled.to_dict()
+    if compared is not None:
+        table = compared.to_dict()
     return {
         "schema": str(schema),
         "mistakes": list(found.mistakes),
         "fine": fine,
-        "expected": None if filled is None else filled.to_dict(),
-        "table": None if compared is None else compared.to_dict(),
+        "expected": expected,
+        "table": table,
     }
 
 
@@ -189,30 +200,60 @@ _SURVEY = [
 ]
 
 
+@dataclass(frozen=True)
+class SurveyOptions:
+    """The parameters of ``sottovoce schema survey``, by the names of its options."""
+
+    schema: Path
+    tables: tuple[Path, ...]
+    columns: str | None
+    epsilon: float
+    delta: float
+    relation: str
+    trust: str
+    colluders: int
+    rare: float
+    error: float
+    sizes: float | tuple[float, ...] | None
+    seed: int
+    system_noise: bool
+    ledger: Path | None
+    run_name: str | None
+    checkpoint: Path | None
+    out: Path | None
+    as_json: bool
+
+    def config(self) -> RunConfig:
+        """Return the configuration of the release; a seed makes it a simulation."""
+        seed: int | None = self.seed
+        if self.system_noise:
+            seed = None
+        return RunConfig(
+            "auto",
+            self.epsilon,
+            self.delta,
+            relation=self.relation,
+            trust=self.trust,
+            colluders=self.colluders,
+            seed=seed,
+        )
+
+    def question(self, declared: data.Schema) -> Question:
+        """Return what is asked of the columns: of those that are named, or of all."""
+        # Loads SciPy's special functions, which other commands of schemas do not need.
+        from ..answers.surveyed import Question
+
+        named = None
+        if self.columns is not None:
+            named = names_in(self.columns, [block.name for block in declared.blocks])
+        return Question(named, self.rare, self.error)
+
+
 @schema.command()
 @click.argument("schema", type=FILE)
 @click.argument("tables", type=FILE, nargs=-1, metavar="[TABLE]...")
 @takes(_SURVEY)
-def survey(
-    schema: Path,
-    tables: tuple[Path, ...],
-    columns: str | None,
-    epsilon: float,
-    delta: float,
-    relation: str,
-    trust: str,
-    colluders: int,
-    rare: float,
-    error: float,
-    sizes: Any,
-    seed: int,
-    system_noise: bool,
-    ledger: Path | None,
-    run_name: str | None,
-    checkpoint: Path | None,
-    out: Path | None,
-    as_json: bool,
-) -> None:
+def survey(**parameters: Any) -> None:
     """Count coarsely in one release with noise, and propose bounds, typical ranges and levels.
 
     For bounds that are a hundred times too wide, and for categories that list every candidate.
@@ -231,50 +272,23 @@ def survey(
     rows encoded by it. Levels and ranges with few rows are not shown, whatever the noise, but for
     the stated error rate.
     """
-    from ..answers.surveyed import Question  # loads SciPy's special functions
-
-    if out is not None:
-        files.check("out", out, reads=(schema, ledger, *tables))
-    if sizes is None:
-        results.check(ledger, None)
-    declared = data.Schema.from_toml(schema)
-    named = (
-        None if columns is None else names_in(columns, [block.name for block in declared.blocks])
-    )
-    question = Question(named, rare, error)
-    run = RunConfig(
-        "auto",
-        epsilon,
-        delta,
-        relation=relation,
-        trust=trust,
-        colluders=colluders,
-        seed=None if system_noise else seed,
-    )
-    if (sizes is None) == (not tables):
-        raise InvalidInput(
-            "table",
-            None,
-            "is what is surveyed, or --sizes what a plan is about",
-            "give one of them",
-        )
-    if sizes is not None:
-        rows = (sizes,) if isinstance(sizes, float) else sizes
-        _plan_survey(declared, rows, run, question, as_json)
-        return
-    where = _Kept(ledger, run_name, checkpoint)
-    _tell_survey(_asked_survey(declared, tables, run, question, where), ledger, out, as_json)
-
-
-class _Kept(NamedTuple):
-    """Places that keep a release: a ledger, the name in it, and a checkpoint.
-
-    The checkpoint is of a run that was cut off.
-    """
-
-    ledger: Path | None
-    run_name: str | None
-    checkpoint: Path | None
+    options = SurveyOptions(**parameters)
+    if options.out is not None:
+        files.check("out", options.out, reads=(options.schema, options.ledger, *options.tables))
+    # Before anything is spent.
+    if options.sizes is None:
+        results.check(options.ledger, None)
+    declared = data.Schema.from_toml(options.schema)
+    question, run = options.question(declared), options.config()
+    if (options.sizes is None) == (not options.tables):
+        rule = "is what is surveyed, or --sizes what a plan is about"
+        raise InvalidInput("table", None, rule, "give one of them")
+    if options.sizes is None:
+        _show_answer(_ask_survey(options, declared, run, question), options)
+    elif isinstance(options.sizes, float):
+        _plan_survey(declared, (options.sizes,), run, question, options.as_json)
+    else:
+        _plan_survey(declared, options.sizes, run, question, options.as_json)
 
 
 def _plan_survey(
@@ -292,30 +306,38 @@ def _plan_survey(
     console.print(f"A plan, no data were read: {escape(plan.says)}.")
 
 
-def _asked_survey(
-    declared: data.Schema, tables: Sequence[Path], run: RunConfig, question: Question, where: _Kept
+def _ask_survey(
+    options: SurveyOptions, declared: data.Schema, run: RunConfig, question: Question
 ) -> Surveyed:
     """Read the tables and survey them, at the price that the ledger is charged."""
     from ..answers.surveyed import survey as ask
 
-    read = [read_rows(table) for table in tables]
-    ledger, run_name, checkpoint = where
-    with nullcontext() if ledger is None else DurableLedger.open(ledger) as book:
+    tables = [read_rows(table) for table in options.tables]
+    with opened_ledger(options.ledger) as book:
         return ask(
-            declared, read, run, question, ledger=book, run_name=run_name, checkpoint=checkpoint
+            declared,
+            tables,
+            run,
+            question,
+            ledger=book,
+            run_name=options.run_name,
+            checkpoint=options.checkpoint,
         )
 
 
-def _tell_survey(found: Surveyed, ledger: Path | None, out: Path | None, as_json: bool) -> None:
+def _show_answer(found: Surveyed, options: SurveyOptions) -> None:
     """Store the result beside its ledger, write the proposed schema, and print both.
 
     Errors of files that could not be written come last.
     """
-    told = found.to_dict() | {"toml": found.toml, "out": None if out is None else str(out)}
-    said = found.statement.ledger
-    text = json_text(told, indent=1) + "\n"
+    out = options.out
+    report = found.to_dict() | {"toml": found.toml, "out": path_text(out)}
+    run_name = None
+    if found.statement.ledger is not None:
+        run_name = found.statement.ledger.run
+    text = json_text(report, indent=1) + "\n"
     stored, lost = results.store(
-        "result", None, text, ledger=ledger, run=None if said is None else said.run, ending="json"
+        "result", None, text, ledger=options.ledger, run=run_name, ending="json"
     )
     unwritten = [lost]
     if out is not None:
@@ -323,18 +345,23 @@ def _tell_survey(found: Surveyed, ledger: Path | None, out: Path | None, as_json
             files.write("out", out, found.toml)
         except NotWritten as error:
             unwritten.append(error.after_release())
-            out = None  # so that the schema is shown
-    if as_json:
-        print_json(told, indent=2)
+            # The schema was paid for: what no file takes is shown.
+            out = None
+    if options.as_json:
+        print_json(report, indent=2)
     else:
         console = Console(highlight=False)
         _show_survey(found, console)
         show_notes((), console, stored)
-        click.echo(found.toml if out is None else f"wrote {out}", nl=out is not None)
+        if out is None:
+            click.echo(found.toml, nl=False)
+        else:
+            click.echo(f"wrote {out}")
     results.end_with(unwritten)
 
 
 def _show_survey(found: Surveyed, console: Console) -> None:
+    """Print a survey's privacy, and what it proposes for each column."""
     console.print(privacy(found.statement.words))
     console.print(f"{escape(found.expected.says)}.")
     table = listing(
@@ -346,16 +373,13 @@ def _show_survey(found: Surveyed, console: Console) -> None:
         overflow="fold",
     )
     for one in found.columns:
-        plain = one.to_dict()["proposed"]
+        proposed = one.to_dict()["proposed"]
+        # In place of the levels that stay, those that go.
         if one.dropped:
-            plain = {key: value for key, value in plain.items() if key != "values"} | {
-                "not seen": list(one.dropped)
-            }
-        texts = [f"{key} = {_text(value)}" for key, value in plain.items()]
-        shares = [
-            "" if share is None else f"{share:.1%}"
-            for share in (one.beyond, one.missing, one.unread)
-        ]
+            kept = {key: value for key, value in proposed.items() if key != "values"}
+            proposed = kept | {"not seen": list(one.dropped)}
+        texts = [f"{key} = {_declared_text(value)}" for key, value in proposed.items()]
+        shares = map(_share_text, (one.beyond, one.missing, one.unread))
         table.add_row(
             escape(printable(one.name)), escape("\n".join(texts) or "as declared"), *shares
         )
@@ -365,27 +389,32 @@ def _show_survey(found: Surveyed, console: Console) -> None:
             console.print(f"[yellow]note[/] {escape(printable(one.name))}: {escape(one.says)}")
 
 
-def _text(value: Any) -> str:
+def _share_text(share: float | None) -> str:
+    """Format a share of rows in percent; empty for None."""
+    if share is None:
+        return ""
+    return f"{share:.1%}"
+
+
+def _declared_text(value: Any) -> str:
+    """Format a value of a declaration as TOML writes it, with numbers in short."""
     if isinstance(value, list):
-        return f"[{', '.join(map(_text, value))}]"
+        return f"[{', '.join(map(_declared_text, value))}]"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "none"}[value]
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
 
 
-def _show_check(
-    schema: Path, mistakes: tuple[str, ...], filled: Fill | None, compared: Review | None
-) -> None:
+def _show_mistakes(schema: Path, mistakes: tuple[str, ...]) -> None:
+    """Print the mistakes of a schema, a line each; nothing if there are none."""
     console = Console(highlight=False)
     if mistakes:
-        many = f"{len(mistakes)} mistake{'s' * (len(mistakes) > 1)}"
-        console.print(f"[bold]{escape(str(schema))}[/]: {many}")
+        noun = "mistake" if len(mistakes) == 1 else "mistakes"
+        console.print(f"[bold]{escape(str(schema))}[/]: {len(mistakes)} {noun}")
     for line in mistakes:
         console.print(f"[bold red]mistake[/] {escape(line)}")
-    if filled is not None:
-        show_fill(filled)
-    if compared is not None:
-        show_review(compared)
 
 
 def show_review(found: Review) -> None:
@@ -397,6 +426,17 @@ def show_review(found: Review) -> None:
     )
     if found.counts:
         console.print(_counts_table(found))
+    _show_columns(found, console)
+    for line in found.refused:
+        console.print(f"[bold red]refused[/] {escape(line)}")
+    for line in found.notes:
+        console.print(f"[bold yellow]note[/] {escape(line)}")
+    if found.fine:
+        console.print("[bold green]Fine[/]: every value fits the schema.")
+
+
+def _show_columns(found: Review, console: Console) -> None:
+    """Print counts of the label, sites, people and weights, and how many features fit."""
     for column in found.columns:
         if column.role != "feature":
             console.print(
@@ -409,24 +449,24 @@ def show_review(found: Review) -> None:
         fit = len(features - {one.column for one in unfit})
         console.print(f"features: every value fits in {fit:,} of {len(features):,} columns")
     if found.columns:
-        located = " Row 1 is the first below the header." if any(one.where for one in unfit) else ""
+        located = ""
+        if any(one.where for one in unfit):
+            located = " Row 1 is the first below the header."
         console.print(f"[bold]{CAVEAT}[/]{located}")
-    for line in found.refused:
-        console.print(f"[bold red]refused[/] {escape(line)}")
-    for line in found.notes:
-        console.print(f"[bold yellow]note[/] {escape(line)}")
-    if found.fine:
-        console.print("[bold green]Fine[/]: every value fits the schema.")
 
 
 def _counts_table(found: Review) -> Table:
     """Make a table of what was counted in each column, and where."""
     table = listing("<column", ">rows", ">share", "<what", overflow="fold")
     for one in found.counts:
-        detail = f" ({one.detail})" if one.detail else ""
-        where = f"; {one.located}" if one.located and not one.fits else ""
-        what = escape(f"{one.what}{detail}{where}")
-        text = what if one.fits else f"[yellow]{what}[/]"
+        what = one.what
+        if one.detail:
+            what += f" ({one.detail})"
+        if one.located and not one.fits:
+            what += f"; {one.located}"
+        text = escape(what)
+        if not one.fits:
+            text = f"[yellow]{text}[/]"
         table.add_row(
             escape(printable(one.column)), f"{one.rows:,}", f"{one.rows / found.rows:.2%}", text
         )
@@ -441,82 +481,73 @@ def in_words(one: ColumnCounts) -> str:
     if one.role == "person":
         return _people_in_words(counts)
     if one.role == "weight":
-        return _each(counts, ("missing", "not a number", "negative", "above", "zero"))
+        return _all_counts(counts, ("missing", "not a number", "negative", "above", "zero"))
     if one.kind == "number":
-        return _each(counts, ("missing", "not a number", "below", "above"))
+        return _all_counts(counts, ("missing", "not a number", "below", "above"))
     levels = [f"{n:,} {printable(name)}" for name, n in one.levels.items()]
+    # Where no negative text is declared, every text but the positive one is of the first level.
     if counts.get("negative texts", 0) > 1:
         levels[0] += f" ({counts['negative texts']:,} different texts)"
-    return ", ".join([*levels, _each(counts, ("missing", "undeclared"))])
+    return ", ".join([*levels, _all_counts(counts, ("missing", "undeclared"))])
 
 
 def _sites_in_words(counts: Mapping[str, int]) -> str:
     text = (
-        f"{_many(counts['sites'], 'site')} of {counts['smallest']:,} to "
-        f"{_many(counts['largest'], 'row')}"
+        f"{_count_text(counts['sites'], 'site')} of {counts['smallest']:,} to "
+        f"{_count_text(counts['largest'], 'row')}"
     )
     if counts["sites"] < MIN_SUMMED:
         text += f" (a sum needs {MIN_SUMMED}: --trust sum is refused)"
-    return ", ".join(
-        [text, *_if_any(counts, ("missing", *(key for key in counts if key.startswith("sites "))))]
-    )
+    of_sites = [key for key in counts if key.startswith("sites ")]
+    return ", ".join([text, *_nonzero_counts(counts, ["missing", *of_sites])])
 
 
 def _people_in_words(counts: Mapping[str, int]) -> str:
-    people = "1 person" if counts["people"] == 1 else f"{counts['people']:,} people"
-    text = f"{people} of up to {_many(counts['most rows of a person'], 'row')}"
+    people = "1 person"
+    if counts["people"] != 1:
+        people = f"{counts['people']:,} people"
+    text = f"{people} of up to {_count_text(counts['most rows of a person'], 'row')}"
     if counts["most sites of a person"] > 1:
         text += f", some of them at {counts['most sites of a person']:,} sites (see sites_per_row)"
-    return ", ".join([text, *_if_any(counts, ("missing", "left out"))])
+    return ", ".join([text, *_nonzero_counts(counts, ["missing", "left out"])])
 
 
-def _each(counts: Mapping[str, int], keys: Iterable[str]) -> str:
+def _all_counts(counts: Mapping[str, int], keys: Iterable[str]) -> str:
     """List these counts, zero or not."""
     return ", ".join(f"{counts[key]:,} {key}" for key in keys)
 
 
-def _if_any(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]:
-    """Say those counts that are not zero."""
+def _nonzero_counts(counts: Mapping[str, int], keys: Iterable[str]) -> list[str]:
+    """List those counts that are not zero; a key that begins with "sites" counts sites."""
     found = []
     for key in keys:
-        if counts[key]:
-            found.append(
-                f"{key}: {counts[key]:,}"
-                if key.startswith("sites ")
-                else f"{_many(counts[key], 'row')} {key}"
-            )
+        if not counts[key]:
+            continue
+        if key.startswith("sites "):
+            found.append(f"{key}: {counts[key]:,}")
+        else:
+            found.append(f"{_count_text(counts[key], 'row')} {key}")
     return found
 
 
-def _many(n: int, what: str) -> str:
-    """Return a number with its noun."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+def _count_text(n: int, noun: str) -> str:
+    """Format a number with its noun, in the plural unless it is 1."""
+    if n == 1:
+        return f"{n:,} {noun}"
+    return f"{n:,} {noun}s"
 
 
 def show_fill(found: Fill) -> None:
     """Print how long the rows of a schema will be, and what to change."""
-    schema, console = found.schema, Console(highlight=False)
+    schema = found.schema
+    console = Console(highlight=False)
     console.print(f"[bold]{escape(schema.name)}[/]: {schema.n_features} features")
-    table = Listing(show_header=False, padding=(0, 2, 0, 0))
-    table.add_row("longest row, undivided", f"{schema.bound:.4g}")
-    table.add_row(
-        "rows are divided by", "their own norm" if schema.unit else f"{schema.divisor:.4g}"
-    )
-    low, median, high = (f"{norm:.2f}" for norm in (found.low, found.median, found.high))
-    spread = "" if low == high else f" (one in ten below {low}, one in ten above {high})"
-    table.add_row("norm of a typical row", median + spread)
-    if not schema.unit:
-        table.add_row("shortened to norm 1", f"{found.shortened:.0%} of the rows")
-    table.add_row(
-        "common to all rows", f"{found.offset:.0%} of a typical row's norm, the constant aside"
-    )
-    console.print(table)
+    console.print(_norms_table(found))
+    # Below half a percent the text would say that 0% of the noise is wasted.
     if found.wasted >= 0.005:
-        needed = (
-            ""
-            if found.median == 0
-            else f", which has {1 / found.median:.2g} times the noise that it needs"
-        )
+        needed = ""
+        if found.median != 0:
+            needed = f", which has {1 / found.median:.2g} times the noise that it needs"
         console.print(
             f"The noise is sized for norm 1: {found.wasted:.0%} of it is wasted on a typical "
             f"row{needed}."
@@ -533,6 +564,28 @@ def show_fill(found: Fill) -> None:
         console.print(f"[bold yellow]Note[/]: {escape(found.says_common)}.")
     console.print(
         "[dim]From the schema alone, no row was read: numbers are taken to be uniform in their "
-        "typical range or "
-        "bounds, bins and categories equally likely.[/]"
+        "typical range or bounds, bins and categories equally likely.[/]"
     )
+
+
+def _norms_table(found: Fill) -> Table:
+    """Make a table of the norms that rows of a schema will have."""
+    schema = found.schema
+    table = Listing(show_header=False, padding=(0, 2, 0, 0))
+    table.add_row("longest row, undivided", f"{schema.bound:.4g}")
+    if schema.unit:
+        table.add_row("rows are divided by", "their own norm")
+    else:
+        table.add_row("rows are divided by", f"{schema.divisor:.4g}")
+    low, median, high = (f"{norm:.2f}" for norm in (found.low, found.median, found.high))
+    typical = median
+    if low != high:
+        typical += f" (one in ten below {low}, one in ten above {high})"
+    table.add_row("norm of a typical row", typical)
+    # No row that is divided by its own norm is clipped.
+    if not schema.unit:
+        table.add_row("shortened to norm 1", f"{found.shortened:.0%} of the rows")
+    table.add_row(
+        "common to all rows", f"{found.offset:.0%} of a typical row's norm, the constant aside"
+    )
+    return table

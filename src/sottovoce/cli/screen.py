@@ -17,7 +17,7 @@ import click
 import rich.console
 import rich.markup
 from rich.cells import cell_len
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ..errors import printable
@@ -44,6 +44,7 @@ class Console(rich.console.Console):
             self.width = NARROWEST
 
     def on_broken_pipe(self) -> None:
+        # rich would end the program here; the command still says where its result is.
         self.quiet = True
         if not self.stderr:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
@@ -69,28 +70,40 @@ class Listing(Table):
     def __rich_console__(
         self, console: rich.console.Console, options: rich.console.ConsoleOptions
     ) -> Any:
+        # rich keeps the padding of a cell as top, right, bottom and left.
         room = options.max_width - sum(self.padding[1::2]) * len(self.columns)
-        numbers = [column.justify == "right" for column in self.columns]
         natural = [
-            self._longest(console, [column.header, *column.cells]) for column in self.columns
+            self._longest_line(console, [column.header, *column.cells]) for column in self.columns
         ]
         least = [
-            max(self._longest(console, column.cells), self._longest_word(console, column.header))
-            if number
-            else min(width, self.LEAST)
-            for column, number, width in zip(self.columns, numbers, natural, strict=True)
+            self._least_width(console, column, width)
+            for column, width in zip(self.columns, natural, strict=True)
         ]
         if sum(least) > room:
             yield from self._stacked(console)
             return
-        for column, number, width in zip(self.columns, numbers, least, strict=True):
-            column.width = width if number and sum(natural) > room else None
+        fits = sum(natural) <= room
+        for column, width in zip(self.columns, least, strict=True):
+            column.width = None
+            # Where something must wrap, it is not a number.
+            if _holds_numbers(column) and not fits:
+                column.width = width
             column.overflow = "fold"
         yield from super().__rich_console__(console, options)
 
+    def _least_width(self, console: rich.console.Console, column: Column, natural: int) -> int:
+        """Compute the width below which a column cannot be read.
+
+        Numbers are never broken, and neither are the words of their head; texts wrap.
+        """
+        if not _holds_numbers(column):
+            return min(natural, self.LEAST)
+        entries = self._longest_line(console, column.cells)
+        return max(entries, self._longest_word(console, column.header))
+
     @staticmethod
-    def _longest(console: rich.console.Console, entries: Iterable[Any]) -> int:
-        """Width of the longest line."""
+    def _longest_line(console: rich.console.Console, entries: Iterable[Any]) -> int:
+        """Compute the width of the longest line of several entries."""
         lines = [line for entry in entries for line in _text(console, entry).split("\n")]
         return max((line.cell_len for line in lines), default=0)
 
@@ -99,14 +112,18 @@ class Listing(Table):
         return max(map(cell_len, _text(console, head).plain.split()), default=0)
 
     def _stacked(self, console: rich.console.Console) -> Iterator[Text]:
-        """One line for every entry that is not empty."""
+        """Yield a line for every entry that is not empty."""
         heads = [_one_line(console, column.header) for column in self.columns]
         for row in zip(*(column.cells for column in self.columns), strict=True):
             for k, (head, entry) in enumerate(zip(heads, row, strict=True)):
                 said = _one_line(console, entry)
                 if not said.plain:
                     continue
-                line = Text("" if k == 0 else "  ", overflow="fold")
+                # The lines of a row below its first are indented, so that rows are told apart.
+                indent = "  "
+                if k == 0:
+                    indent = ""
+                line = Text(indent, overflow="fold")
                 if head.plain:
                     line.append_text(head)
                     line.append(": ")
@@ -114,12 +131,21 @@ class Listing(Table):
                 yield line
 
 
+def _holds_numbers(column: Column) -> bool:
+    """Return True for a column at the right, where numbers stand."""
+    return column.justify == "right"
+
+
 def _text(console: rich.console.Console, entry: Any) -> Text:
-    """An entry of a table."""
-    return console.render_str(entry) if isinstance(entry, str) else entry
+    """Return an entry of a table as rich's text."""
+    if isinstance(entry, str):
+        return console.render_str(entry)
+    text: Text = entry
+    return text
 
 
 def _one_line(console: rich.console.Console, entry: Any) -> Text:
+    """Return an entry with its lines joined by spaces."""
     parts = [part for part in _text(console, entry).split("\n") if part.plain.strip()]
     return Text(" ").join(parts)
 
@@ -131,7 +157,8 @@ def listing(*heads: str, **options: Any) -> Table:
     """
     table = Listing(padding=(0, 2, 0, 0))
     for head in heads:
-        table.add_column(head[1:], justify="right" if head[0] == ">" else "left", **options)
+        side, text = head[0], head[1:]
+        table.add_column(text, justify="right" if side == ">" else "left", **options)
     return table
 
 

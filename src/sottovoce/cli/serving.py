@@ -25,13 +25,12 @@ from .screen import Console, escape, listing, print_json
 
 LINGER = 300.0
 """Seconds that `hub run --once` waits for sites without which the run went on."""
-_EVERY = 0.2  # seconds between two looks at the run
-# seconds: between looks, before a line about waiting, between such lines
-_LOOK, _PATIENT, _REPEAT = (
-    0.5,
-    15.0,
-    60.0,
-)
+# All in seconds.
+_BETWEEN_STEPS = 0.2
+_BETWEEN_LOOKS = 0.5
+_BEFORE_A_LINE = 15.0
+"""How long a site is waited for until a line says so."""
+_BETWEEN_LINES = 60.0
 
 
 @dataclass
@@ -64,29 +63,33 @@ class News:
     """
 
     def __init__(self, watch: Watch, tell: Callable[..., None]) -> None:
-        self._watch, self._say = watch, tell
+        self._watch = watch
+        self._say = tell
         self._looked = self._said = time.monotonic()
         self._alarms: set[str] = set()
 
     def look(self, *, last: bool = False) -> None:
         """Note how far the run is, and tell what is new."""
         now = time.monotonic()
-        if not last and now - self._looked < _LOOK:
+        if not last and now - self._looked < _BETWEEN_LOOKS:
             return
         self._looked = now
         self._watch.look(now=last)
-        if not last and now - self._said >= _PATIENT:
-            self._tell(now)
+        if not last and now - self._said >= _BEFORE_A_LINE:
+            self._tell_news(now)
 
-    def _tell(self, now: float) -> None:
+    def _tell_news(self, now: float) -> None:
+        """Say who is waited for, and alarms that were not told before."""
         status = self._watch.status()
-        lines = waiting_lines(status, _PATIENT)
+        lines = waiting_lines(status, _BEFORE_A_LINE)
         self._said = now
         if lines:
-            self._said = now + _REPEAT - _PATIENT
+            # So that the next such line comes _BETWEEN_LINES from now.
+            self._said = now + _BETWEEN_LINES - _BEFORE_A_LINE
             self._say("\n".join(lines), waits=lines)
         for one in status["alarms"]:
             known = one["alarm"] + one["do"]
+            # The lines above tell of a run that is stalled.
             if one["alarm"] != "stalled" and known not in self._alarms:
                 self._alarms.add(known)
                 self._say(f"{one['what']}: {one['do']}", alarm=one)
@@ -106,8 +109,11 @@ class Serving:
     def __init__(
         self, folder: Path, hub: Hub, teller: Teller, *, once: bool, linger: float
     ) -> None:
-        self._folder, self._hub, self._teller = folder, hub, teller
-        self._once, self._linger = once, linger
+        self._folder = folder
+        self._hub = hub
+        self._teller = teller
+        self._once = once
+        self._linger = linger
         self._watch = Watch(hub, folder)
         self._news = News(self._watch, teller.tell)
         self._written = False
@@ -139,12 +145,11 @@ class Serving:
             self._watch.hear,
             lambda pem: certificates.is_revoked(folder, pem),
         )
-        shown = (
-            None
-            if page == "none"
-            else serve_page(self._watch.status, page or PAGE, free=page is None)
-        )
-        address = None if shown is None else shown[1]
+        shown = address = None
+        # The usual port may be taken by the page of another hub; a port that was typed may not.
+        if page != "none":
+            shown = serve_page(self._watch.status, page or PAGE, free=page is None)
+            address = shown[1]
         self._tell_start(port, address)
         try:
             yield
@@ -154,6 +159,7 @@ class Serving:
                 shown[0].shutdown()
                 shown[0].server_close()
             hub.log.close()
+            # Requests that are being answered have a second to end.
             server.stop(1.0).wait()
 
     def follow(self, stop: Event) -> None:
@@ -162,7 +168,7 @@ class Serving:
         Raises as :meth:`Hub.check_end` for a run that is over.
         """
         with self._live():
-            while not stop.wait(_EVERY):
+            while not stop.wait(_BETWEEN_STEPS):
                 self._news.look()
                 if not self._written and self._hub.over:
                     self._write()
@@ -175,7 +181,9 @@ class Serving:
 
     def _tell_start(self, port: int, page: str | None) -> None:
         plan = self._hub.plan
-        where = "" if page is None else f"; its page: {page}"
+        where = ""
+        if page is not None:
+            where = f"; its page: {page}"
         text = (
             f"run {plan.run}: listening on port {port}{where}; Ctrl-C ends it\nplan {plan.digest}"
         )
@@ -199,11 +207,17 @@ class Serving:
     def _write(self) -> None:
         """Write the results once every site has left, and say so."""
         plan = self._hub.plan
-        self._written, there = True, write_hub(self._folder, self._hub)
-        kept = f": {_kept(plan)} are in {self._folder}" if there else ""
-        self._teller.tell(f"every site has left{kept}", left=self._hub.gone(), finished=there)
-        if there and plan.asks is not None and not self._teller.as_json:
-            from .answers import render_record  # loads SciPy's statistics
+        has_results = write_hub(self._folder, self._hub)
+        self._written = True
+        where = ""
+        if has_results:
+            where = f": {_result_files(plan)} are in {self._folder}"
+        self._teller.tell(
+            f"every site has left{where}", left=self._hub.gone(), finished=has_results
+        )
+        if has_results and plan.asks is not None and not self._teller.as_json:
+            # Loads SciPy's statistics.
+            from .answers import render_record
 
             summary = finished(self._folder / "hub", plan) or {}
             render_record(summary["record"], self._teller.console)
@@ -254,5 +268,8 @@ def sites_table(sites: list[dict[str, Any]], rounds: int) -> Table:
     return table
 
 
-def _kept(plan: Plan) -> str:
-    return "hub.html and hub.json" if plan.infers else "hub.html, hub.npz and hub.json"
+def _result_files(plan: Plan) -> str:
+    """Name the files that a finished run leaves at the hub; an inference has no model."""
+    if plan.infers:
+        return "hub.html and hub.json"
+    return "hub.html, hub.npz and hub.json"

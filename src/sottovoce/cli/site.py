@@ -105,6 +105,7 @@ def init(
     nothing is sent. Refused if there is a ledger of these rows already: in the folder of the data,
     in the one that FOLDER is made in, or in a folder inside one of these.
     """
+    # Before the data are read, which may take long.
     check_name("name", name)
     check_folder("folder", folder)
     encoding = Schema.from_toml(schema)
@@ -193,6 +194,8 @@ def join(
     name = invited.name
     folder = folder or Path(name)
     if (folder / "site.toml").exists():
+        # The command is typed again after an interruption: what was made then must be of this
+        # very invitation, and no second ledger is made.
         kept = folder / f"{name}.{INVITE}"
         if not kept.exists() or Invitation.read(kept) != invited:
             rule = "holds a site that did not join by this invitation"
@@ -204,38 +207,54 @@ def join(
     else:
         make(invited, folder, data, schema, epsilon, delta, accountant)
     if wait:
-        _wait(invited, folder, plan_code)
+        _wait_and_take_part(invited, folder, plan_code)
     else:
         click.echo(f"then: sottovoce site join {invitation} --wait")
 
 
-def _wait(invited: Invitation, folder: Path, told: str | None) -> None:
+def _wait_and_take_part(invited: Invitation, folder: Path, typed_code: str | None) -> None:
     """Get certificate and plan from the hub, ask for consent to the plan, and take part."""
     settings, name = folder / "site.toml", invited.name
     found = SiteSettings.read(settings)
-    over = found.plan.exists() and found.results() is not None
-    if over or not (found.credentials.certificate.exists() and found.plan.exists()):
-        own = invited.authority.encode(), invited.certificate.encode(), invited.key.encode()
-        certificate, plan = ask_welcome(
-            found.hub, own, lambda line: click.echo(f"{name}: {line}", err=True)
-        )
-        certificates.check(name, own[0], certificate, found.credentials.key.read_bytes())
-        for path, content in ((found.credentials.certificate, certificate), (found.plan, plan)):
-            if not path.exists():
-                write_new(path, content)
-            elif over and path == found.plan and path.read_bytes() != content:
-                files.write("plan", path, content)  # of the next run
+    run_is_over = found.plan.exists() and found.results() is not None
+    has_files = found.credentials.certificate.exists() and found.plan.exists()
+    if run_is_over or not has_files:
+        _fetch_certificate_and_plan(invited, found, run_is_over)
+    # Read again, because the plan may be that of the next run now.
     found = SiteSettings.read(settings)
     agreed = found.agreed
     if found.digest != agreed.digest:
         check_site(settings, asks=False)
-        who = "another site" if agreed.summed else "the hub's operator, or another site,"
+        # Masks hide a share only among the sites whose keys are in the plan, so in a run of sums
+        # the hub's operator is not the one to vouch for the plan.
+        if agreed.summed:
+            who = "another site"
+        else:
+            who = "the hub's operator, or another site,"
         question = (
             f"{name}: to take part in this run, type the plan's code as {who} reads it to you"
         )
-        heard(question, code_of_plan(agreed.digest), told, "of this plan")
+        heard(question, code_of_plan(agreed.digest), typed_code, "of this plan")
         agree(settings, agreed.digest)
     run_site(settings)
+
+
+def _fetch_certificate_and_plan(
+    invited: Invitation, found: SiteSettings, run_is_over: bool
+) -> None:
+    """Ask the hub, by the invitation's own certificate, for the site's certificate and the plan."""
+    name = invited.name
+    own = invited.authority.encode(), invited.certificate.encode(), invited.key.encode()
+    certificate, plan = ask_welcome(
+        found.hub, own, lambda line: click.echo(f"{name}: {line}", err=True)
+    )
+    certificates.check(name, own[0], certificate, found.credentials.key.read_bytes())
+    for path, content in ((found.credentials.certificate, certificate), (found.plan, plan)):
+        if not path.exists():
+            write_new(path, content)
+        elif run_is_over and path == found.plan and path.read_bytes() != content:
+            # The plan of the hub's next run; a certificate that is in use is never replaced here.
+            files.write("plan", path, content)
 
 
 @site.command()
@@ -289,21 +308,55 @@ def check_site(
         Say how to agree to the plan.  False if somebody is about to be asked whether to take part.
     """
     found = SiteSettings.read(settings)
+    report, accountant = _checked_report(found, new_keys)
+    if as_json:
+        print_json(report)
+        found.check_agreed()
+        return
+    console = Console()
+    _show_plan_and_price(found, report, accountant, console)
+    _show_terms(found, report, asks, console)
+    if asks:
+        found.check_agreed()
+    if asks and not report["agreed"]:
+        console.print(
+            rf"once all have the same plan, write above \[data] in {escape(settings.name)}:"
+        )
+        console.print(escape(found.agreement), soft_wrap=True, highlight=False)
+    console.print(
+        f"certificate until {report['certificate_ends']}; everything fits; nothing was sent",
+        highlight=False,
+    )
+
+
+def _checked_report(found: SiteSettings, new_keys: bool) -> tuple[dict[str, Any], str]:
+    """Check all that the settings name, and describe it as plain data.
+
+    The second value is the ledger's accountant, which the printed text needs and the report lacks.
+    """
     erased = _erase_old_keys(found)
     with DurableLedger.open(found.ledger) as ledger:
         remembered = found.check_records(ledger, new_keys=new_keys)
         session = found.session(ledger)
         session.check()
-        for note in () if found.data.is_dir() else header_notes(found.data):
-            click.echo(f"Note: {printable(found.data.name)}: {note}", err=True)
-        plan, shown = session.plan, ledger.show()
+        # A folder of mapped rows has no header line.
+        if not found.data.is_dir():
+            for note in header_notes(found.data):
+                click.echo(f"Note: {printable(found.data.name)}: {note}", err=True)
+        plan = session.plan
+        shown = ledger.show()
         known = plan.run in ledger.runs
-        takes_now = (
-            0.0 if known else float(ledger.account.afford(plan.privacy.events(found.name)).max())
-        )
+        # A run that the ledger has begun is in what is spent or held already.
+        takes_now = 0.0
+        if not known:
+            takes_now = float(ledger.account.afford(plan.privacy.events(found.name)).max())
     found.check_connection()
     authority = certificates.fingerprint(found.credentials.read()[0])
-    table, planned = plan.exchange_table, plan.privacy.statement
+    table = plan.exchange_table
+    planned = plan.privacy.statement
+    asks = None
+    if plan.asks is not None:
+        asks = plan.asks.to_dict()
     report: dict[str, Any] = {
         "site": found.name,
         "run": plan.run,
@@ -313,7 +366,7 @@ def check_site(
         "features": table.last_model.width,
         "method": plan.config.method,
         "rounds": table.attempts,
-        "asks": None if plan.asks is None else plan.asks.to_dict(),
+        "asks": asks,
         "neighbours": list(table.neighbours(found.name)),
         "sites": list(plan.names),
         "demonstration": plan.demonstration,
@@ -336,33 +389,45 @@ def check_site(
         "erased": sorted(erased),
         "waits": vars(plan.waits),
     }
-    if as_json:
-        print_json(report)
-        found.check_agreed()
-        return
-    console = Console()
+    return report, shown["accountant"]
+
+
+def _show_plan_and_price(
+    found: SiteSettings, report: dict[str, Any], accountant: str, console: Console
+) -> None:
+    """Print what the run asks of a site, what it promises, and what it takes of the ledger."""
+    plan = found.agreed
+    planned = plan.privacy.statement
+    if plan.summed:
+        partners = f"sums {sums_text(plan)}"
+    else:
+        partners = f"neighbours {escape(', '.join(report['neighbours']))}"
     console.print(
         f"[bold]{escape(found.name)}[/] in run [bold]{escape(plan.run)}[/]: {report['rows']:,} "
-        f"{planned.counted}, {table.last_model.width} features, {asked_text(plan)}, "
-        + (
-            f"sums {sums_text(plan)}"
-            if plan.summed
-            else f"neighbours {escape(', '.join(report['neighbours']))}"
-        )
+        f"{planned.counted}, {report['features']} features, {asked_text(plan)}, {partners}"
     )
     console.print(privacy(planned.words, "Privacy of the whole run"))
-    spent, budget = (
-        x if isinstance(x, str) else ceil_text(x) for x in (report["spent"], report["budget"])
-    )
-    console.print(
-        f"ledger: {spent} spent of {budget}; "
-        + ("this run is in it" if known else f"this run will take {ceil_text(takes_now)} of it")
-        + (
-            ""
-            if shown["accountant"] == "pure"
-            else " (not the plan's epsilon: a ledger counts all its runs together)"
-        )
-    )
+    spent, budget = _epsilon_text(report["spent"]), _epsilon_text(report["budget"])
+    price = "this run is in it"
+    if not report["known"]:
+        price = f"this run will take {ceil_text(report['takes'])} of it"
+    # Only pure epsilons add up; the other accountants compose all runs of a ledger together.
+    if accountant != "pure":
+        price += " (not the plan's epsilon: a ledger counts all its runs together)"
+    console.print(f"ledger: {spent} spent of {budget}; {price}")
+
+
+def _epsilon_text(value: float | str) -> str:
+    """Format an epsilon of :meth:`DurableLedger.show`, which gives infinity as a text."""
+    if isinstance(value, str):
+        return value
+    return ceil_text(value)
+
+
+def _show_terms(found: SiteSettings, report: dict[str, Any], asks: bool, console: Console) -> None:
+    """Print held-out rows, sizes of messages, waits, and what to compare with other sites."""
+    plan = found.agreed
+    planned = plan.privacy.statement
     if plan.asks is not None and plan.asks.evaluation is not None:
         console.print(
             f"{plan.asks.held(report['rows']):,} {planned.counted} are held out by their "
@@ -371,34 +436,25 @@ def check_site(
             highlight=False,
         )
     console.print(
-        f"messages of up to {sizes(plan)[0]:,} bytes, inboxes of up to {sizes(plan)[1]:,} a round: "
-        "every carrier and "
-        "store takes them",
+        f"messages of up to {report['message_bytes']:,} bytes, inboxes of up to "
+        f"{report['inbox_bytes']:,} a round: every carrier and store takes them",
         highlight=False,
     )
-    console.print(_waiting(plan.waits), highlight=False)
-    said = f"compare with the other sites and the hub:\nplan {plan.digest}\nauthority {authority}"
-    if not asks:
-        said = f"plan {plan.digest}"
-    else:
-        said += f"\nthe plan's code, for the telephone: {code_of_plan(plan.digest)}"
+    console.print(_waiting_text(plan.waits), highlight=False)
+    said = f"plan {plan.digest}"
+    # Who is about to be asked for the code must hear it from somebody else, so it is not shown.
+    if asks:
+        said = (
+            f"compare with the other sites and the hub:\nplan {plan.digest}\n"
+            f"authority {report['authority']}\n"
+            f"the plan's code, for the telephone: {code_of_plan(plan.digest)}"
+        )
     console.print(said, soft_wrap=True, highlight=False)
     if report["new_sites"]:
         console.print(
             f"not in any run of this site before: {escape(', '.join(report['new_sites']))}",
             highlight=False,
         )
-    if asks:
-        found.check_agreed()
-    if asks and not report["agreed"]:
-        console.print(
-            rf"once all have the same plan, write above \[data] in {escape(settings.name)}:"
-        )
-        console.print(escape(found.agreement), soft_wrap=True, highlight=False)
-    console.print(
-        f"certificate until {report['certificate_ends']}; everything fits; nothing was sent",
-        highlight=False,
-    )
 
 
 @site.command()
@@ -448,11 +504,13 @@ def run_site(
     done = found.results()
     if done is None:
         ended = _take_part(found, as_json, new_keys)
-        answers = {} if ended.found is None else document(found.agreed, ended.found)
-        done = (
-            {"site": found.name, "run": found.agreed.run} | answers | ended.to_dict() | ended.times
-        )
+        done = {"site": found.name, "run": found.agreed.run}
+        if ended.found is not None:
+            done |= document(found.agreed, ended.found)
+        done |= ended.to_dict()
+        done |= ended.times
     else:
+        # The run was over before: an older copy of the ledger is noticed all the same.
         if found.ledger.exists():
             with DurableLedger.open(found.ledger) as ledger:
                 found.check_records(ledger, new_keys=new_keys)
@@ -460,29 +518,33 @@ def run_site(
             click.echo(
                 f"{found.name}: run {done['run']} was over before; nothing is sent", err=True
             )
+    # How long a site's computations took depends on its rows, so durations are for their holder.
     if not times:
         done = {key: value for key, value in done.items() if key not in ("seconds", "waited")}
-    kept = "json" if found.agreed.infers else "npz"
-    done |= {"report": str(found.file("html")), "model": str(found.file(kept))}
+    ending = "npz"
+    if found.agreed.infers:
+        ending = "json"
+    done |= {"report": str(found.file("html")), "model": str(found.file(ending))}
     if as_json:
         print_json(done)
     else:
-        _show(done)
+        _show_finished(done)
+    # Everything is shown before an early end becomes an error with its exit code.
     check_end(found.name, str(done["run"]), str(done["stopped"]), done.get("lost", {}))
 
 
-def _waiting(waits: Waits) -> str:
-    """Say how long the rounds of a plan wait."""
+def _waiting_text(waits: Waits) -> str:
+    """Describe how long the rounds of a plan wait."""
     if waits.endless:
         return "a round waits for all sites, however long it takes"
     return (
         f"a round waits {waits.deadline:g} s for its last site, and {waits.patience:g} s where it "
-        "cannot go on without "
-        "it"
+        "cannot go on without it"
     )
 
 
 def _erase_old_keys(found: SiteSettings) -> dict[str, str]:
+    """Erase keys of runs of sums that cannot go on, and print a line about each."""
     return found.erase_old_keys(lambda line: click.echo(f"{found.name}: {line}", err=True))
 
 
@@ -498,6 +560,7 @@ def end(settings: Path, as_json: bool) -> None:
     """
     found = SiteSettings.read(settings)
     run = found.agreed.run
+    # The site must not run meanwhile.
     with only_one(found.lock), DurableLedger.open(found.ledger) as ledger:
         known = run in ledger.runs
         try:
@@ -507,36 +570,46 @@ def end(settings: Path, as_json: bool) -> None:
                 raise
             rule = "is not in the ledger: this site has taken no part in it"
             raise InvalidInput("run", run, rule, "there is nothing to end") from None
-        state = next(one for one in ledger.show()["runs"] if one["run"] == run)
-        told = {
+        recorded = next(one for one in ledger.show()["runs"] if one["run"] == run)
+        report = {
             "site": found.name,
             "run": run,
-            "state": state["state"],
+            "state": recorded["state"],
             "returned": returned,
-            "charged": state["charged"],
+            "charged": recorded["charged"],
             "key_erased": erased,
             "spent": ledger.total(),
             "budget": float(ledger.epsilon[0]),
             "sent": 0,
         }
     if as_json:
-        print_json(told)
-        return
-    others = (
-        "go on without it when the hub's patience ends"
-        if found.agreed.summed
-        else "wait until `hub end`"
-    )
-    what = "is ended for good" if told["state"] == "given up" else "was over before"
+        print_json(report)
+    else:
+        _show_end(found, report)
+
+
+def _show_end(found: SiteSettings, report: dict[str, Any]) -> None:
+    """Print what became of a site's part in a run that it gave up."""
+    if found.agreed.summed:
+        others = "go on without it when the hub's patience ends"
+    else:
+        others = "wait until `hub end`"
+    what = "was over before"
+    if report["state"] == "given up":
+        what = "is ended for good"
+    key = "there is no key of this run here"
+    if report["key_erased"]:
+        key = "the key of this run is erased"
     click.echo(
-        f"{found.name}: its part in run {run} {what}: {returned} releases went back to the budget, "
-        f"{told['charged']} stay spent\n"
-        + ("the key of this run is erased\n" if erased else "there is no key of this run here\n")
-        + f"nothing was sent: the other sites {others}"
+        f"{found.name}: its part in run {report['run']} {what}: {report['returned']} releases went "
+        f"back to the budget, {report['charged']} stay spent\n"
+        f"{key}\n"
+        f"nothing was sent: the other sites {others}"
     )
 
 
-def _show(done: dict[str, Any]) -> None:
+def _show_finished(done: dict[str, Any]) -> None:
+    """Print how a site's part in a run ended, for people."""
     shown = Console()
     if "seconds" in done:
         shown.print(
@@ -551,7 +624,8 @@ def _show(done: dict[str, Any]) -> None:
         shown.print(f"without {escape(other)}: it {escape(why)}", highlight=False)
     shown.print(privacy(Statement.from_dict(done["privacy"]).words, "Privacy of this site's rows"))
     if "record" in done:
-        from .answers import render_record  # loads SciPy's statistics
+        # Loads SciPy's statistics.
+        from .answers import render_record
 
         render_record(done["record"], shown)
     shown.print(
@@ -560,16 +634,17 @@ def _show(done: dict[str, Any]) -> None:
 
 
 def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
-    plan, console = found.agreed, Console(stderr=True)
+    """Run the site's session over the relay, with a bar or a JSON line after each round."""
+    plan = found.agreed
+    console = Console(stderr=True)
+    rounds = plan.exchange_table.attempts
 
     def tell(line: str) -> None:
         console.print(f"{escape(found.name)}: {escape(line)}", highlight=False, soft_wrap=True)
 
     with (
         only_one(found.lock),
-        progress(
-            console, f"{found.name}: round", plan.exchange_table.attempts, quiet=as_json
-        ) as bar,
+        progress(console, f"{found.name}: round", rounds, quiet=as_json) as bar,
         RelayTransport(found.hub, found.credentials, plan, found.patience, tell) as transport,
     ):
         if not as_json:
@@ -577,20 +652,17 @@ def _take_part(found: SiteSettings, as_json: bool, new_keys: bool) -> Finished:
 
         def watch(k: int, spent: float, budget: float) -> None:
             if as_json:
-                line = {
-                    "round": k,
-                    "rounds": plan.exchange_table.attempts,
-                    "spent": spent,
-                    "budget": budget,
-                }
-                print_json(line)
+                print_json({"round": k, "rounds": rounds, "spent": spent, "budget": budget})
             elif bar is not None:
                 text = f"{found.name}: {ceil_text(spent)} of {budget:g} spent for life; round"
                 bar(completed=k, description=text)
 
+        observer = None
+        if as_json or bar is not None:
+            observer = watch
         try:
-            watched = watch if as_json or bar is not None else None
-            return found.take_part(transport, watched, new_keys=new_keys)
+            return found.take_part(transport, observer, new_keys=new_keys)
+        # Nothing is lost: what was drawn is in the ledger.
         except KeyboardInterrupt:
             tell("stopped; the same command goes on")
             raise

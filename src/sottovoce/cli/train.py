@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from ..util import files
 from ..util.pages import versions
 from ..util.plain import jsonable, shown_of
 from . import results
-from .options import left_open, run_config, takes, typed
+from .options import left_open, opened_ledger, run_config, takes, typed
 from .render import render
 from .report import written
 from .run_command import RunCommand, save_config
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from ..ledger.durable import DurableLedger  # SQLite, which few runs need
 
 _DEFAULT_LOSS = RunConfig().loss
-_SQUARED = "squared"  # answers.regression.SQUARED, which would load what few runs need
+# Equal to answers.regression.SQUARED, whose module would load what few runs need.
+_SQUARED = "squared"
 _EXAMPLES = """
 \b
 Examples:
@@ -63,9 +63,10 @@ def train(**parameters: Any) -> None:
     if options.cut is not None:
         check_cut(options.cut, task)
     settings, squared = split_squared(options.run, task)
-    with _opened_ledger(options.ledger) as book:
+    with opened_ledger(options.ledger) as book:
         run = run_config(settings, seed=options.noise_seed, ledger=book)
         config = options.training(run)
+        # A number with bounds is fitted by least squares unless a loss is set.
         by_default = isinstance(task, BoundedNumber) and run.auto and run.loss == _DEFAULT_LOSS
         fits_number = squared or (by_default and not options.inference)
         check_dropout(options, fits_number)
@@ -74,14 +75,6 @@ def train(**parameters: Any) -> None:
             return
         trained, stored = train_model(options, config, book)
     finish(options, trained, stored)
-
-
-def _opened_ledger(path: Path | None) -> AbstractContextManager[DurableLedger | None]:
-    if path is None:
-        return nullcontext()
-    from ..ledger.durable import DurableLedger  # SQLite, which few runs need
-
-    return DurableLedger.open(path)
 
 
 def check_files(options: TrainOptions) -> None:
@@ -139,7 +132,8 @@ def held_out(options: TrainOptions) -> Any:
     """Return what is asked of the held-out rows; None for nothing."""
     if options.evaluation is None:
         return None
-    from ..answers.training import Held  # loads SciPy's statistics, which few runs need
+    # Loads SciPy's statistics, which few runs need.
+    from ..answers.training import Held
 
     return Held(options.evaluation, options.cut or Held.threshold, options.by)
 
@@ -166,7 +160,8 @@ def fit_answers(
     book : DurableLedger or None
         The ledger that is charged, if one is named.
     """
-    from ..answers.numbers import fit_numbers  # these load SciPy's statistics, which few runs need
+    # These load SciPy's statistics, which few runs need.
+    from ..answers.numbers import fit_numbers
     from ..answers.training import infer
     from .answers import render_fitted, render_inferred
 
@@ -180,17 +175,15 @@ def fit_answers(
     done: Any
     show: Any
     if fits_number or isinstance(task, BoundedNumber):
-        done, show = fit_numbers(config, intervals=options.inference, **shared), render_fitted
+        done = fit_numbers(config, intervals=options.inference, **shared)
+        show = render_fitted
     else:
-        done, show = infer(config, **shared), render_inferred
-    answered = replace(
-        done.answered, record=done.answered.record | {"command": typed()} | _cut_at(options.cut)
-    )
+        done = infer(config, **shared)
+        show = render_inferred
+    record = done.answered.record | {"command": typed()} | _threshold_entry(options.cut)
+    answered = replace(done.answered, record=record)
     # Store before anything is shown: a closed pipe or a signal must not lose what was paid for.
-    run = None if done.statement.ledger is None else done.statement.ledger.run
-    stored, lost = results.store(
-        "save", options.save, answered.to_json(), ledger=options.ledger, run=run, ending="json"
-    )
+    stored, lost = _store_run(options, done.statement, answered.to_json(), "json")
     unwritten = [lost, config_written(options)]
     if options.report is not None:
         unwritten.append(written(options.report, answered.record))
@@ -238,10 +231,20 @@ def train_model(
             "site_constants", options.site_constants, rule, "add --inference, or leave it out"
         )
     stored = list[Stored]()
-    title = "auto: choosing, then round" if run.auto else f"{run.method} round"
-    total = None if run.auto else run.rounds
+
+    def store_released(result: Result) -> None:
+        stored.append(store(options, with_answers(result, options.cut, None)))
+
+    title: str = f"{run.method} round"
+    total: int | None = run.rounds
+    # How many rounds a method takes is part of the choice.
+    if run.auto:
+        title = "auto: choosing, then round"
+        total = None
     with progress(Console(stderr=True), title, total, quiet=options.as_json) as bar:
-        observers: list[Observer] = [] if bar is None else [lambda k, state: bar(completed=k)]
+        observers: list[Observer] = []
+        if bar is not None:
+            observers.append(lambda k, state: bar(completed=k))
         trained = train_on(
             config,
             observers=observers,
@@ -249,15 +252,13 @@ def train_model(
             ledger=book,
             run_name=options.run_name,
             free=left_open(),
-            check=_check_of(options, book),
-            released=lambda result: stored.append(
-                store(options, with_answers(result, options.cut, None))
-            ),
+            check=_evaluation_check(options, book),
+            released=store_released,
         )
     return trained, stored[0]
 
 
-def _check_of(options: TrainOptions, book: DurableLedger | None) -> Any:
+def _evaluation_check(options: TrainOptions, book: DurableLedger | None) -> Any:
     """Return a function that checks an evaluation before its model is trained.
 
     None without an evaluation.
@@ -265,6 +266,7 @@ def _check_of(options: TrainOptions, book: DurableLedger | None) -> Any:
     held = held_out(options)
     if held is None:
         return None
+    # Loads SciPy's statistics, which few runs need.
     from ..answers.training import check_held
 
     return lambda *known: check_held(held, *known, ledger=book)
@@ -272,10 +274,18 @@ def _check_of(options: TrainOptions, book: DurableLedger | None) -> Any:
 
 def store(options: TrainOptions, result: Result) -> Stored:
     """Write a trained model, and return where it is."""
-    ledger = result.statement.ledger
-    run = None if ledger is None else ledger.run
+    return _store_run(options, result.statement, result.packed(), "npz")
+
+
+def _store_run(
+    options: TrainOptions, statement: Any, content: memoryview | str, ending: str
+) -> Stored:
+    """Write a run to the file of ``--save``, else beside its ledger, by its name there."""
+    name = None
+    if statement.ledger is not None:
+        name = statement.ledger.run
     return results.store(
-        "save", options.save, result.packed(), ledger=options.ledger, run=run, ending="npz"
+        "save", options.save, content, ledger=options.ledger, run=name, ending=ending
     )
 
 
@@ -317,11 +327,14 @@ def finish(options: TrainOptions, trained: Report, stored: Stored) -> None:
 
         unwritten.append(written(options.report, record_of(kept)))
     if options.as_json:
-        print_json(
-            shown_of(*_plain(trained, found), release=options.system_noise, holder=options.holder)
-        )
+        released, held_back = _plain(trained, found)
+        shown = shown_of(released, held_back, release=options.system_noise, holder=options.holder)
+        print_json(shown)
     else:
-        show_trained(trained, found, place if lost is None else None)
+        # Where the file is elsewhere, the error at the end says so.
+        if lost is not None:
+            place = None
+        show_trained(trained, found, place)
     results.end_with(unwritten)
 
 
@@ -365,9 +378,11 @@ def check_cut(cut: float, task: Task) -> None:
         raise InvalidInput("cut", cut, "is for labels of two classes", "leave it out")
 
 
-def _cut_at(cut: float | None) -> dict[str, float]:
-    """Return the threshold that is kept with a run."""
-    return {} if cut is None else {"threshold": cut}
+def _threshold_entry(cut: float | None) -> dict[str, float]:
+    """Return the entry of a run's record for its threshold; none if none was asked for."""
+    if cut is None:
+        return {}
+    return {"threshold": cut}
 
 
 def with_answers(result: Result, cut: float | None, found: Any) -> Result:
@@ -389,7 +404,7 @@ def with_answers(result: Result, cut: float | None, found: Any) -> Result:
     more: dict[str, Any] = {
         "command": typed(),
         "versions": versions("numpy", "scipy"),
-        **_cut_at(cut),
+        **_threshold_entry(cut),
     }
     if found is not None:
         more["evaluation"] = jsonable(found.released())

@@ -10,7 +10,7 @@ import click
 
 from ..runs.config import RunConfig
 from ..runs.training import TrainConfig
-from .options import FILE, NUMBER, Option, as_json, holder_too
+from .options import FILE, NUMBER, Option, as_json, holder_too, path_text
 from .run_command import RunOption
 from .run_options import (
     ANSWERS,
@@ -79,20 +79,27 @@ class TrainOptions:
 
     @property
     def relative_sizes(self) -> tuple[float, ...] | None:
-        return (self.sizes,) if isinstance(self.sizes, float) else self.sizes
+        """Sizes of the sites relative to each other; None for equal ones."""
+        if isinstance(self.sizes, float):
+            return (self.sizes,)
+        return self.sizes
 
     @property
     def noise_seed(self) -> int | None:
         """Seed of the run; None draws noise from the operating system."""
-        return None if self.system_noise else self.seed
+        if self.system_noise:
+            return None
+        return self.seed
 
     @property
     def held_out(self) -> float | None:
         """Share of the table that is held out; None or 0 for none."""
         if self.test_share is not None:
             return self.test_share
-        answers_alone = self.inference and self.evaluation is None
-        return None if answers_alone else _TRAINING.test_share
+        # Coefficients alone are asked of all rows.
+        if self.inference and self.evaluation is None:
+            return None
+        return _TRAINING.test_share
 
     def training(self, run: RunConfig) -> TrainConfig:
         """Return the run with its data."""
@@ -105,8 +112,8 @@ class TrainOptions:
             strength=self.strength,
             sizes=self.relative_sizes,
             test_share=self.held_out or None,
-            start=None if self.start is None else str(self.start),
-            public=None if self.public is None else str(self.public),
+            start=path_text(self.start),
+            public=path_text(self.public),
             public_share=self.public_share,
             centre=self.centre,
             dropout=self.dropout,

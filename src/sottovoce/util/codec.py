@@ -58,7 +58,7 @@ def to_plain(value: Any, leave_out: Collection[str] = ()) -> Any:
         names = [name for name in _fields(type(value)) if name not in leave_out]
         return {name: to_plain(getattr(value, name)) for name in names}
     if isinstance(value, np.ndarray):
-        return _listed(value.tolist())
+        return _without_nan(value.tolist())
     if isinstance(value, dict):
         return {key: to_plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -94,10 +94,13 @@ def from_plain(cls: type[T], plain: Any, **elsewhere: Any) -> T:
 
 
 def is_record(kind: object) -> bool:
-    """Whether a type is a dataclass or a named tuple."""
-    return isinstance(kind, type) and (
-        is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
-    )
+    """Return True for a dataclass or a named tuple."""
+    if not isinstance(kind, type):
+        return False
+    if is_dataclass(kind):
+        return True
+    # A named tuple has no base class of its own.
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 _KNOWN: dict[type, dict[str, Any]] = {}
@@ -105,33 +108,38 @@ _KNOWN: dict[type, dict[str, Any]] = {}
 
 
 def _fields(cls: type) -> dict[str, Any]:
-    """Names and types of a record's fields."""
+    """Return the names and types of a record's fields."""
     if cls not in _KNOWN:
+        # Annotations are texts until they are resolved, because modules postpone them.
         hints = get_type_hints(cls)
-        names = [field.name for field in fields(cls)] if is_dataclass(cls) else vars(cls)["_fields"]
+        if is_dataclass(cls):
+            names = [field.name for field in fields(cls)]
+        else:
+            names = vars(cls)["_fields"]
         _KNOWN[cls] = {name: hints[name] for name in names}
     return _KNOWN[cls]
 
 
 def _record(cls: type[T], plain: Any, place: str, elsewhere: Mapping[str, Any] = {}) -> T:
+    """Read a record; `place` is where it stands, for messages, and empty for the whole."""
     if not isinstance(plain, dict):
         raise _wrong(place, "an object")
     kinds = {name: kind for name, kind in _fields(cls).items() if name not in elsewhere}
-    where = f"{place}: " if place else ""
+    where = within = ""
+    if place:
+        where, within = f"{place}: ", f"{place}."
     missing = sorted(kinds.keys() - plain.keys())
     if missing:
         raise Unreadable(f"{where}lacks {', '.join(missing)}")
+    # Other keys are not named, because they may come from anybody.
     if plain.keys() != kinds.keys():
         raise Unreadable(f"{where}has keys other than {', '.join(kinds)}")
-    values = {
-        name: _value(kind, plain[name], f"{place}.{name}" if place else name)
-        for name, kind in kinds.items()
-    }
+    values = {name: _value(kind, plain[name], f"{within}{name}") for name, kind in kinds.items()}
     return cls(**values, **elsewhere)
 
 
 def _value(kind: Any, plain: Any, place: str) -> Any:
-    """A value of the type `kind`, which is an annotation."""
+    """Read a value of the type `kind`, which is an annotation."""
     if kind is Any:
         return plain
     origin = get_origin(kind)
@@ -146,13 +154,14 @@ def _value(kind: Any, plain: Any, place: str) -> Any:
         return read(get_args(kind), plain, place)
     if is_record(kind):
         return _record(kind, plain, place)
+    # The very type: True is an instance of int, and no number of a file.
     if type(plain) is not kind:
         raise _wrong(place, _NAMES[kind])
     return plain
 
 
 def _one_of(kinds: tuple[Any, ...], plain: Any, place: str) -> Any:
-    """Of a type or None; the message is that of the type."""
+    """Read a value of a type, or None; the message is that of the type."""
     if plain is None and NoneType in kinds:
         return None
     (kind,) = (one for one in kinds if one is not NoneType)
@@ -166,7 +175,7 @@ def _list(kinds: tuple[Any, ...], plain: Any, place: str) -> list[Any]:
 
 
 def _tuple(kinds: tuple[Any, ...], plain: Any, place: str) -> tuple[Any, ...]:
-    """Of any length, as ``tuple[int, ...]`` says, or of one kind an entry."""
+    """Read a tuple of any length, as ``tuple[int, ...]`` says, or of one kind an entry."""
     if kinds[-1] is Ellipsis:
         return tuple(_list(kinds, plain, place))
     if not isinstance(plain, list) or len(plain) != len(kinds):
@@ -180,15 +189,17 @@ def _tuple(kinds: tuple[Any, ...], plain: Any, place: str) -> tuple[Any, ...]:
 def _dict(kinds: tuple[Any, ...], plain: Any, place: str) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise _wrong(place, "an object")
+    # Places are numbers, because a key may come from anybody.
     return {
         key: _value(kinds[1], one, f"{place}[{k}]") for k, (key, one) in enumerate(plain.items())
     }
 
 
 def _array(kinds: tuple[Any, ...], plain: Any, place: str) -> Array:
-    """Of numbers, with NaN for None; a list without entries has the shape (0,)."""
+    """Read an array of numbers, with NaN for None; one without entries has the shape (0,)."""
     if not isinstance(plain, list):
         raise _wrong(place, "a list of numbers")
+    # As objects first, because floats would take texts and truth values for numbers.
     try:
         found = np.array(plain, dtype=object)
     except ValueError:
@@ -210,8 +221,11 @@ def _wrong(place: str, kind: str) -> Unreadable:
     return Unreadable(f"{place or 'the whole'} must be {kind}")
 
 
-def _listed(values: Any) -> Any:
-    """Nested lists with None for NaN."""
+def _without_nan(values: Any) -> Any:
+    """Return nested lists with None for NaN."""
     if isinstance(values, list):
-        return [_listed(one) for one in values]
-    return None if values != values else values  # NaN alone differs from itself
+        return [_without_nan(one) for one in values]
+    # NaN alone differs from itself.
+    if values != values:
+        return None
+    return values

@@ -50,6 +50,7 @@ def refusal_of_format(found: Any, remedy: str) -> Refusal | None:
     """
     if found is None:
         return Refusal(FORMER, remedy)
+    # True is an instance of int, and no format.
     if type(found) is not int or found < 1:
         raise ValueError("no format of any version")
     if found < FORMAT:

@@ -47,10 +47,10 @@ class Constraint(ABC):
 
     @abstractmethod
     def holds(self, value: object) -> bool:
-        """Whether a value satisfies the constraint."""
+        """Return True if a value satisfies the constraint."""
 
     def concerns(self, value: object) -> bool:
-        """Whether a value is of the kind that is bounded, as any number is for an interval."""
+        """Return True for a value of the kind that is bounded, as any number is for an interval."""
         return self.holds(value)
 
     def rule_for(self, value: object) -> str:
@@ -128,7 +128,9 @@ class Instance(Constraint):
 
     @property
     def words(self) -> str:
-        return self.meaning or f"a {self.kind.__name__}"
+        if self.meaning:
+            return self.meaning
+        return f"a {self.kind.__name__}"
 
     def holds(self, value: object) -> bool:
         return isinstance(value, self.kind)
@@ -141,12 +143,15 @@ class OneOf(Constraint):
     options: tuple[str, ...]
 
     def __init__(self, *options: str) -> None:
+        # The class is frozen, so it cannot assign in the usual way.
         object.__setattr__(self, "options", options)
 
     @property
     def words(self) -> str:
-        named = ", ".join(map(repr, self.options))
-        return f"one of {named}" if len(self.options) > 2 else " or ".join(map(repr, self.options))
+        names = [repr(option) for option in self.options]
+        if len(names) <= 2:
+            return " or ".join(names)
+        return f"one of {', '.join(names)}"
 
     def holds(self, value: object) -> bool:
         return isinstance(value, str) and value in self.options
@@ -165,9 +170,12 @@ class Count(Constraint):
     @property
     def words(self) -> str:
         text = f"a whole number, at least {self.least:,}"
-        return text if self.most is None else f"{text} and at most {self.most:,}"
+        if self.most is not None:
+            text += f" and at most {self.most:,}"
+        return text
 
     def holds(self, value: object) -> bool:
+        # True is an instance of int, and counts nothing.
         if isinstance(value, bool) or not isinstance(value, Integral):
             return False
         number = int(value)
@@ -179,6 +187,7 @@ class Count(Constraint):
         return isinstance(value, Integral) and not isinstance(value, bool)
 
     def rule_for(self, value: object) -> str:
+        # Without a bound above, only the number of its bits can be wrong with a number so large.
         if self.most is None and self.concerns(value) and value >= self.least:  # type: ignore[operator]
             return "must be a whole number of less than 150 digits"
         return f"must be {self.words}"
@@ -206,25 +215,33 @@ class Interval(Constraint):
 
     @property
     def words(self) -> str:
-        kind = "a finite number" if self._must_be_finite else "a number"
-        text = " and ".join(self._ends())
-        return self._with_reason(f"{kind} {text}" if text else kind)
+        text = "a number"
+        if self._must_be_finite:
+            text = "a finite number"
+        ends = self._ends()
+        if ends:
+            text += f" {' and '.join(ends)}"
+        return self._with_reason(text)
 
     @property
     def _must_be_finite(self) -> bool:
         return self.high == math.inf and not self._has_high
 
     def _ends(self) -> list[str]:
-        """What the finite ends say, in words."""
-        said = []
+        """Return the finite ends in words: none, one or both."""
+        ends = []
         if self.low > -math.inf:
-            said.append(f"{'>=' if self._has_low else '>'} {self.low:g}")
+            sign = ">=" if self._has_low else ">"
+            ends.append(f"{sign} {self.low:g}")
         if self.high < math.inf:
-            said.append(f"{'<=' if self._has_high else '<'} {self.high:g}")
-        return said
+            sign = "<=" if self._has_high else "<"
+            ends.append(f"{sign} {self.high:g}")
+        return ends
 
     def _with_reason(self, text: str) -> str:
-        return f"{text}, because {self.why}" if self.why else text
+        if not self.why:
+            return text
+        return f"{text}, because {self.why}"
 
     @property
     def _has_low(self) -> bool:
@@ -248,9 +265,13 @@ class Interval(Constraint):
     def rule_for(self, value: object) -> str:
         if not self.concerns(value):
             return f"must be {self.words}"
-        bounds = ["finite"] if self._must_be_finite else []
-        bounds += self._ends()
-        return self._with_reason(f"must be {' and '.join(bounds)}" if bounds else "must not be NaN")
+        bounds = self._ends()
+        if self._must_be_finite:
+            bounds = ["finite", *bounds]
+        # A number that an interval without bounds refuses is NaN.
+        if not bounds:
+            return self._with_reason("must not be NaN")
+        return self._with_reason(f"must be {' and '.join(bounds)}")
 
 
 @dataclass(frozen=True, init=False)
@@ -299,8 +320,10 @@ class AnyOf(Constraint):
         return any(one.concerns(value) for one in self.options)
 
     def rule_for(self, value: object) -> str:
-        concerned = [one for one in self.options if one.concerns(value)]
-        return concerned[0].rule_for(value) if concerned else f"must be {self.words}"
+        for one in self.options:
+            if one.concerns(value):
+                return one.rule_for(value)
+        return f"must be {self.words}"
 
 
 @dataclass(frozen=True)
@@ -358,31 +381,35 @@ class UsableSize(Constraint):
         return all(number is None or self._is_usable(number) for number in numbers)
 
     def _is_usable(self, number: float) -> bool:
-        return (
-            number == 0 or not math.isfinite(number) or self.smallest <= abs(number) <= self.largest
-        )
+        # What is not finite is for an interval to refuse.
+        if number == 0 or not math.isfinite(number):
+            return True
+        return self.smallest <= abs(number) <= self.largest
 
 
 def _entries(value: object) -> tuple[object, ...]:
-    """The values of a tuple; a value that is none alone."""
-    return value if isinstance(value, tuple) else (value,)
+    """Return the values of a tuple; of anything else, that alone."""
+    if isinstance(value, tuple):
+        return value
+    return (value,)
 
 
 def optional(constraint: Constraint) -> Constraint:
-    """The constraint of a field that may be left out."""
+    """Return the constraint of a field that may be left out."""
     return AnyOf(constraint, Nothing())
 
 
 def as_number(value: object) -> float | None:
-    """A real number as a float; None of True, False, other kinds, and of whole numbers that are too
-    long.
+    """Convert a real number to a float; None for all else, and for whole numbers that are too long.
 
-    Fractions are of another kind: records of runs are JSON, which has none.
+    True and False are no numbers.  Fractions are none either: records of runs are JSON, which has
+    none.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     if isinstance(value, Rational) and not isinstance(value, Integral):
         return None
+    # A whole number may be larger than every float.
     try:
         return float(value)
     except OverflowError:
@@ -390,7 +417,7 @@ def as_number(value: object) -> float | None:
 
 
 def constrained(default: Any, constraint: Constraint, remedy: str = "") -> Any:
-    """A field of a dataclass with its constraint.
+    """Declare a field of a dataclass with its constraint.
 
     Parameters
     ----------
@@ -398,12 +425,16 @@ def constrained(default: Any, constraint: Constraint, remedy: str = "") -> Any:
     constraint : Constraint
     remedy : str
         What to do about a wrong value; without one, the default is named.
+
+    Returns
+    -------
+    dataclasses.Field
     """
     return field(default=default, metadata=constraint_metadata(constraint, remedy))
 
 
 def constraint_metadata(constraint: Constraint, remedy: str = "") -> dict[str, Any]:
-    """The metadata of a field by which :func:`validate` finds its constraint."""
+    """Return the metadata of a field by which :func:`validate` finds its constraint."""
     return {_KEY: (constraint, remedy)}
 
 
@@ -421,13 +452,16 @@ def broken_constraints(target: Any, error: type[InvalidInput] = InvalidInput) ->
         value = getattr(target, one.name)
         if constraint.holds(value):
             continue
-        told = type(value) if value is None else value  # a message shows no value where it is None
-        found.append(error(one.name, told, constraint.rule_for(value), remedy or _default_of(one)))
+        rule = constraint.rule_for(value)
+        # A message shows no value where it is None, so the type stands for it.
+        if value is None:
+            value = type(value)
+        found.append(error(one.name, value, rule, remedy or _default_remedy(one)))
     return found
 
 
-def _default_of(one: Field[Any]) -> str:
-    """The remedy of a field that declares none."""
+def _default_remedy(one: Field[Any]) -> str:
+    """Return the remedy of a field that declares none."""
     if one.default is MISSING:
         return "correct it"
     if one.default is None:
@@ -464,4 +498,5 @@ def validate(
         `error` for a single field, and as the rule made it for several.
     """
     raise_all(broken_constraints(target, error))
+    # Only now may a rule trust each field by itself.
     raise_all(broken_rules(target, rules))

@@ -30,23 +30,24 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput, NotWritten, shown
 from .typing import Any
 
-LARGEST = 16 * 2**20  #: most bytes of a text file: a schema, a study, an edge list
-PROBE = 2**18  #: bytes written on trial before a run: about the size of a saved run of a few sites
+LARGEST = 16 * 2**20
+"""Most bytes of a text file: a schema, a study, an edge list."""
+PROBE = 2**18
+"""Bytes written on trial before a run: about the size of a saved run of a few sites."""
 _SQLITE = b"SQLite format 3\0"
 _IS_DATABASE = "holds a ledger or another database, which is never written over"
-# of JSON and TOML: levels, digits of an integer, parts of a dotted key
-_DEPTH, _DIGITS, _PARTS = (
-    64,
-    100,
-    64,
-)
-_NESTS = 4_000_000  # lists and objects of a JSON text; each takes some sixty bytes in memory
+# Bounds of JSON and TOML: levels, digits of an integer, parts of a dotted key, and how many lists
+# and objects there are in a JSON text, each of which takes some sixty bytes in memory.
+_DEPTH = 64
+_DIGITS = 100
+_PARTS = 64
+_NESTS = 4_000_000
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?""")
 _DOTTED = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_PARTS}}}")
 
 
 def memory() -> float:
-    """Bytes of this machine's memory; infinity where the system does not say."""
+    """Return the bytes of this machine's memory; infinity where the system does not say."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -62,10 +63,15 @@ def regular(field: str, path: str | Path) -> Path:
         mode = os.stat(path).st_mode
         if stat.S_ISREG(mode) and os.access(path, os.R_OK):
             return Path(path)
-        reason = "Is a directory" if stat.S_ISDIR(mode) else "Permission denied"
-        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        if stat.S_ISDIR(mode):
+            reason = "Is a directory"
+        elif stat.S_ISREG(mode):
+            reason = "Permission denied"
+        else:
+            # A pipe, or a device, might never end.
             reason = "not a regular file"
     except (OSError, ValueError) as error:
+        # A ValueError is of a text with a null character, which is no path.
         reason = getattr(error, "strerror", None) or "no path"
     raise InvalidInput(
         field, Path(path), f"cannot be read: {reason}", "check the path and the file"
@@ -148,11 +154,15 @@ def from_json(text: str, *, infinite: bool = False) -> Any:
             raise ValueError(f"holds {name}")
         return float(name)
 
+    # Counted before they are made; brackets within texts count too.
     if text.count("[") + text.count("{") > _NESTS:
         raise ValueError(f"holds more than {_NESTS:,} lists and objects")
     try:
         found = json.loads(
-            text, parse_int=_integer, parse_constant=constant, object_pairs_hook=_once
+            text,
+            parse_int=_bounded_integer,
+            parse_constant=constant,
+            object_pairs_hook=_object_of_unique_keys,
         )
         return _bounded(found, infinite)
     except RecursionError:
@@ -167,8 +177,9 @@ def from_toml(text: str) -> dict[str, Any]:
     ValueError
         If it is not TOML, or beyond the bounds.
     """
+    # Keys of many parts take the parser quadratic time.
     if any(_DOTTED.search(_QUOTED.sub("k", line)) for line in text.splitlines()):
-        raise ValueError("is nested too deeply")  # such keys take the parser quadratic time
+        raise ValueError("is nested too deeply")
     try:
         value = tomllib.loads(text)
     except RecursionError:
@@ -176,34 +187,40 @@ def from_toml(text: str) -> dict[str, Any]:
     except ValueError as error:
         if isinstance(error, tomllib.TOMLDecodeError):
             raise
-        # of more than Python reads
+        # Python refuses to read a number of thousands of digits.
         raise ValueError(f"holds an integer of more than {_DIGITS} digits") from None
     return dict(_bounded(value, True))
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object of its entries; a ValueError if a key is said twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("says a key twice")
     return found
 
 
-def _integer(digits: str) -> int:
+def _bounded_integer(digits: str) -> int:
+    """Parse a whole number of a JSON text; a ValueError if it is too long."""
     if len(digits) > _DIGITS:
         raise ValueError(f"holds an integer of more than {_DIGITS} digits")
     return int(digits)
 
 
 def _bounded(value: Any, infinite: bool) -> Any:
+    """Return a parsed value; a ValueError if it is too deep, or has a number out of bounds."""
+    # A list in place of recursion, so that depth is bounded by us and not by the interpreter.
     todo = [(value, 1)]
     while todo:
         one, depth = todo.pop()
         if isinstance(one, dict | list):
             if depth > _DEPTH:
                 raise ValueError("is nested too deeply")
-            todo += [
-                (inner, depth + 1) for inner in (one.values() if isinstance(one, dict) else one)
-            ]
+            entries: Iterable[Any] = one
+            if isinstance(one, dict):
+                entries = one.values()
+            todo += [(entry, depth + 1) for entry in entries]
+        # A decimal digit has 3.32 bits.
         elif isinstance(one, int) and one.bit_length() > 3.33 * _DIGITS:
             raise ValueError(f"holds an integer of more than {_DIGITS} digits")
         elif isinstance(one, float) and not infinite and not math.isfinite(one):
@@ -220,6 +237,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
     place = regular("path", path)
     try:
         with place.open("rb") as file, zipfile.ZipFile(file) as packed:
+            # Compressed, or overlapping, entries could fill the memory from a small file.
             entries = packed.infolist()
             plain = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
             if not plain or sum(entry.file_size for entry in entries) > place.stat().st_size:
@@ -227,7 +245,8 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
-    except Exception as error:  # foreign bytes can make these two readers raise anything
+    # Foreign bytes can make these two readers raise anything.
+    except Exception as error:
         raise ValueError("not an .npz file of this library") from error
 
 
@@ -274,14 +293,14 @@ def check(
     """
     try:
         place = Path(os.path.realpath(path))
-        inputs = [
-            other for other in reads if isinstance(other, str | Path) and os.path.exists(other)
-        ]
-        if place.exists() and any(place.samefile(other) for other in inputs):
-            raise InvalidInput(
-                field, Path(path), "is a file that this command reads", "give another path"
-            )
-        if _database(place):
+        for other in reads:
+            if not isinstance(other, str | Path) or not os.path.exists(other):
+                continue
+            # A link, or another spelling of the path, is the same file.
+            if place.exists() and place.samefile(other):
+                rule = "is a file that this command reads"
+                raise InvalidInput(field, Path(path), rule, "give another path")
+        if _is_database(place):
             raise InvalidInput(field, Path(path), _IS_DATABASE, "give another path")
         if make:
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -302,6 +321,7 @@ def _write_on_trial(field: str, path: Path, place: Path) -> None:
             field, path, "exists, and is no file that may be written over", "give another path"
         )
     with tempfile.TemporaryFile(dir=place.parent) as file:
+        # Some file systems find room for what is written only when it reaches the disk.
         file.write(bytes(PROBE))
         file.flush()
         os.fsync(file.fileno())
@@ -335,38 +355,43 @@ def write(
     NotWritten
         If the file cannot be written, or holds a database; an old file is unchanged.
     """
+    data = content
+    if isinstance(data, str):
+        data = data.encode()
     temporary = None
     try:
+        # A link stays one: the file that it names is written.
         place = Path(os.path.realpath(path))
         if make:
             place.parent.mkdir(parents=True, exist_ok=True)
-        if _database(place):
+        if _is_database(place):
             raise OSError(errno.EEXIST, _IS_DATABASE)
+        # An old file keeps its permissions.
         if place.exists():
             mode = place.stat().st_mode & 0o777
+        # In the same folder, because a rename cannot cross file systems.
         temporary = place.with_name(f".{os.urandom(8).hex()}.tmp")
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.write(data)
             # Before the rename: else, after a crash, the name might stand for an empty file.
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, place)
     except OSError as error:
-        reason, remedy = (
-            error.strerror or type(error).__name__,
-            "free some space, or give another path",
-        )
+        reason = error.strerror or type(error).__name__
         raise NotWritten(
-            f"{field}={shown(Path(path))}: cannot be written: {reason}; {remedy}"
+            f"{field}={shown(Path(path))}: cannot be written: {reason}; free some space, or give "
+            "another path"
         ) from None
     finally:
         if temporary is not None:
-            with suppress(OSError):  # a file that is left does no harm, and the error matters more
+            # A file that is left does no harm, and the error matters more.
+            with suppress(OSError):
                 temporary.unlink()
 
 
-def _database(place: Path) -> bool:
-    """Whether it is an SQLite file, such as a ledger: its content stands nowhere else."""
+def _is_database(place: Path) -> bool:
+    """Return True for an SQLite file, such as a ledger: its content stands nowhere else."""
     if not (place.is_file() and os.access(place, os.R_OK)):
         return False
     with place.open("rb") as file:
@@ -374,14 +399,16 @@ def _database(place: Path) -> bool:
 
 
 def keep(name: str, content: bytes | memoryview) -> Path | None:
-    """Write to the temporary folder, else to the user's home; the path, or None if neither
-    works.
+    """Write a file to the temporary folder, else to the user's home.
+
+    Returns its path, or None if neither works.
     """
     for folder in (tempfile.gettempdir, Path.home):
         try:
             place = Path(tempfile.mkdtemp(prefix="sottovoce-", dir=folder())) / name
             write("path", place, content)
-        except (OSError, RuntimeError):  # RuntimeError: no home
+        # A user without a home is a RuntimeError.
+        except (OSError, RuntimeError):
             continue
         return place
     return None

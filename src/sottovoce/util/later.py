@@ -26,10 +26,12 @@ class Later:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("__"):  # collectors of tests look through modules
+        # Collectors of tests ask every object of a module for such names.
+        if attribute.startswith("__"):
             raise AttributeError(attribute)
         found = getattr(self.load(), attribute)
-        setattr(self, attribute, found)  # from now on as quick as a module's own
+        # From now on it is as quick as an attribute of the module itself.
+        setattr(self, attribute, found)
         return found
 
     def load(self) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-_FAR = -37.0  # below it erfc is soon too small for a double
+# Below it erfc is soon too small for a double.
+_FAR = -37.0
 _LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -18,15 +19,18 @@ def cdf(x: float) -> float:
 
 
 def log_cdf(x: float) -> float:
-    """``ln Phi(x)``; its error is at most ``1e-15 (1 + x^2)``, that of rounding x.
+    """Compute ``ln Phi(x)`` with an error of at most ``1e-15 (1 + x^2)``, that of rounding x.
 
     Far below zero by Laplace's series, ``Phi(x) = phi(x) / -x (1 - 1/x^2 + 3/x^4 - ...)``: the
     first term that is left out is below 2e-16.
     """
+    # Near 1 the logarithm of Phi(x) would lose the digits of 1 - Phi(x).
     if x > 0.0:
         return math.log1p(-0.5 * math.erfc(x * math.sqrt(0.5)))
+    # Not `x >= _FAR`, so that NaN gives NaN.
     if not x < _FAR:
         return math.log(cdf(x))
+    # Horner's scheme: 1 - 1/x^2 (1 - 3/x^2 (1 - 5/x^2 (...))).
     square = x * x
     series = 1.0
     for odd in (13, 11, 9, 7, 5, 3, 1):

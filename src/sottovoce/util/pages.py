@@ -109,7 +109,9 @@ def _environment(package: str) -> Environment:
     # jinja2 takes longer to load than most commands take to start, and only pages need it
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+    # Templates of another package may extend and import those of sottovoce.
     loader = ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, "sottovoce"))])
+    # Every text is escaped where it is put in, and a value that is not given is an error.
     return Environment(
         loader=loader,
         autoescape=True,
@@ -134,7 +136,8 @@ def path(xs: Iterable[float], ys: Iterable[float]) -> str:
 
 def versions(*libraries: str) -> str:
     """Return the versions of the package, of these libraries and of Python."""
-    from importlib.metadata import version  # which takes longer to load than a page to write
+    # It takes longer to load than a page takes to write.
+    from importlib.metadata import version
 
     parts = [f"{name} {version(name)}" for name in ("sottovoce", *libraries)]
     return ", ".join([*parts, f"Python {platform.python_version()}"])

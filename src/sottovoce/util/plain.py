@@ -16,6 +16,7 @@ _PERSON = b"sottovoce ledger"
 
 
 def _plain(value: object) -> object:
+    """Return a NumPy scalar as Python's; a ValueError for what JSON lacks."""
     if isinstance(value, np.generic):
         return value.item()
     raise ValueError(type(value).__name__)
@@ -25,15 +26,21 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 
 
 def as_python_numbers(value: Any) -> Any:
-    """NumPy's numbers, also those of a tuple, as Python's: records and keys of runs are JSON."""
+    """Convert NumPy's numbers, also those of a tuple, to Python's.
+
+    Records and keys of runs are JSON, which knows no others.
+    """
     if isinstance(value, tuple):
         return tuple(map(as_python_numbers, value))
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
 
 
 def canonical(value: Any) -> str:
-    """The canonical JSON text of `value`: sorted keys, no spaces, shortest floats that read back
-    exactly.
+    """Return the canonical JSON text of `value`.
+
+    Keys are sorted, there are no spaces, and floats are the shortest that read back exactly.
     """
     try:
         return _ENCODER.encode(value)
@@ -44,26 +51,30 @@ def canonical(value: Any) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """Plain data in which infinities are the texts ``inf`` and ``-inf``, since JSON has none."""
+    """Return plain data with infinities as the texts ``inf`` and ``-inf``, since JSON has none."""
     if isinstance(value, dict):
-        return {k: jsonable(v) for k, v in value.items()}
+        return {key: jsonable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [jsonable(v) for v in value]
-    return str(value) if isinstance(value, float) and math.isinf(value) else value
+        return [jsonable(entry) for entry in value]
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    return value
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Plain data as a JSON text: infinities are texts, and what is no number is null."""
-    return json.dumps(_known(jsonable(value)), allow_nan=False, indent=indent)
+    """Return plain data as a JSON text: infinities are texts, and NaN is null."""
+    return json.dumps(_without_nan(jsonable(value)), allow_nan=False, indent=indent)
 
 
-def _known(value: Any) -> Any:
-    """Plain data with None in place of NaN."""
+def _without_nan(value: Any) -> Any:
+    """Return plain data with None in place of NaN."""
     if isinstance(value, dict):
-        return {key: _known(one) for key, one in value.items()}
+        return {key: _without_nan(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_known(one) for one in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+        return [_without_nan(entry) for entry in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value
 
 
 HOLDER_ONLY = "holder_only"
@@ -95,9 +106,11 @@ def shown_of(
     """
     if not release:
         return with_held_back(released, held_back)
-    # so that readers find the same keys
-    empty = dict.fromkeys(sorted(held_back.keys() - released.keys()))
-    return released | empty | ({HOLDER_ONLY: held_back} if holder else {})
+    # So that a reader finds the same keys in a release and in a simulation.
+    shown = released | dict.fromkeys(sorted(held_back.keys() - released.keys()))
+    if holder:
+        shown[HOLDER_ONLY] = held_back
+    return shown
 
 
 def with_held_back(released: dict[str, Any], held_back: dict[str, Any]) -> dict[str, Any]:
@@ -128,22 +141,24 @@ def digest_of(*public: Any) -> bytes:
 
 
 def _injective(value: Any) -> Any:
-    """JSON that differs where values do: floats with all bits, arrays by shape and hash,
-    dataclasses by class.
+    """Return JSON that differs where values do.
+
+    Floats have all bits, arrays shape and hash, dataclasses the name of their class.
     """
     if isinstance(value, np.ndarray):
-        # 0 has one sign
+        # The sum turns -0 into 0, which are equal numbers.
         numbers = np.ascontiguousarray(value.astype("<f8", casting="same_kind")) + 0.0
         return {"array": list(value.shape), "hash": keyed_hash(numbers.tobytes()).hex()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         entries = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {"class": type(value).__name__, "fields": _injective(entries)}
     if isinstance(value, dict):
-        return {str(k): _injective(v) for k, v in value.items()}
+        return {str(key): _injective(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_injective(v) for v in value]
+        return [_injective(entry) for entry in value]
     if isinstance(value, np.generic):
         value = value.item()
+    # With the name of its type, so that a float is not a text of the same characters.
     if isinstance(value, float | bytes):
         return {type(value).__name__: value.hex()}
     if isinstance(value, str | int | None):

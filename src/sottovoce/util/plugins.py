@@ -81,7 +81,9 @@ def find(group: str, name: str) -> EntryPoint | None:
         packages = " and ".join(entry.package for entry in entries)
         rule = f"is brought by several packages: {packages}"
         raise InvalidInput(_field(group), name, rule, "uninstall all of them but one")
-    return entries[0] if entries else None
+    if not entries:
+        return None
+    return entries[0]
 
 
 def load(group: str, name: str) -> Any:
@@ -97,7 +99,8 @@ def load(group: str, name: str) -> Any:
         return None
     try:
         return getattr(import_module(entry.module), entry.attribute)
-    except (Exception, SystemExit) as error:  # its module may do anything while it is imported
+    except (Exception, SystemExit) as error:
+        # Its module may do anything while it is imported.
         said = f"{type(error).__name__}: {error}"
         rule = f"is brought by the package {entry.package}, which cannot be loaded ({said})"
         raise InvalidInput(
@@ -110,7 +113,8 @@ def first_line(entry: EntryPoint) -> str:
 
     Where there is no such file or docstring, the line names the package.
     """
-    import ast  # only lists of commands need it
+    # Only lists of commands need it.
+    import ast
 
     unknown = f"Of the package {entry.package}."
     path = _source(entry.module)
@@ -129,7 +133,7 @@ def first_line(entry: EntryPoint) -> str:
 
 
 def _declarations() -> list[tuple[str, str]]:
-    """Every installed package that has entry points, and the text that lists them.
+    """List every installed package that has entry points, with the text that declares them.
 
     Where a package is installed twice, the first on the path counts, as it does for imports.
     """
@@ -137,12 +141,14 @@ def _declarations() -> list[tuple[str, str]]:
     for folder in dict.fromkeys(sys.path):
         try:
             names = sorted(os.listdir(folder or os.curdir))
-        except OSError:  # a zip file, or a folder that is not there
+        # A zip file, or a folder that is not there.
+        except OSError:
             continue
         for name in names:
             match = _INSTALLED.fullmatch(name)
             if match is None:
                 continue
+            # Installers hold names to be equal if they are so after this (PEP 503).
             key = re.sub(r"[-_.]+", "-", match["package"]).lower()
             if key not in found:
                 entries = os.path.join(folder, name, "entry_points.txt")
@@ -154,12 +160,14 @@ def _text(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError):  # most packages have none
+    # Most packages have none.
+    except (OSError, UnicodeDecodeError):
         return ""
 
 
 def _entries(text: str, group: str, package: str) -> list[EntryPoint]:
-    found, section = [], ""
+    found = []
+    section = ""
     for raw in text.splitlines():
         line = raw.strip()
         if line.startswith("[") and line.endswith("]"):
@@ -173,11 +181,11 @@ def _entries(text: str, group: str, package: str) -> list[EntryPoint]:
 
 def _source(module: str) -> str | None:
     """The file of a module; nothing is imported, so its folders' ``__init__`` do not run either."""
-    places, name = None, ""
+    places, prefix = None, ""
     origin = None
     for part in module.split("."):
-        name = f"{name}.{part}" if name else part
-        spec = PathFinder.find_spec(name, places)
+        spec = PathFinder.find_spec(f"{prefix}{part}", places)
+        prefix += f"{part}."
         if spec is None:
             return None
         places, origin = spec.submodule_search_locations, spec.origin

@@ -39,9 +39,12 @@ def bar(
     callable
         ``update`` of :class:`rich.progress.Progress` for this bar.
     """
-    from rich import progress as parts  # which few need
+    # Few programs show a bar.
+    from rich import progress as parts
 
-    clock = parts.TimeRemainingColumn() if left else parts.TimeElapsedColumn()
+    clock: parts.ProgressColumn = parts.TimeElapsedColumn()
+    if left:
+        clock = parts.TimeRemainingColumn()
     columns = (
         parts.TextColumn("{task.description}"),
         parts.BarColumn(),
@@ -49,7 +52,10 @@ def bar(
         clock,
     )
     drawn = parts.Progress(*columns, console=console, transient=True)
-    task, timer = drawn.add_task(text, total=total), threading.Timer(after, drawn.start)
+    task = drawn.add_task(text, total=total)
+    # Work that is over sooner never draws its bar.
+    timer = threading.Timer(after, drawn.start)
+    # A program that ends does not wait for a bar.
     timer.daemon = True
     timer.start()
     if not after:
@@ -57,6 +63,7 @@ def bar(
     try:
         yield partial(drawn.update, task)
     finally:
+        # The timer may be drawing the bar at this moment.
         timer.cancel()
         timer.join()
         if drawn.live.is_started:
@@ -67,18 +74,22 @@ class Teller:
     """Progress of a fit: ``told.phase("choosing a method")``, then ``told(k)`` after each round."""
 
     def __init__(self, update: Callable[..., None] | None, lines: bool) -> None:
-        self._update, self._lines, self._text, self._total = update, lines, "", 0
+        self._update = update
+        self._lines = lines
+        self._text = ""
+        self._total = 0
 
     def phase(self, text: str, total: int | None = None) -> None:
         """Begin another part of the work, of `total` rounds."""
-        self._text, self._total = text, total or 0
+        self._text = text
+        self._total = total or 0
         if self._update is not None:
             self._update(description=text, total=total, completed=0)
         elif self._lines:
             print(text, file=sys.stderr)
 
     def __call__(self, k: int, state: object = None) -> None:
-        """Round k is done."""
+        """Show that round k is done: on the bar, or as a line for each tenth of the work."""
         if self._update is not None:
             self._update(completed=k)
         elif self._lines and k % max(1, self._total // 10) == 0:
@@ -101,9 +112,11 @@ def told(verbose: bool | int | None) -> Iterator[Teller]:
     `verbose` None shows a bar on a terminal once work is long, True a bar at once or lines, False
     nothing.
     """
+    # Of several fits at once, in threads or processes, no bar is drawn over another.
     here = threading.current_thread() is threading.main_thread() and not _in_child_process()
-    asked = verbose is not None and bool(verbose)
-    if (verbose is None and not here) or (verbose is not None and not asked):
+    asked = bool(verbose)
+    unasked = verbose is None
+    if not asked and not (unasked and here):
         yield Teller(None, False)
         return
     from rich.console import Console
@@ -112,5 +125,8 @@ def told(verbose: bool | int | None) -> Iterator[Teller]:
     if not (console.is_interactive and here):
         yield Teller(None, asked)
         return
-    with bar(console, "", after=0.0 if asked else AFTER) as update:
+    after = AFTER
+    if asked:
+        after = 0.0
+    with bar(console, "", after=after) as update:
         yield Teller(update, asked)
