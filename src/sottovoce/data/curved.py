@@ -93,17 +93,15 @@ class Derived(ABC):
                 rule,
                 f'for example: of = ["age", "dose"], or ["{ALL}"] for every number',
             )
+        allowed: Any = OneColumn | Vector
+        rule = "must be a declared column that no others are made into"
+        if self.numbers:
+            allowed = Number
+            rule = "must be a declared number"
         for one, name in zip(self.of, names, strict=True):
-            if not isinstance(one, Number if self.numbers else OneColumn | Vector):
-                rule = "must be a declared " + (
-                    "number" if self.numbers else "column that no others are made into"
-                )
-                raise SchemaError(
-                    field,
-                    name,
-                    rule,
-                    f"declare [columns.{name}] so, or leave it out of {self.name}",
-                )
+            if not isinstance(one, allowed):
+                remedy = f"declare [columns.{name}] so, or leave it out of {self.name}"
+                raise SchemaError(field, name, rule, remedy)
 
 
 @dataclass(frozen=True)
@@ -398,8 +396,9 @@ def blocks_of(columns: Mapping[str, Mapping[str, Any]]) -> tuple[Block, ...]:
 def is_derived(entries: Mapping[str, Any]) -> bool:
     """Whether ``[columns.NAME]`` declares features made from those of other columns."""
     kind = entries.get("kind")
-    cls = KINDS.get(kind) if isinstance(kind, str) else None
-    return cls is not None and issubclass(cls, Derived)
+    if not isinstance(kind, str) or kind not in KINDS:
+        return False
+    return issubclass(KINDS[kind], Derived)
 
 
 def named(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) -> dict[str, Any]:

@@ -97,7 +97,9 @@ def _append(columns: list[list[Any]], row: Sequence[Any], number: int, name: str
 
 def _value(cell: Any) -> Any:
     """A cell as it is, but for a day, which Excel writes as a point in time at midnight."""
-    return cell.date() if isinstance(cell, datetime) and cell.time() == time() else cell
+    if isinstance(cell, datetime) and cell.time() == time():
+        return cell.date()
+    return cell
 
 
 @contextmanager

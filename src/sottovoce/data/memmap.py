@@ -40,7 +40,9 @@ class Mapped(Dense):
     short: NDArray[np.float32] | None = None
 
     def single(self) -> Storage:
-        return super().single() if self.short is None else Dense(self.short)  # type: ignore[arg-type]
+        if self.short is None:
+            return super().single()
+        return Dense(self.short)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

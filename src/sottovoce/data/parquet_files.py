@@ -87,11 +87,9 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
         with pq.ParquetFile(place) as file:
             yield from _bounded_batches(file, place, rows)
     except (OSError, MemoryError, pa.ArrowException) as error:
-        reason = (
-            "it does not fit into memory"
-            if isinstance(error, MemoryError)
-            else "not a Parquet file"
-        )
+        reason = "not a Parquet file"
+        if isinstance(error, MemoryError):
+            reason = "it does not fit into memory"
         raise InvalidInput(
             "path", place, f"cannot be read: {reason}", "check the path and the file"
         ) from None
@@ -178,14 +176,13 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
             plain = column.null_count == 0 and (
                 pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
             )
-            # A typed array would turn a null into NaN, and a missing value could no longer be told
-            # from a NaN.
-            filled = (
-                column.to_numpy()
-                if plain
-                else np.fromiter(_values(pa, column), dtype=object, count=len(column))
-            )
-            columns[name] = filled
+            if plain:
+                columns[name] = column.to_numpy()
+            else:
+                # A typed array would turn a null into NaN, and a missing value could no longer be
+                # told from a NaN.
+                values = _values(pa, column)
+                columns[name] = np.fromiter(values, dtype=object, count=len(column))
     except (ValueError, OverflowError, pa.ArrowException):  # what is no value of its type
         rule = "cannot be read: a column holds what is no value of its type"
         raise InvalidInput("path", Path(path), rule, "write the file again") from None

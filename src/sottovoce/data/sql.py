@@ -99,11 +99,10 @@ def _asked(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
             "sqlite:///clinic.db, say"
         )
         raise InvalidInput(DATABASE, None, rule, remedy)
-    ask = (
-        _of_sqlite(query, rest.removeprefix("/"))
-        if scheme == SQLITE
-        else _of_driver(path, query, scheme, address)
-    )
+    if scheme == SQLITE:
+        ask = _of_sqlite(query, rest.removeprefix("/"))
+    else:
+        ask = _of_driver(path, query, scheme, address)
     try:
         with ask as (names, parts):
             found = parts.schema.names if names is None else names

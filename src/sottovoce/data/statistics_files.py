@@ -61,7 +61,9 @@ class _Clock:
         """
         micros = min(max(value * self.seconds * 1e6, -MOST_MICROS), MOST_MICROS)
         found = python_value(self.epoch + np.timedelta64(round(micros), "us"))
-        return found.date() if self.day and isinstance(found, datetime) else found
+        if self.day and isinstance(found, datetime):
+            return found.date()
+        return found
 
 
 _OF_1960, _OF_1582 = np.datetime64("1960-01-01", "us"), np.datetime64("1582-10-14", "us")
@@ -145,8 +147,10 @@ def statistics_types(path: str | Path) -> dict[str, str]:
     for name in about.column_names:
         if about.readstat_variable_types.get(name) == "string" or name in labels:
             types[name] = "text"
+        elif name in clocks:
+            types[name] = "date"
         else:
-            types[name] = "date" if name in clocks else "number"
+            types[name] = "number"
     return types
 
 
@@ -234,7 +238,9 @@ def _column(values: list[Any], read: Callable[[Any], Any]) -> Any:
 def _notes(labels: Mapping[str, Any]) -> tuple[str, ...]:
     if not labels:
         return ()
-    more = f", and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
+    more = ""
+    if len(labels) > _NAMED:
+        more = f", and {len(labels) - _NAMED} more"
     return (
         "read as their value labels, where the file has codes: "
         f"{', '.join(list(labels)[:_NAMED])}{more}",

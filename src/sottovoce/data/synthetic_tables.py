@@ -316,7 +316,9 @@ def narrowed(sketch: Sketch, d: int) -> Sketch:
 
     def draw(n: int, rng: np.random.Generator) -> Array:
         X = sketch(n, rng)
-        return X if X.shape[1] <= d else onto(principal(X, d - 1), X, rng)
+        if X.shape[1] <= d:
+            return X
+        return onto(principal(X, d - 1), X, rng)
 
     return draw
 
