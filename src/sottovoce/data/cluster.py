@@ -100,7 +100,8 @@ class ClusterSweep(Sweep):
         return self  # workers keep duplicates
 
     def normed(self) -> Self:
-        return self  # workers compute norms when they need them
+        # Workers compute norms when they need them.
+        return self
 
     def every(self, part: int, parts: int) -> ClusterSweep:
         dask = _dask()

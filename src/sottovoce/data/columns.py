@@ -34,11 +34,15 @@ from .values import (
 )
 
 Mask = NDArray[np.bool_]
-LIMIT = 1e100  # bounds beyond it would overflow when squared
-NARROWEST = 1e-6  # smallest width of a typical range, as a share of the width of the bounds
+# Bounds beyond it would overflow when squared.
+LIMIT = 1e100
+# Smallest width of a typical range, as a share of the width of the bounds.
+NARROWEST = 1e-6
 _LEAST_MARK = 0.25  # smallest entry of an indicator
-_COARSE = 1e-290  # norms below it have lost digits to underflow
-MOST_FEATURES = 1_000_000  # largest number of features of a schema, or of synthetic rows
+# Norms below it have lost digits to underflow.
+_COARSE = 1e-290
+# Largest number of features of a schema, or of synthetic rows.
+MOST_FEATURES = 1_000_000
 
 
 class Block(Protocol):

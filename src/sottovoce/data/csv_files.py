@@ -45,7 +45,8 @@ _SEPARATORS = {_COMMA: "commas", ";": "semicolons", _TAB: "tabs", "|": "vertical
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.DOTALL)  # Excel's, before the header row
 _COMMENT = re.compile(r"#(?=[\s#!]|$)|//|--|/\*|%\s")
 _SUFFIXES = {".csv": _COMMA, ".tsv": _TAB, ".tab": _TAB}
-_VALUE = 64.0  # about how many bytes a value takes in memory
+# About how many bytes a value takes in memory.
+_VALUE = 64.0
 _ROWS = 8192  # read at a time
 _LONGEST_HEADER = 2**24  # bytes
 _BLOCK = 2**20  # bytes read at a time

@@ -274,9 +274,8 @@ class Fourier(Derived):
 
     def made(self, features: Sequence[Array]) -> Array:
         c, angles = _numbers_of(features), np.zeros((len(features[0]), self.features // 2))
-        for values, along in zip(
-            c.T, self.directions, strict=True
-        ):  # sums in one order, whatever the batch of rows
+        for values, along in zip(c.T, self.directions, strict=True):
+            # Sums in one order, whatever the batch of rows.
             angles += values[:, None] * along
         return np.hstack([np.cos(angles), np.sin(angles)]) * math.sqrt(2.0 / self.features)
 
@@ -359,9 +358,8 @@ class Spline(OneColumn):
         ] = 1.0
         for p in range(1, self.degree + 1):
             start, end, width = self.supports(p)
-            with np.errstate(
-                over="ignore"
-            ):  # far from a support that is narrow, where the spline is 0
+            with np.errstate(over="ignore"):
+                # Far from a support that is narrow, where the spline is 0.
                 up = np.clip((x[:, None] - start) / width, 0.0, 1.0)
                 down = np.clip((end - x[:, None]) / width, 0.0, 1.0)
             found = up[:, :-1] * found[:, :-1] + down[:, 1:] * found[:, 1:]

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 compat = Later("array_api_compat")
-_AT_ONCE = 2**16  # rows whose norms are computed at a time
+# Rows whose norms are computed at a time.
+_AT_ONCE = 2**16
 # Bytes of a block's margins: with their rows they stay in a core's own cache.
 _BLOCK = 2**19
-_TRANSPOSED = 256  # rows that are transposed at a time
+# Rows that are transposed at a time.
+_TRANSPOSED = 256
 # Number of vectors from which single precision multiplies faster with rows first: by a third and
 # more.
 _TALL = 4

@@ -43,7 +43,8 @@ MOSTLY = 0.75
 """Rows are mostly a common offset if their mean has at least this share of a typical row's norm,
 without the constant: more than half of the squared norm.  Where all columns have two levels it
 is .71."""
-_ENTRIES = 2_000_000  # of synthetic rows in memory while their norms are computed
+# Entries of synthetic rows in memory while their norms are computed.
+_ENTRIES = 2_000_000
 # About how many entries the synthetic rows have from which `fill` takes its shares.
 _DRAWN = 20_000_000
 # A size that is larger than the divisor by less is as large.

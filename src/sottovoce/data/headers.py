@@ -22,7 +22,8 @@ INDEX_NOTE = (
     "the first column has no name: it is taken for row names, as R and pandas write "
     "them, and ignored"
 )
-_INVISIBLE = "\ufeff\u200b"  # a second mark of the byte order, and a blank of no width
+# A second mark of the byte order, and a blank of no width, which no reader sees.
+_INVISIBLE = "\ufeff\u200b"
 _MISSING_MARKS = frozenset(
     {"NA", "N/A", "n/a", "#N/A", "NaN", "nan", "None", "null", "NULL", "Null", "<NA>", "NaT"}
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from numbers import Real
 from os import PathLike
-from os.path import isfile  # False for a name that is too long, where Path.is_file raises
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from .schema import EXAMPLE, Schema
 from .table import Table
 from .values import Column
 
-SPLIT_SEED = 0  # of the published splits of Adult
+# The seed of the published splits of Adult.
+SPLIT_SEED = 0
 MNIST37_TRAIN = 12_396
 _AT_ONCE = 8192  # values of a column
 SYNTHETIC: dict[str, Any] = {
@@ -402,6 +403,7 @@ def _text_in_digest(value: object) -> str:
 
 def file_digest(name: str, deal: str) -> bytes | None:
     """Compute :func:`table_digest` of a table in a file; None for a built-in data set."""
+    # `isfile` is False for a name that is too long, where Path.is_file raises.
     if not isfile(name):
         return None
     return table_digest([_read(name)], deal)

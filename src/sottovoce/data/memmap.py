@@ -29,8 +29,10 @@ from .values import sites_of
 
 _VERSION = 1
 _PRECISIONS = (np.float64, np.float32)  # in which rows are stored
-BATCH = 65_536  #: rows of a Parquet file in memory at a time
-_AT_ONCE = 2**22  # numbers that are checked at a time
+# Rows of a Parquet file in memory at a time.
+BATCH = 65_536
+# Numbers that are checked at a time.
+_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,12 @@ from .weights import CaseWeight
 
 OPEN = "?"
 """What a draft says where its author has to decide."""
-_DAYS = ("lo", "hi", "missing", "typical")  # entries of a date that may be days
-_TEXTS = ("base", "missing")  # entries that are texts in a category alone
-_ROUNDS = 50  # mistakes that are looked for one after the other in one block, or in the whole
+# Entries of a date that may be days.
+_DAYS = ("lo", "hi", "missing", "typical")
+# Entries that are texts in a category alone.
+_TEXTS = ("base", "missing")
+# Mistakes that are looked for one after the other in one block, or in the whole.
+_ROUNDS = 50
 _SOME = {"kind": "number", "lo": 0, "hi": 1}
 _ENTRIES = {
     "label": ("column", "positive", "negative", "values", "lo", "hi", "unit"),

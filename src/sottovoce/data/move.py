@@ -25,8 +25,10 @@ from ..util.typing import Any, Array, IntArray
 from .design import Dense, Sparse, Storage, rounded_up
 from .products import products_by_row
 
-_ROWS = 2**16  # rows whose lengths are computed at a time
-_UP = 1.0 + 2.0**-50  # more than the rounding of a root, of a product and of a quotient
+# Rows whose lengths are computed at a time.
+_ROWS = 2**16
+# More than the rounding of a root, of a product and of a quotient.
+_UP = 1.0 + 2.0**-50
 
 
 def stretch_of(gain: float, k: float, constants: int = 1) -> float:

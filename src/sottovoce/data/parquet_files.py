@@ -130,7 +130,8 @@ def _declared_sizes(file: Any, groups: Sequence[Any]) -> tuple[int, int]:
     chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
     sizes = [chunk.total_uncompressed_size for chunk in chunks]
     in_cells = file.metadata.num_rows * len(file.schema_arrow.names)
-    in_chunks = sum(chunk.num_values for chunk in chunks)  # lists hold more values than cells
+    # Lists hold more values than cells.
+    in_chunks = sum(chunk.num_values for chunk in chunks)
     return max(8 * in_cells, 8 * in_chunks, sum(sizes)), max(sizes, default=0)
 
 
@@ -183,7 +184,8 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
                 # told from a NaN.
                 values = _values(pa, column)
                 columns[name] = np.fromiter(values, dtype=object, count=len(column))
-    except (ValueError, OverflowError, pa.ArrowException):  # what is no value of its type
+    except (ValueError, OverflowError, pa.ArrowException):
+        # Some cell holds what is no value of its type.
         rule = "cannot be read: a column holds what is no value of its type"
         raise InvalidInput("path", Path(path), rule, "write the file again") from None
     return Table(Path(path).name, columns)

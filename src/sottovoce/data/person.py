@@ -25,7 +25,8 @@ allow many.
 """
 _LARGEST = 10_000
 _WHOLE, _LONGEST = re.compile(r"[+-]?[0-9]+(\.0*)?"), 1000
-_BELOW = 1.0 - 2.0**-40  # so that rounded weights add up to at most 1
+# A little less than 1, so that rounded weights add up to at most 1.
+_BELOW = 1.0 - 2.0**-40
 _WRITE = 'write person = "patient_id", or person = { column = "patient_id", rows = 20 }'
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..util.typing import Array
 
-_ROWS_AT_ONCE = 4096  # so that a block of rows stays in cache while its columns are added
+# A block of so many rows stays in cache while its columns are added.
+_ROWS_AT_ONCE = 4096
 
 
 def products_by_row(X: Array, W: Array) -> Array:

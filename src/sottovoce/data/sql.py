@@ -40,7 +40,9 @@ DRIVERS = {
 """Drivers by the beginning of a database's address; each is a package with the same name in
 hyphens.
 """
-_ROWS, _VALUE = 8192, 64.0  # read at a time; bytes that a value takes in memory, about
+_ROWS = 8192  # read at a time
+# About how many bytes a value takes in memory.
+_VALUE = 64.0
 
 
 def read_sql(path: str | Path) -> Table:
@@ -160,7 +162,8 @@ def _of_driver(
             yield None, cursor.fetch_record_batch()
     except InvalidInput:
         raise
-    except (driver.Error, OSError, ValueError):  # of the database, or of Arrow while it reads
+    except (driver.Error, OSError, ValueError):
+        # An error of the database, or of Arrow while it reads.
         raise _Refused from None
 
 

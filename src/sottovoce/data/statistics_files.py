@@ -38,7 +38,8 @@ _READERS: dict[str, tuple[str, file_kinds.Kind]] = {
 }
 """By a file's ending: the function that reads it, and what it has to be."""
 ENDINGS = tuple(_READERS)
-_VALUE = 64.0  # bytes that a value takes in memory, about
+# About how many bytes a value takes in memory.
+_VALUE = 64.0
 _NAMED = 6  # columns that a note names
 
 
@@ -195,9 +196,8 @@ def _read(path: str | Path, **options: Any) -> tuple[Mapping[str, list[Any]], An
     except MemoryError:
         rule = "cannot be read: it does not fit into memory"
         raise InvalidInput("path", place, rule, "save fewer rows or columns") from None
-    except (
-        Exception
-    ):  # foreign bytes can make the reader raise anything, and its message may hold a value
+    except Exception:
+        # Foreign bytes can make the reader raise anything, and its message may hold a value.
         rule, remedy = (
             f"cannot be read: {kind.name} that is damaged or has features that are not read",
             "save it again",

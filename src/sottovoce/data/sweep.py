@@ -26,10 +26,14 @@ from ..util.typing import Any, Array, BoolArray, IntArray
 from .deduplicated import deduplicated
 from .design import Design
 
-CHUNK = 4096  # about how many rows a task has when it multiplies them with many vectors
-TASK = 2**20  # about how many multiplications a task has
-ALONE = 2**16  # entries of a node's rows above which the node is a batch of its own
-INLINE = 2**23  # multiplications below which threads cost more time than they save
+# About how many rows a task has when it multiplies them with many vectors.
+CHUNK = 4096
+# About how many multiplications a task has.
+TASK = 2**20
+# Entries of a node's rows above which the node is a batch of its own.
+ALONE = 2**16
+# Multiplications below which threads cost more time than they save.
+INLINE = 2**23
 _MOST = 128  # replicates of one block
 
 

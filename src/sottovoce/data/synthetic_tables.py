@@ -58,8 +58,10 @@ WIDE = (
     Labels(3.0, 0.03, 1.0, 0.0),
     Labels(4.0, 0.01, 2.0, 0.0),
 )
-MANY = 64  # columns beyond which synthetic rows are condensed to this number
-UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
+# Columns beyond which synthetic rows are condensed to this number.
+MANY = 64
+# Log of the ratio of the first class's frequency to the last's, at equal scores.
+UNEVEN = 1.0
 _INSIDE = 1.0 + 1e-9
 
 
@@ -193,7 +195,8 @@ def deal(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
         np.exp(0.5 * tilt * LABEL_SPREAD * np.outer(along, np.linspace(-1.0, 1.0, len(have))))
         * have
     )
-    for _ in range(100):  # iterative proportional fitting to these row and column sums
+    for _ in range(100):
+        # Iterative proportional fitting to these row and column sums.
         want *= (size / want.sum(axis=1))[:, None]
         want *= have / np.maximum(want.sum(axis=0), 1e-300)
     return np.asarray(chances * (want / (size[:, None] * np.maximum(have, 1e-300)))[:, None, :])
@@ -208,7 +211,8 @@ def one_hot(d: int) -> Sketch:
         X = np.zeros((n, d))
         groups = np.array_split(np.arange(d - 1), max(1, round((d - 1) / 6)))
         for group in groups:
-            if len(group):  # every column is rarer than the one before
+            if len(group):
+                # Every column is rarer than the one before.
                 shares = rng.dirichlet(1.0 / np.arange(1.0, len(group) + 1.0))
                 X[np.arange(n), group[0] + rng.choice(len(group), size=n, p=shares)] = 1.0
         X[:, -1] = 1.0
@@ -269,7 +273,8 @@ def correlated(
     return draw
 
 
-FACTOR = 0.5  # log-scale standard deviation of the spreads of columns relative to the sketch's
+# Log-scale standard deviation of the spreads of columns relative to the sketch's.
+FACTOR = 0.5
 
 
 def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
@@ -432,7 +437,8 @@ class Sketches(Expected):
         )
 
 
-_SEED = 20_240_229  # of synthetic rows: no user's seed enters them
+# The seed of synthetic rows: no user's seed enters them.
+_SEED = 20_240_229
 
 
 def unknown(d: int) -> Sketches:
