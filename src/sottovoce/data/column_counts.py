@@ -132,7 +132,7 @@ one.
 
 
 def is_likely_gap(text: str) -> bool:
-    """Whether a text is one that tools and people write for a missing value."""
+    """Return True for a text that tools and people write for a missing value."""
     return folded(text) in LIKELY_GAPS
 
 

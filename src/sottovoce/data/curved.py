@@ -81,18 +81,13 @@ class Derived(ABC):
         return self.made([one.sketch(n, rng) for one in self.of])
 
     def _check_of(self) -> None:
-        field, names = f"{self.name}.of", [getattr(one, "name", one) for one in self.of]
+        field = f"{self.name}.of"
+        names = [getattr(one, "name", one) for one in self.of]
         if len(set(names)) != len(names) or len(names) < self.least:
-            rule = (
-                f"must name at least {self.least} declared column{'s' * (self.least > 1)}, "
-                "each once"
-            )
-            raise SchemaError(
-                field,
-                None,
-                rule,
-                f'for example: of = ["age", "dose"], or ["{ALL}"] for every number',
-            )
+            columns = "columns" if self.least > 1 else "column"
+            rule = f"must name at least {self.least} declared {columns}, each once"
+            remedy = f'for example: of = ["age", "dose"], or ["{ALL}"] for every number'
+            raise SchemaError(field, None, rule, remedy)
         allowed: Any = OneColumn | Vector
         rule = "must be a declared column that no others are made into"
         if self.numbers:
@@ -273,7 +268,8 @@ class Fourier(Derived):
         return special.ndtri((raw + 0.5) * 2.0**-52).reshape(k, half) / self.bandwidth
 
     def made(self, features: Sequence[Array]) -> Array:
-        c, angles = _numbers_of(features), np.zeros((len(features[0]), self.features // 2))
+        c = _numbers_of(features)
+        angles = np.zeros((len(features[0]), self.features // 2))
         for values, along in zip(c.T, self.directions, strict=True):
             # Sums in one order, whatever the batch of rows.
             angles += values[:, None] * along
@@ -392,7 +388,7 @@ def blocks_of(columns: Mapping[str, Mapping[str, Any]]) -> tuple[Block, ...]:
 
 
 def is_derived(entries: Mapping[str, Any]) -> bool:
-    """Whether ``[columns.NAME]`` declares features made from those of other columns."""
+    """Return True if ``[columns.NAME]`` declares features made from those of other columns."""
     kind = entries.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return False

@@ -170,7 +170,7 @@ def own_names(X: Any) -> list[object]:
 
 
 def reads_as_number(name: str) -> bool:
-    """Whether a column's name reads as a number.
+    """Return True if a column's name reads as a number.
 
     It may then be a value, from a table without a header.
     """

@@ -39,7 +39,7 @@ _WRITE = (
 
 class _Classes:
     def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
-        """Which labels were clipped to bounds: none of a class."""
+        """Return a mask of the labels that were clipped to bounds: none of a class."""
         return np.zeros(len(column), dtype=bool)
 
 

@@ -325,11 +325,13 @@ class Moved(Storage):
         return replace(self, base=base, factors=factors, lengths=self.lengths[nodes][:, : base.n])
 
     def every(self, part: int, parts: int) -> Self:
-        base, cut = self.base.every(part, parts), np.s_[:, part::parts]
+        base = self.base.every(part, parts)
+        cut = np.s_[:, part::parts]
         return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
 
     def between(self, first: int, last: int) -> Self:
-        base, cut = self.base.between(first, last), np.s_[:, first:last]
+        base = self.base.between(first, last)
+        cut = np.s_[:, first:last]
         return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
 
     def of_rows(self, base: Storage, which: IntArray) -> Self:

@@ -97,7 +97,8 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
 
 def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
     """Record batches of an open file, as long as it unpacks to no more than it may."""
-    names, total = file.schema_arrow.names, file.metadata.num_rows
+    names = file.schema_arrow.names
+    total = file.metadata.num_rows
     if len(set(names)) != len(names):
         raise InvalidInput(place.name, None, "must name every column once", "rename one")
     most = max(_ALWAYS, REPEATED * place.stat().st_size)

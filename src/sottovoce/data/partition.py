@@ -13,7 +13,8 @@ from ..util.later import Later
 from ..util.typing import Array, IntArray
 from .values import Column, as_text, natural_order, sites_of
 
-optimize, special = Later("scipy.optimize"), Later("scipy.special")
+optimize = Later("scipy.optimize")
+special = Later("scipy.special")
 
 HOW = "iid, label, dirichlet:ALPHA, column:NAME, site:NAME"
 # At strength 1 the log-odds of the positive share run over [-LABEL_SPREAD, LABEL_SPREAD] around

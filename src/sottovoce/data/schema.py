@@ -437,10 +437,12 @@ class Schema:
         """Return plain data of JSON and TOML types; `from_dict` is the inverse."""
         entries: dict[str, Any] = {"name": self.name, "intercept": self.intercept}
         for key in ("ignore", "na"):
-            if values := getattr(self, key):
+            values = getattr(self, key)
+            if values:
                 entries[key] = list(values)
         for key in ("site", "scale", "unit", "data_dependent", "note", "survey"):
-            if value := getattr(self, key):
+            value = getattr(self, key)
+            if value:
                 entries[key] = value
         if self.label is not None:
             entries["label"] = label_entries(self.label)

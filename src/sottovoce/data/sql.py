@@ -91,7 +91,8 @@ def sql_names(path: str | Path) -> list[str]:
 @contextmanager
 def _asked(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
     """The answer to a query: names and lists of rows, or None and a reader of record batches."""
-    query, address = read_text("data", Path(path)), os.environ.get(DATABASE, "")
+    query = read_text("data", Path(path))
+    address = os.environ.get(DATABASE, "")
     scheme, mark, rest = address.partition("://")
     if not mark or scheme not in (SQLITE, *DRIVERS):
         known = ", ".join((SQLITE, *DRIVERS))

@@ -143,7 +143,8 @@ def statistics_types(path: str | Path) -> dict[str, str]:
     text.
     """
     about = _metadata(path)
-    labels, clocks = _labels(about), _clocks(about, Path(path))
+    labels = _labels(about)
+    clocks = _clocks(about, Path(path))
     types = dict[str, str]()
     for name in about.column_names:
         if about.readstat_variable_types.get(name) == "string" or name in labels:

@@ -317,8 +317,9 @@ class Sweep:
         """
         out = np.zeros((self.nodes, *w.shape[1:]))
         for nodes, block, _ in self._blocks():
-            z, m = block.margins(w[nodes]), block.moves(along[nodes])
-            out[nodes] += block.combine(loss.at(block.norms).turn(z, m))
+            margins = block.margins(w[nodes])
+            changes = block.moves(along[nodes])
+            out[nodes] += block.combine(loss.at(block.norms).turn(margins, changes))
         return out
 
     def _blocks(self) -> Iterator[tuple[IntArray, Design, int]]:

@@ -189,7 +189,8 @@ def deal(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
         Weight of every row for every class at every site.  A site's add up to m, and their mean
         over sites, by size, is `chances`.
     """
-    size, have = np.asarray(sites, dtype=float) / np.sum(sites), chances.mean(axis=0)
+    size = np.asarray(sites, dtype=float) / np.sum(sites)
+    have = chances.mean(axis=0)
     along = np.linspace(-1.0, 1.0, len(size)) if len(size) > 1 else np.zeros(1)
     want = (
         np.exp(0.5 * tilt * LABEL_SPREAD * np.outer(along, np.linspace(-1.0, 1.0, len(have))))

@@ -350,7 +350,7 @@ def each_as_it_is(values: Iterable[Any]) -> Column:
 
 
 def is_masked(values: object) -> bool:
-    """Whether values are a masked array of NumPy, whose module is not loaded to find that out."""
+    """Return True for a masked array of NumPy, whose module is not loaded to find that out."""
     # The module is absent as long as nobody has made a masked array.
     module = sys.modules.get("numpy.ma")
     return module is not None and isinstance(values, module.MaskedArray)
@@ -684,7 +684,7 @@ class _Joined(Declared[T]):
 
 
 def same_in_a_frame(texts: Iterable[str]) -> bool:
-    """Whether a frame may round two declared whole numbers to one.
+    """Return True if a frame may round two declared whole numbers to one.
 
     It rounds those beyond 2^53 if another row has a gap.
     """
