@@ -73,7 +73,7 @@ def _edges(values: object) -> tuple[float, ...]:
 
 def _edge(value: object) -> float:
     if value in ("inf", "-inf"):
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
     return _number(value)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,7 @@ def _asked(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
             "sqlite:///clinic.db, say"
         )
         raise InvalidInput(DATABASE, None, rule, remedy)
+    ask: AbstractContextManager[tuple[list[str] | None, Any]]
     if scheme == SQLITE:
         ask = _of_sqlite(query, rest.removeprefix("/"))
     else:
