@@ -208,10 +208,7 @@ CAUGHT = {
     ),
     "rows in single precision without their norms": (
         "data/design.py",
-        {
-            "None if like is None else short.asarray(like)": "None if like is None else "
-            "short.asarray(0.0 * like)"
-        },
+        {"norms = short.asarray(narrow)": "norms = short.asarray(0.0 * narrow)"},
         "single_precision and logistic",
     ),
 }

@@ -77,9 +77,12 @@ class Finding:
         """The row numbers in words; empty if they are not known."""
         if not self.where:
             return ""
-        more = self.rows - len(self.where)
+        word = "rows" if self.rows > 1 else "row"
         shown = ", ".join(f"{row:,}" for row in self.where)
-        return f"row{'s' * (self.rows > 1)} {shown}" + (f" and {more:,} more" if more > 0 else "")
+        more = self.rows - len(self.where)
+        if more > 0:
+            return f"{word} {shown} and {more:,} more"
+        return f"{word} {shown}"
 
 
 @dataclass(frozen=True)
@@ -177,13 +180,16 @@ def review(schema: Schema, table: Any) -> Review:
     clipped = dict[str, int]()
     try:
         clipped = schema.encode(table).clipped
-    except InvalidInput as error:  # the first of perhaps several
+    except InvalidInput as error:
+        # The encoding stops at the first error of perhaps several: each block is tried by itself.
         for block in readable:
             try:
-                clipped |= count_unfit(block, block.encode(columns, na)[1], columns, na)
+                outside = block.encode(columns, na)[1]
+                clipped |= count_unfit(block, outside, columns, na)
             except InvalidInput as own:
                 refused.append(str(own))
-        refused += [str(error)] if not refused else []
+        if not refused:
+            refused.append(str(error))
     refused += [text for text in _refusals(schema, columns, na) if text not in refused]
     counted = Counted(table.n_rows, blocks, tuple(_counts(schema, readable, columns, na)))
     unfit = [_finding(name, n, counted) for name, n in clipped.items() if n]
@@ -222,8 +228,10 @@ class Counted:
         """
         mine = [one for one in self.columns if one.role == role and name in (None, one.column)]
         rows = {row for one in mine for part in parts for row in one.rows.get(part, ())}
-        counts = [(part, one.counts.get(part, 0)) for one in mine for part in parts]
-        detail = ", ".join(f"{n:,} {part}" for part, n in counts if n) if len(parts) > 1 else ""
+        detail = ""
+        if len(parts) > 1:
+            counts = [(part, one.counts.get(part, 0)) for one in mine for part in parts]
+            detail = ", ".join(f"{n:,} {part}" for part, n in counts if n)
         return replace(found, where=tuple(sorted(rows)[:SHOWN_ROWS]), detail=detail)
 
 
@@ -243,13 +251,9 @@ def _refusals(schema: Schema, columns: Mapping[str, Column], na: frozenset[str])
         tried.append((person.column, lambda column: person.codes(column, na)))
     if schema.site is not None:
         site = schema.site
+        spec = f"site:{site}"
         tried.append(
-            (
-                site,
-                lambda column: partition(
-                    f"site:{site}", np.zeros(len(column)), None, columns=columns
-                ),
-            )
+            (site, lambda column: partition(spec, np.zeros(len(column)), None, columns=columns))
         )
     for name, attempt in tried:
         if name in columns:
@@ -262,7 +266,9 @@ def _refusals(schema: Schema, columns: Mapping[str, Column], na: frozenset[str])
 def _single_column(columns: Mapping[str, Column], name: str) -> Column | None:
     """A column of one value a row; None if it is not there, or has several."""
     column = columns.get(name)
-    return column if column is not None and column.ndim == 1 else None
+    if column is None or column.ndim != 1:
+        return None
+    return column
 
 
 def _counts(
@@ -291,9 +297,9 @@ def _counts_beside_features(
     if schema.person is not None:
         persons = _single_column(columns, schema.person.column)
         if persons is not None:
-            numbers = (
-                None if schema.site is None or sites is None else site_numbers(schema.site, sites)
-            )
+            numbers = None
+            if schema.site is not None and sites is not None:
+                numbers = site_numbers(schema.site, sites)
             yield count_people(schema.person, persons, na, numbers)
     if schema.weight is not None:
         weights = _single_column(columns, schema.weight.column)
@@ -306,8 +312,8 @@ def _classes(schema: Schema, columns: Mapping[str, Column]) -> IntArray | None:
     task = schema.task
     if schema.label is None or not isinstance(task, Classification):
         return None
-    column = columns.get(schema.label.column)
-    if column is None or column.ndim != 1:
+    column = _single_column(columns, schema.label.column)
+    if column is None:
         return None
     classes: IntArray = task.number(schema.label.encode(column, schema.na))
     return classes
@@ -329,13 +335,14 @@ def _finding(key: str, rows: int, found: Counted) -> Finding:
         return Finding(key, rows, what, fits=rows < CROWDED * found.rows)
     if key == HEAVY:
         return found.locate(Finding(key, rows, what), "weight", None, ("above",))
-    if key in (LABEL, BEYOND):
-        parts: tuple[str, ...] = (
-            ("missing", "undeclared", "not a number") if key == LABEL else _CLIPPED
-        )
+    if key == LABEL:
+        parts = ("missing", "undeclared", "not a number")
         return found.locate(Finding(key, rows, what), "label", None, parts)
-    parts = ("undeclared",) if isinstance(found.blocks[key], Category) else _CLIPPED
-    return found.locate(Finding(key, rows, what), "feature", key, parts)
+    if key == BEYOND:
+        return found.locate(Finding(key, rows, what), "label", None, _CLIPPED)
+    if isinstance(found.blocks[key], Category):
+        return found.locate(Finding(key, rows, what), "feature", key, ("undeclared",))
+    return found.locate(Finding(key, rows, what), "feature", key, _CLIPPED)
 
 
 _CLIPPED = ("below", "above", "beyond the norm")
@@ -344,11 +351,9 @@ _CLIPPED = ("below", "above", "beyond the norm")
 def _outside(block: Block) -> str:
     if isinstance(block, Category):
         return "none of the declared values: no level at all"
-    return (
-        "beyond the bounds: clipped"
-        if not isinstance(block, Vector)
-        else "entries beyond the bounds: clipped"
-    )
+    if isinstance(block, Vector):
+        return "entries beyond the bounds: clipped"
+    return "beyond the bounds: clipped"
 
 
 _GAPS = {
@@ -363,16 +368,14 @@ def _unread(found: Counted) -> Iterator[Finding]:
     without a value.
     """
     for one in found.columns:
-        if one.role == "label":  # whose rows become zeros, and are counted so
+        # Rows without a label are not refused: they become zeros, and are counted so.
+        if one.role == "label":
             continue
         for key in ("not a number", "not a date", "negative"):
-            if n := one.counts.get(key, 0):
-                yield Finding(
-                    one.column,
-                    n,
-                    f"{key}{_likely(one)}: training refuses the table",
-                    where=one.rows[key],
-                )
+            n = one.counts.get(key, 0)
+            if n:
+                what = f"{key}{_likely(one)}: training refuses the table"
+                yield Finding(one.column, n, what, where=one.rows[key])
         missing = one.counts["missing"]
         if missing and one.role != "feature":
             what = f"{_GAPS[one.role]}: training refuses the table"
@@ -380,7 +383,8 @@ def _unread(found: Counted) -> Iterator[Finding]:
         elif missing and one.kind != "category" and not _stand_in(found.blocks[one.column]):
             what = "missing, and nothing is declared to stand for it: training refuses the table"
             yield Finding(one.column, missing, what, where=one.rows["missing"])
-        if n := one.counts.get("left out", 0):
+        n = one.counts.get("left out", 0)
+        if n:
             what = "rows beyond person.rows of their person: left out"
             yield Finding(one.column, n, what, fits=True, where=one.rows["left out"])
 
@@ -389,37 +393,40 @@ def _replaced(found: Counted) -> Iterator[Finding]:
     """Rows with a missing value for which the schema says what stands for it."""
     for one in found.columns:
         missing = one.counts["missing"]
-        if one.role == "feature" and missing and (stands := _stand_in(found.blocks[one.column])):
-            yield Finding(
-                one.column,
-                missing,
-                f"missing: counts as {stands}",
-                fits=True,
-                where=one.rows["missing"],
-            )
+        if one.role != "feature" or not missing:
+            continue
+        stands = _stand_in(found.blocks[one.column])
+        if stands:
+            what = f"missing: counts as {stands}"
+            yield Finding(one.column, missing, what, fits=True, where=one.rows["missing"])
 
 
 def _stand_in(block: Block) -> str:
     """What stands for a missing value of a block, in words; empty if nothing does."""
-    value, marked = getattr(block, "missing", None), getattr(block, "indicator", False)
-    if value is not None:
-        plain = (
-            block.day(value)
-            if isinstance(block, Date)
-            else value
-            if isinstance(value, str)
-            else f"{value:g}"
-        )
-        return f"{plain}, and is marked" if marked else plain
-    if marked:
-        return "a level of its own"
-    return "other" if isinstance(block, Category) and block.other else ""
+    # Not every kind of block has both.
+    value = getattr(block, "missing", None)
+    marked = getattr(block, "indicator", False)
+    if value is None:
+        if marked:
+            return "a level of its own"
+        if isinstance(block, Category) and block.other:
+            return "other"
+        return ""
+    if isinstance(block, Date):
+        plain = block.day(value)
+    elif isinstance(value, str):
+        plain = value
+    else:
+        plain = f"{value:g}"
+    return f"{plain}, and is marked" if marked else plain
 
 
 def _likely(one: ColumnCounts) -> str:
     """What those texts look like that are no numbers."""
     kinds = [f"{n:,} {key}" for key, n in one.counts.items() if key.startswith("as ") and n]
-    return f" ({', '.join(kinds)})" if kinds else ""
+    if not kinds:
+        return ""
+    return f" ({', '.join(kinds)})"
 
 
 def _notes(found: Review, schema: Schema, columns: Mapping[str, Column]) -> Iterator[str]:
@@ -454,7 +461,8 @@ def _notes(found: Review, schema: Schema, columns: Mapping[str, Column]) -> Iter
 
 
 def _alike(name: str, one: ColumnCounts, key: str, what: str) -> Iterator[str]:
-    if n := one.counts.get(key, 0):
+    n = one.counts.get(key, 0)
+    if n:
         yield (
             f"{name}: {n:,} names differ from another one in case, blanks or Unicode form alone, "
             "and are taken for "
@@ -474,10 +482,8 @@ def _of_label(
 ) -> Iterator[str]:
     label = schema.label
     assert label is not None
-    name, lost = (
-        printable(one.column),
-        sum(one.counts.get(key, 0) for key in ("missing", "undeclared", "not a number")),
-    )
+    name = printable(one.column)
+    lost = sum(one.counts.get(key, 0) for key in ("missing", "undeclared", "not a number"))
     if isinstance(label, NumberLabel):
         yield from _clipped(name, one, n, "lo and hi of the label")
         if lost == n:
@@ -542,15 +548,12 @@ def _of_feature(
                 "book"
             )
         yield from _near(name, one, as_text(columns[block.source]), values, mapped=True)
-    elif (
-        not isinstance(block, Vector)
-        or not isinstance(block.norm, str)
-        or one.counts["below"]
-        or one.counts["above"]
-    ):
-        yield from _clipped(
-            name, one, n, {"bins": "edges", "spline": "knots"}.get(one.kind, "lo and hi")
-        )
+        return
+    # Rows that are divided by their own norms are clipped in their entries alone.
+    unit_rows = isinstance(block, Vector) and isinstance(block.norm, str)
+    if not unit_rows or one.counts["below"] or one.counts["above"]:
+        bounds = {"bins": "edges", "spline": "knots"}.get(one.kind, "lo and hi")
+        yield from _clipped(name, one, n, bounds)
         beyond = one.counts.get("beyond the norm", 0)
         if beyond >= CROWDED * n:
             yield (
@@ -591,15 +594,14 @@ def _near(
                 f"...] }}, or {remedy}"
             )
         many = int(rows.sum())
+        differ = "row differs" if many == 1 else "rows differ"
         yield (
-            f"{name}: {many:,} {'row differs' if many == 1 else 'rows differ'} from the declared "
-            f"{told!r} in case, "
+            f"{name}: {many:,} {differ} from the declared {told!r} in case, "
             f"blanks or Unicode form alone; {remedy}"
         )
 
 
 def _key(name: str) -> str:
     """A key of a TOML table."""
-    return (
-        name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else f'"{name}"'
-    )
+    bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    return name if bare else f'"{name}"'

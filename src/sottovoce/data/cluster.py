@@ -36,7 +36,9 @@ def _dask() -> Any:
 
 def _local(block: Array, fields: dict[str, Any], move: Move | None) -> Sweep:
     rows = Dense(block[None])
-    storage = rows if move is None else Moved.of(rows, move)
+    storage: Storage = rows
+    if move is not None:
+        storage = Moved.of(rows, move)
     return Sweep((Batch(np.array([0]), Design(storage, **fields)),), block.shape[1])
 
 
@@ -98,7 +100,8 @@ class ClusterSweep(Sweep):
         return self  # workers keep duplicates
 
     def normed(self) -> Self:
-        return self  # workers compute norms when they need them
+        # Workers compute norms when they need them.
+        return self
 
     def every(self, part: int, parts: int) -> ClusterSweep:
         dask = _dask()

@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -118,12 +119,10 @@ def first_rows(where: BoolArray) -> tuple[int, ...]:
 
 def folded(text: str) -> str:
     """Return a text without differences in case, blanks, marks of no width, and Unicode's forms."""
-    seen = (
-        text
-        if text.isprintable()
-        else "".join(one for one in text if unicodedata.category(one) != "Cf")
-    )
-    return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
+    if not text.isprintable():
+        # "Cf" are format characters: marks of no width, of the direction of writing and of order.
+        text = "".join(one for one in text if unicodedata.category(one) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 LIKELY_GAPS = frozenset(map(folded, (*MISSING_MARKS, *_MORE_MARKS)))
@@ -133,7 +132,7 @@ one.
 
 
 def is_likely_gap(text: str) -> bool:
-    """Whether a text is one that tools and people write for a missing value."""
+    """Return True for a text that tools and people write for a missing value."""
     return folded(text) in LIKELY_GAPS
 
 
@@ -145,11 +144,12 @@ def nearly(texts: Column, declared: Collection[str]) -> dict[str, BoolArray]:
     """
     by_fold = {folded(value): value for value in declared}
     read_alike = Declared({value: value for value in declared})
+    nothing = np.zeros(len(texts), dtype=bool)
     found: dict[str, BoolArray] = {}
     for text in dict.fromkeys(texts.tolist()):
         value = by_fold.get(folded(text))
         if value is not None and text not in read_alike:
-            found[value] = found.get(value, np.zeros(len(texts), dtype=bool)) | (texts == text)
+            found[value] = found.get(value, nothing) | (texts == text)
     return found
 
 
@@ -171,17 +171,17 @@ def read_numbers(column: Column, na: frozenset[str], read: Reader | None = None)
     -------
     Reading
     """
-    read = read or (lambda some: as_numbers(some, na))
     if column.dtype.kind in "iuf":
         missing = marked(column, na)
         unread = ~np.isfinite(column) & ~missing
         numbers = np.where(missing | unread, np.nan, column.astype(np.float64))
         return Reading(numbers, missing, unread, {_NOT_FINITE: int(unread.sum())})
-    numbers, missing, unread = _in_parts(column, read)
+    numbers, missing, unread = _in_parts(column, read or partial(as_numbers, na=na))
     why: dict[str, int] = {}
-    for text in as_text(column[unread]).tolist() if unread.any() else ():
-        kind = kind_of_text(text)
-        why[kind] = why.get(kind, 0) + 1
+    if unread.any():
+        for text in as_text(column[unread]).tolist():
+            kind = kind_of_text(text)
+            why[kind] = why.get(kind, 0) + 1
     return Reading(np.where(missing | unread, np.nan, numbers), missing, unread, why)
 
 
@@ -193,7 +193,8 @@ def _in_parts(column: Column, read: Reader) -> tuple[Array, BoolArray, BoolArray
     refused.
     """
     numbers = np.zeros(len(column))
-    missing, unread = np.zeros(len(column), dtype=bool), np.zeros(len(column), dtype=bool)
+    missing = np.zeros(len(column), dtype=bool)
+    unread = np.zeros(len(column), dtype=bool)
     left = [(0, len(column))]
     while left:
         start, end = left.pop()
@@ -216,7 +217,9 @@ def kind_of_text(text: str) -> str:
     for kind, pattern in _KINDS_OF_TEXT:
         if pattern.fullmatch(text):
             return kind
-    return "a usual mark of missing values" if is_likely_gap(text) else "other text"
+    if is_likely_gap(text):
+        return "a usual mark of missing values"
+    return "other text"
 
 
 def count_block(block: Block, columns: Mapping[str, Column], na: frozenset[str]) -> ColumnCounts:
@@ -252,13 +255,12 @@ def _count_numbers(block: Any, columns: Mapping[str, Column], na: frozenset[str]
         "below": reading.numbers < lo,
         "above": reading.numbers > hi,
     }
-    return _counted(
-        block.name,
-        "feature",
-        block.kind,
-        masks,
-        {f"as {kind}": n for kind, n in reading.why.items()},
-    )
+    return _counted(block.name, "feature", block.kind, masks, _counts_by_kind(reading))
+
+
+def _counts_by_kind(reading: Reading) -> dict[str, int]:
+    """How many values are no numbers, by what they look like."""
+    return {f"as {kind}": n for kind, n in reading.why.items()}
 
 
 def _reader_of(block: object, na: frozenset[str]) -> Reader | None:
@@ -295,6 +297,7 @@ def _count_vector(block: Vector, columns: Mapping[str, Column], na: frozenset[st
         "above": np.any(numbers > block.hi, axis=1),
     }
     if not isinstance(block.norm, str):
+        # As the encoding does, which clips entries before it computes the norm.
         inside = np.clip(np.nan_to_num(numbers, nan=0.0), block.lo, block.hi)
         masks["beyond the norm"] = row_norms(inside) > block.norm
     return _counted(block.name, "feature", block.kind, masks)
@@ -309,6 +312,7 @@ def _count_category(
     near = nearly(np.where(strange, texts, ""), listed)
     masks = {"missing": gone, "undeclared": strange, "near": _any_of(near.values(), len(texts))}
     more = {"undeclared texts": len(set(texts[strange].tolist()))}
+    # Without a reference level and levels for the rest, each feature is one declared value.
     plain = replace(block, base=None, missing=None, other=False, indicator=False)
     rows = plain.encode(columns, na)[0].sum(axis=0)
     levels = {name: int(count) for (name, _), count in zip(block.values, rows, strict=True)}
@@ -349,12 +353,11 @@ def count_label(label: AnyLabel, column: Column, na: tuple[str, ...]) -> ColumnC
     number = task.number(y)
     levels = {name: int(np.sum(number == k)) for k, name in enumerate(task.names)}
     if isinstance(label, Label) and label.negative is None:
-        negatives = texts[(number == 0) & ~lost]
-        more["negative texts"] = len(set(negatives.tolist()))
-        masks["negative, and a usual mark of missing values"] = (
-            np.isin(texts, [text for text in set(negatives.tolist()) if is_likely_gap(text)])
-            & ~lost
-        )
+        # Any other value than the positive one is negative, so a missing value may be taken for it.
+        negatives = set(texts[(number == 0) & ~lost].tolist())
+        more["negative texts"] = len(negatives)
+        gaps = np.isin(texts, [text for text in negatives if is_likely_gap(text)])
+        masks["negative, and a usual mark of missing values"] = gaps & ~lost
     kind = "classes" if isinstance(label, ClassLabel) else "two classes"
     return _counted(label.column, "label", kind, masks, more, levels)
 
@@ -370,16 +373,18 @@ def _count_number_label(
         "below": numbers < label.lo,
         "above": numbers > label.hi,
     }
-    return _counted(
-        label.column, "label", "number", masks, {f"as {kind}": n for kind, n in reading.why.items()}
-    )
+    return _counted(label.column, "label", "number", masks, _counts_by_kind(reading))
 
 
 def declared_labels(label: AnyLabel) -> tuple[str, ...]:
     """Return the texts that a label's declaration names."""
-    if isinstance(label, Label):
-        return (label.positive,) if label.negative is None else (label.negative, label.positive)
-    return label.values if isinstance(label, ClassLabel) else ()
+    if isinstance(label, ClassLabel):
+        return label.values
+    if isinstance(label, NumberLabel):
+        return ()
+    if label.negative is None:
+        return (label.positive,)
+    return label.negative, label.positive
 
 
 def count_sites(name: str, column: Column, classes: IntArray | None) -> ColumnCounts:
@@ -428,7 +433,9 @@ def site_numbers(name: str, column: Column) -> IntArray:
 
     number = np.full(len(column), -1, dtype=np.int64)
     named = np.flatnonzero(~refused_rows(column, parts_of))
-    for k, part in enumerate(parts_of(column[named]) if len(named) else []):
+    if len(named) == 0:
+        return number
+    for k, part in enumerate(parts_of(column[named])):
         number[named[part]] = k
     return number
 
@@ -441,6 +448,7 @@ def refused_rows(column: Column, attempt: Callable[[Column], object]) -> BoolArr
         pass
     else:
         return np.zeros(len(column), dtype=bool)
+    # Values of one text are refused alike, so each text is tried once, at its first row.
     texts, first, number = np.unique(as_text(column), return_index=True, return_inverse=True)
     refused = np.zeros(len(texts), dtype=bool)
     for k, row in enumerate(first.tolist()):
@@ -474,18 +482,20 @@ def count_people(
     """
     missing = refused_rows(column, lambda some: person.codes(some, na))
     people = person.codes(column[~missing], na)
-    at = np.zeros(len(people), dtype=np.int64) if site is None else site[~missing]
-    pairs, at_site = np.unique(np.stack([people, at], axis=1), axis=0, return_inverse=True)
+    own_site = np.zeros(len(people), dtype=np.int64)
+    if site is not None:
+        own_site = site[~missing]
+    # Rows are left out by person and site, as the limit on rows holds at each site.
+    pairs, pair = np.unique(np.stack([people, own_site], axis=1), axis=0, return_inverse=True)
     left = np.zeros(len(column), dtype=bool)
-    left[~missing] = ~kept(at_site.reshape(-1).astype(np.int64), person.rows)
+    left[~missing] = ~kept(pair.reshape(-1).astype(np.int64), person.rows)
     first = np.unique(people, return_index=True)[1]
+    identifiers = as_text(column[~missing])[first].tolist()
     more = {
         "people": len(first),
         "most rows of a person": int(np.bincount(people).max(initial=0)),
         "most sites of a person": int(np.bincount(pairs[:, 0]).max(initial=0)),
-        "identifiers that differ in case or blanks alone": _alike(
-            as_text(column[~missing])[first].tolist()
-        ),
+        "identifiers that differ in case or blanks alone": _alike(identifiers),
     }
     return _counted(person.column, "person", "person", {"missing": missing, "left out": left}, more)
 

@@ -34,11 +34,15 @@ from .values import (
 )
 
 Mask = NDArray[np.bool_]
-LIMIT = 1e100  # bounds beyond it would overflow when squared
-NARROWEST = 1e-6  # smallest width of a typical range, as a share of the width of the bounds
+# Bounds beyond it would overflow when squared.
+LIMIT = 1e100
+# Smallest width of a typical range, as a share of the width of the bounds.
+NARROWEST = 1e-6
 _LEAST_MARK = 0.25  # smallest entry of an indicator
-_COARSE = 1e-290  # norms below it have lost digits to underflow
-MOST_FEATURES = 1_000_000  # largest number of features of a schema, or of synthetic rows
+# Norms below it have lost digits to underflow.
+_COARSE = 1e-290
+# Largest number of features of a schema, or of synthetic rows.
+MOST_FEATURES = 1_000_000
 
 
 class Block(Protocol):
@@ -236,16 +240,21 @@ class Bins(OneColumn):
 
     @cached_property
     def names(self) -> list[str]:
-        pairs = [f"{self.name}[{a},{b})" for a, b in pairwise(map(text_of, self.edges))]
-        pairs[-1] = pairs[-1][:-1] + "]"
-        return [pair for k, pair in enumerate(pairs) if k != self.base] + [
-            _gone(self.name)
-        ] * self.indicator
+        bins = [f"{self.name}[{a},{b})" for a, b in pairwise(map(text_of, self.edges))]
+        # The last bin is closed at both ends.
+        bins[-1] = bins[-1][:-1] + "]"
+        names = [name for k, name in enumerate(bins) if k != self.base]
+        if self.indicator:
+            names.append(_gone(self.name))
+        return names
 
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         x, absent = _read(self.source, _one(self.source, columns), na)
-        edges, m = np.asarray(self.edges), len(self.edges) - 1
-        x = _filled(self.source, x, absent, self.edges[0] if self.indicator else self.missing)
+        edges = np.asarray(self.edges)
+        m = len(edges) - 1
+        # With a level for missing values any number may stand for them, as it is overwritten below.
+        missing = self.edges[0] if self.indicator else self.missing
+        x = _filled(self.source, x, absent, missing)
         outside = (x < edges[0]) | (x > edges[-1])
         bins = np.searchsorted(edges[1:-1], x, side="right")
         if not self.indicator:
@@ -291,7 +300,8 @@ class Category(OneColumn):
     def __post_init__(self) -> None:
         check_features(f"{self.name}.values", len(self.values))
         _check_level(self.name, self.indicator, self.missing)
-        members, groups = [value for _, group in self.values for value in group], self._groups
+        members = [value for _, group in self.values for value in group]
+        groups = self._groups
         if not members or len(set(members)) != len(members) or len(set(groups)) != len(groups):
             rule = "must list at least one value, each value and each group once"
             raise SchemaError(f"{self.name}.values", None, rule, 'declare values = ["a", "b"]')
@@ -311,11 +321,12 @@ class Category(OneColumn):
 
     @property
     def _groups(self) -> list[str]:
-        return (
-            [name for name, _ in self.values]
-            + ["other"] * self.other
-            + ["missing"] * self.indicator
-        )
+        groups = [name for name, _ in self.values]
+        if self.other:
+            groups.append("other")
+        if self.indicator:
+            groups.append("missing")
+        return groups
 
     @cached_property
     def names(self) -> list[str]:
@@ -336,11 +347,14 @@ class Category(OneColumn):
         """
         if self.missing is None and not self.indicator:
             return self.listed
-        stands = len(self.values) + 1 if self.missing is None else self.listed.get(self.missing)
+        if self.missing is None:
+            level = len(self.values) + 1
+        else:
+            level = self.listed.get(self.missing)
         common = [mark for mark in sorted(MISSING_MARKS) if mark not in self.listed]
-        return self.listed.or_else(dict.fromkeys(common, stands)).but(
-            dict.fromkeys(sorted(na | MISSING), stands)
-        )
+        declared = sorted(na | MISSING)
+        with_common = self.listed.or_else(dict.fromkeys(common, level))
+        return with_common.but(dict.fromkeys(declared, level))
 
     def codes(self, na: frozenset[str]) -> dict[str, int]:
         """Return :meth:`levels` by the common spellings of every value.
@@ -359,17 +373,25 @@ class Category(OneColumn):
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         rest = len(self.values)
         group = self.levels(na).numbers(_one(self.source, columns), rest)
-        names = [name for name, _ in self.values] + ["other"] * self.other + ["missing"]
-        outside = np.zeros(len(group), dtype=bool) if self.other else group == rest
-        kept = np.where(group > rest, len(names) - 1, np.where(outside, len(names), group))
-        features = _one_hot(kept, len(names) + 1, None)
-        return features[
-            :, [k for k, name in enumerate(names) if name in self._groups and name != self.base]
-        ], outside
+        names = [name for name, _ in self.values]
+        if self.other:
+            names.append("other")
+            outside = np.zeros(len(group), dtype=bool)
+        else:
+            outside = group == rest
+        names.append("missing")
+        # One-hot over all levels and one more column, for rows that have none; then the columns
+        # that are features are kept.
+        level_or_none = np.where(outside, len(names), group)
+        hot = np.where(group > rest, len(names) - 1, level_or_none)
+        features = _one_hot(hot, len(names) + 1, None)
+        kept = [k for k, name in enumerate(names) if name in self._groups and name != self.base]
+        return features[:, kept], outside
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
         """Groups, ``other`` included, are equally likely; nothing is missing."""
-        m, base = len(self._groups), None if self.base is None else self._groups.index(self.base)
+        m = len(self._groups)
+        base = None if self.base is None else self._groups.index(self.base)
         return _one_hot(rng.integers(m - self.indicator, size=n), m, base)
 
 
@@ -427,6 +449,7 @@ class Number(OneColumn):
                 "must be 'log1p'",
                 "correct it or leave it out",
             )
+        # Bounds that are apart may have one logarithm in floating point.
         if self.transform == "log1p" and not (
             self.lo > -1 and np.log1p(self.lo) < np.log1p(self.hi)
         ):
@@ -443,10 +466,8 @@ class Number(OneColumn):
     def _check_typical(self) -> None:
         if self.typical is None:
             return
-        field, remedy = (
-            f"{self.name}.typical",
-            "declare the range of most values, such as typical = [2, 5]",
-        )
+        field = f"{self.name}.typical"
+        remedy = "declare the range of most values, such as typical = [2, 5]"
         if len(self.typical) != 2 or not self.lo <= self.typical[0] < self.typical[1] <= self.hi:
             raise SchemaError(
                 field, self.typical, "must be two increasing numbers within lo and hi", remedy
@@ -460,7 +481,9 @@ class Number(OneColumn):
     def _ends(self) -> tuple[float, float, float, float]:
         """Ends of the range that is mapped to `to`, and the bounds, all transformed."""
         lo, hi = self.lo, self.hi
-        a, b = (lo, hi) if self.typical is None else self.typical
+        a, b = lo, hi
+        if self.typical is not None:
+            a, b = self.typical
         if self.transform == "log1p":
             lo, hi, a, b = (float(np.log1p(x)) for x in (lo, hi, a, b))
         return a, b, lo, hi
@@ -481,7 +504,9 @@ class Number(OneColumn):
         """Largest absolute value of the feature; 1 without a typical range."""
         a, b, lo, hi = self._ends
         low, high = (lo - a) / (b - a), (hi - a) / (b - a)
-        return max(-low, high) if self.to == "[0,1]" else max(1 - 2 * low, 2 * high - 1)
+        if self.to == "[0,1]":
+            return max(-low, high)
+        return max(1 - 2 * low, 2 * high - 1)
 
     @cached_property
     def mark(self) -> float:
@@ -493,15 +518,21 @@ class Number(OneColumn):
 
     @cached_property
     def names(self) -> list[str]:
-        return [self.name] + [_gone(self.name)] * self.indicator
+        if self.indicator:
+            return [self.name, _gone(self.name)]
+        return [self.name]
 
     def _scaled(self, raw: Array) -> Array:
         """The feature of numbers in the column's unit."""
-        x, (a, b, lo, hi) = np.clip(raw, self.lo, self.hi), self._ends
+        a, b, lo, hi = self._ends
+        x = np.clip(raw, self.lo, self.hi)
         if self.transform == "log1p":
             x = np.log1p(x)
+        # Clipped once more, as rounding may pass the ends, and `reach` is computed from these.
         x = np.clip((x - a) / (b - a), (lo - a) / (b - a), (hi - a) / (b - a))
-        return x if self.to == "[0,1]" else 2 * x - 1
+        if self.to == "[0,1]":
+            return x
+        return 2 * x - 1
 
     def number(self, value: object) -> float:
         """Read one value in the column's unit, whatever other rows hold.
@@ -517,14 +548,19 @@ class Number(OneColumn):
     def encode(self, columns: Mapping[str, Column], na: frozenset[str]) -> tuple[Array, Mask]:
         numbers, absent = self._values(_one(self.source, columns), na)
         raw = _filled(self.source, numbers, absent, self.missing)
-        x, outside = self._scaled(raw)[:, None], (raw < self.lo) | (raw > self.hi)
-        return (np.column_stack([x, self.mark * absent]) if self.indicator else x), outside
+        features = self._scaled(raw)[:, None]
+        if self.indicator:
+            features = np.column_stack([features, self.mark * absent])
+        return features, (raw < self.lo) | (raw > self.hi)
 
     def sketch(self, n: int, rng: np.random.Generator) -> Array:
         """Uniform in the typical range or the bounds, after any transform; nothing is missing."""
         x = rng.random((n, 1))
-        x = x if self.to == "[0,1]" else 2 * x - 1
-        return np.hstack([x, np.zeros((n, 1))]) if self.indicator else x
+        if self.to != "[0,1]":
+            x = 2 * x - 1
+        if self.indicator:
+            return np.hstack([x, np.zeros((n, 1))])
+        return x
 
 
 @dataclass(frozen=True)
@@ -576,9 +612,8 @@ class Vector:
             raise SchemaError(
                 f"{self.name}.norm", self.norm, "must be positive and finite", "correct it"
             )
-        if (len(self.columns) > 0) == (self.size > 0) or len(set(self.columns)) != len(
-            self.columns
-        ):
+        by_both_or_neither = (len(self.columns) > 0) == (self.size > 0)
+        if by_both_or_neither or len(set(self.columns)) != len(self.columns):
             rule = (
                 "must be declared by columns = [...] (each once) or by size = NUMBER, not by both"
             )
@@ -590,9 +625,12 @@ class Vector:
         return list(self.columns) or [f"{self.prefix or self.name}{k}" for k in range(self.size)]
 
     def sources(self, columns: Mapping[str, Column]) -> tuple[str, ...]:
-        return (self.name,) if self._whole(columns) else tuple(self.names)
+        if self._whole(columns):
+            return (self.name,)
+        return tuple(self.names)
 
     def _whole(self, columns: Mapping[str, Column]) -> bool:
+        """Whether the entries stand in one 2-D column, called as the block is."""
         if self.columns or self.name not in columns:
             return False
         return columns[self.name].ndim == 2 or not set(self.names) <= set(columns)
@@ -608,10 +646,11 @@ class Vector:
                 )
             raw = _numbers(self.name, columns[self.name], na, self.missing)
         else:
-            raw = np.stack(
-                [_numbers(c, _one(c, columns), na, self.missing) for c in self.sources(columns)],
-                axis=1,
-            )
+            entries = [
+                _numbers(source, _one(source, columns), na, self.missing)
+                for source in self.sources(columns)
+            ]
+            raw = np.stack(entries, axis=1)
         if raw.shape[1] != len(self.names):
             raise SchemaError(
                 f"{self.name}.size",
@@ -648,8 +687,10 @@ def row_norms(x: Array) -> Array:
 def unit_rows(x: Array) -> Array:
     """Divide each row by its own norm; a zero row stays zero."""
     norms = row_norms(x)
-    if (coarse := (norms > 0) & (norms < _COARSE)).any():
-        # exact; such numbers have few digits, and so had their norm
+    coarse = (norms > 0) & (norms < _COARSE)
+    if coarse.any():
+        # Such numbers have few digits, and so had their norm; the product with a power of 2 is
+        # exact.
         x = np.where(coarse[:, None], x * 2.0**600, x)
         norms = row_norms(x)
     out: Array = x / np.where(norms > 0, norms, 1.0)[:, None]
@@ -659,7 +700,9 @@ def unit_rows(x: Array) -> Array:
 def _one_hot(index: NDArray[np.int64], width: int, base: int | None) -> Array:
     features = np.zeros((len(index), width))
     features[np.arange(len(index)), index] = 1.0
-    return features if base is None else np.delete(features, base, axis=1)
+    if base is None:
+        return features
+    return np.delete(features, base, axis=1)
 
 
 _REQUIRED_ENTRIES = {
@@ -690,10 +733,8 @@ def block_from_dict(name: str, given: Mapping[str, Any]) -> Block:
     except SchemaError:
         raise
     except (TypeError, ValueError, OverflowError):
-        rule = (
-            f"kind {kind!r} needs {_REQUIRED_ENTRIES.get(kind, 'of')}, and every entry of its "
-            "right type"
-        )
+        required = _REQUIRED_ENTRIES.get(kind, "of")
+        rule = f"kind {kind!r} needs {required}, and every entry of its right type"
         raise SchemaError(f"[columns.{name}]", None, rule, "correct the declaration") from None
     return block
 
@@ -730,6 +771,7 @@ def block_to_dict(block: Block) -> dict[str, Any]:
         if field.name != "name" and value != field.default:
             entries[field.name] = value
     if isinstance(block, Bins):
+        # JSON has no infinite numbers.
         entries["edges"] = [edge if np.isfinite(edge) else str(edge) for edge in block.edges]
     if isinstance(block, Category):
         entries["values"] = {name: list(members) for name, members in block.values}

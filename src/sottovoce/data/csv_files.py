@@ -45,7 +45,8 @@ _SEPARATORS = {_COMMA: "commas", ";": "semicolons", _TAB: "tabs", "|": "vertical
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.DOTALL)  # Excel's, before the header row
 _COMMENT = re.compile(r"#(?=[\s#!]|$)|//|--|/\*|%\s")
 _SUFFIXES = {".csv": _COMMA, ".tsv": _TAB, ".tab": _TAB}
-_VALUE = 64.0  # bytes that a value takes in memory, about
+# About how many bytes a value takes in memory.
+_VALUE = 64.0
 _ROWS = 8192  # read at a time
 _LONGEST_HEADER = 2**24  # bytes
 _BLOCK = 2**20  # bytes read at a time
@@ -137,6 +138,7 @@ class _TextFile:
         place = regular("path", path)
         ending = place.suffix.lower()
         opened, packing = _PACKINGS.get(ending, (open, None))
+        # The ending before the packing says what separates fields, as in table.tsv.gz.
         inner = ending if packing is None else Path(place.stem).suffix.lower()
         text = cls(place, opened, packing is not None, _SUFFIXES.get(inner, _COMMA))
         outer = _head(place, open)
@@ -144,7 +146,8 @@ class _TextFile:
         if packing is not None:
             if found != packing:
                 rule = f"cannot be read: its name ends in {ending}, and it is not {packing.name}"
-                rule += f" but {found.name}" if found is not None else ""
+                if found is not None:
+                    rule += f" but {found.name}"
                 raise InvalidInput("path", place, rule, "give it the ending of what it is")
             try:
                 found = file_kinds.kind_of(_head(place, opened))
@@ -160,12 +163,12 @@ class _TextFile:
     def damaged(self, error: Exception) -> InvalidInput:
         """The refusal of a file that cannot be read to its end."""
         reason = error.strerror if isinstance(error, OSError) else None
-        reason = reason or (
-            "what is packed in it is damaged, or cut off" if self.packed else "an error of the disk"
-        )
-        return InvalidInput(
-            "path", self.path, f"cannot be read: {reason}", "check the path and the file"
-        )
+        if not reason:
+            reason = "an error of the disk"
+            if self.packed:
+                reason = "what is packed in it is damaged, or cut off"
+        rule = f"cannot be read: {reason}"
+        return InvalidInput("path", self.path, rule, "check the path and the file")
 
     def scan(self) -> None:
         """Look through the bytes once: a packed file must not unpack to far more, and no text has a
@@ -196,7 +199,8 @@ class _TextFile:
 
     def start(self) -> _Start:
         """The header row, and what comes before it; no other line is decoded."""
-        for most in (_BLOCK, _LONGEST_HEADER):  # few headers are longer than a block
+        # Few headers are longer than a block, so more is read only if one is cut off.
+        for most in (_BLOCK, _LONGEST_HEADER):
             try:
                 with self.opened(self.path, "rb") as file:
                     data = file.read(most)
@@ -277,11 +281,14 @@ def _start_of(lines: list[bytes], text: _TextFile, whole: bool) -> _Start:
     try:
         fields, end = _first_record(decoded.between(before), before, separator)
     except csv.Error as error:
-        if better := _other_separator(decoded, before, before + 1, separator, 0):
+        # Quotes may be at fault only because another separator stands between them.
+        better = _other_separator(decoded, before, before + 1, separator, 0)
+        if better:
             raise _separated(text.name, better, separator) from None
         raise _misquoted(text.name, str(error), before + 1, before + 1) from None
     _check_header_record(fields, decoded.line(before) if fields else "", text.name)
-    if better := _other_separator(decoded, before, end, separator, len(fields)):
+    better = _other_separator(decoded, before, end, separator, len(fields))
+    if better:
         raise _separated(text.name, better, separator)
     return _Start(header_of(fields, text.name), separator, end, notes)
 
@@ -292,12 +299,9 @@ def _declared_separator(first_line: str, text: _TextFile) -> tuple[str, tuple[st
     """
     said = _SEPARATOR_LINE.fullmatch(first_line)
     if said is None:
-        by_ending = text.separator == _TAB
-        return (
-            text.separator,
-            ("fields are separated by tabs, as its ending says",) if by_ending else (),
-            0,
-        )
+        if text.separator == _TAB:
+            return text.separator, ("fields are separated by tabs, as its ending says",), 0
+        return text.separator, (), 0
     separator = said[1]
     if separator not in _SEPARATORS:
         rule = (
@@ -305,11 +309,8 @@ def _declared_separator(first_line: str, text: _TextFile) -> tuple[str, tuple[st
             "separator"
         )
         raise InvalidInput(text.name, None, rule, "save it with commas")
-    return (
-        separator,
-        (f"fields are separated by {_SEPARATORS[separator]}, as its first line says",),
-        1,
-    )
+    note = f"fields are separated by {_SEPARATORS[separator]}, as its first line says"
+    return separator, (note,), 1
 
 
 def _check_header_record(fields: list[str], line: str, name: str) -> None:
@@ -327,10 +328,13 @@ class _FirstLines:
     """First lines of a file, each decoded when it is asked for, so that no row of data is."""
 
     def __init__(self, lines: list[bytes], name: str, whole: bool) -> None:
-        self._lines, self._name, self._whole = lines, name, whole
+        self._lines = lines
+        self._name = name
+        self._whole = whole
 
     def line(self, number: int) -> str:
         """A line by its number from 0."""
+        # The last line of a part may go on after it.
         if not self._whole and number == len(self._lines) - 1:
             raise _CutOff
         line = self._lines[number]
@@ -346,8 +350,10 @@ class _FirstLines:
 
     def between(self, first: int, end: int | None = None) -> Iterator[str]:
         """Lines from a number on, up to another or to the last."""
-        for k in range(first, len(self._lines) if end is None else end):
-            yield self.line(k)
+        if end is None:
+            end = len(self._lines)
+        for number in range(first, end):
+            yield self.line(number)
 
 
 def _first_record(lines: Iterator[str], before: int, separator: str) -> tuple[list[str], int]:
@@ -373,9 +379,14 @@ def _other_separator(lines: _FirstLines, first: int, end: int, separator: str, f
             record, _ = _first_record(lines.between(first, end), first, other)
         except csv.Error:
             continue
-        found[words] = len(list(filter(None, record))) if other == " " else len(record)
+        if other == " ":
+            # Several blanks may stand in a row, and are one separator.
+            record = list(filter(None, record))
+        found[words] = len(record)
     best = max(found, key=lambda words: found[words], default="")
-    return best if best and found[best] > max(fields, 1) else ""
+    if best and found[best] > max(fields, 1):
+        return best
+    return ""
 
 
 def _separated(name: str, better: str, separator: str) -> InvalidInput:
@@ -398,7 +409,8 @@ def _separated(name: str, better: str, separator: str) -> InvalidInput:
 
 def _ragged(name: str, fields: int, line: int, start: _Start) -> InvalidInput:
     width = start.header.width
-    rule = f"line {line} has {fields} field{'s' * (fields != 1)}, and the header row has {width}"
+    word = "field" if fields == 1 else "fields"
+    rule = f"line {line} has {fields} {word}, and the header row has {width}"
     remedy = "repair the line"
     if fields > width:
         remedy = "look for a decimal comma or a text with a comma and no quotes there"
@@ -441,7 +453,8 @@ def _columns(
     width: int, first: list[list[str]], rest: Iterable[list[str]], name: str
 ) -> list[list[str]]:
     columns: list[list[str]] = [[] for _ in range(width)]
-    rows, part = iter(rest), first
+    rows = iter(rest)
+    part = first
     while part:
         if set(map(len, part)) != {width}:
             raise _Ragged

@@ -81,29 +81,22 @@ class Derived(ABC):
         return self.made([one.sketch(n, rng) for one in self.of])
 
     def _check_of(self) -> None:
-        field, names = f"{self.name}.of", [getattr(one, "name", one) for one in self.of]
+        field = f"{self.name}.of"
+        names = [getattr(one, "name", one) for one in self.of]
         if len(set(names)) != len(names) or len(names) < self.least:
-            rule = (
-                f"must name at least {self.least} declared column{'s' * (self.least > 1)}, "
-                "each once"
-            )
-            raise SchemaError(
-                field,
-                None,
-                rule,
-                f'for example: of = ["age", "dose"], or ["{ALL}"] for every number',
-            )
+            columns = "columns" if self.least > 1 else "column"
+            rule = f"must name at least {self.least} declared {columns}, each once"
+            remedy = f'for example: of = ["age", "dose"], or ["{ALL}"] for every number'
+            raise SchemaError(field, None, rule, remedy)
+        allowed: Any = OneColumn | Vector
+        rule = "must be a declared column that no others are made into"
+        if self.numbers:
+            allowed = Number
+            rule = "must be a declared number"
         for one, name in zip(self.of, names, strict=True):
-            if not isinstance(one, Number if self.numbers else OneColumn | Vector):
-                rule = "must be a declared " + (
-                    "number" if self.numbers else "column that no others are made into"
-                )
-                raise SchemaError(
-                    field,
-                    name,
-                    rule,
-                    f"declare [columns.{name}] so, or leave it out of {self.name}",
-                )
+            if not isinstance(one, allowed):
+                remedy = f"declare [columns.{name}] so, or leave it out of {self.name}"
+                raise SchemaError(field, name, rule, remedy)
 
 
 @dataclass(frozen=True)
@@ -275,10 +268,10 @@ class Fourier(Derived):
         return special.ndtri((raw + 0.5) * 2.0**-52).reshape(k, half) / self.bandwidth
 
     def made(self, features: Sequence[Array]) -> Array:
-        c, angles = _numbers_of(features), np.zeros((len(features[0]), self.features // 2))
-        for values, along in zip(
-            c.T, self.directions, strict=True
-        ):  # sums in one order, whatever the batch of rows
+        c = _numbers_of(features)
+        angles = np.zeros((len(features[0]), self.features // 2))
+        for values, along in zip(c.T, self.directions, strict=True):
+            # Sums in one order, whatever the batch of rows.
             angles += values[:, None] * along
         return np.hstack([np.cos(angles), np.sin(angles)]) * math.sqrt(2.0 / self.features)
 
@@ -361,9 +354,8 @@ class Spline(OneColumn):
         ] = 1.0
         for p in range(1, self.degree + 1):
             start, end, width = self.supports(p)
-            with np.errstate(
-                over="ignore"
-            ):  # far from a support that is narrow, where the spline is 0
+            with np.errstate(over="ignore"):
+                # Far from a support that is narrow, where the spline is 0.
                 up = np.clip((x[:, None] - start) / width, 0.0, 1.0)
                 down = np.clip((end - x[:, None]) / width, 0.0, 1.0)
             found = up[:, :-1] * found[:, :-1] + down[:, 1:] * found[:, 1:]
@@ -396,10 +388,11 @@ def blocks_of(columns: Mapping[str, Mapping[str, Any]]) -> tuple[Block, ...]:
 
 
 def is_derived(entries: Mapping[str, Any]) -> bool:
-    """Whether ``[columns.NAME]`` declares features made from those of other columns."""
+    """Return True if ``[columns.NAME]`` declares features made from those of other columns."""
     kind = entries.get("kind")
-    cls = KINDS.get(kind) if isinstance(kind, str) else None
-    return cls is not None and issubclass(cls, Derived)
+    if not isinstance(kind, str) or kind not in KINDS:
+        return False
+    return issubclass(KINDS[kind], Derived)
 
 
 def named(name: str, entries: Mapping[str, Any], plain: Mapping[str, Block]) -> dict[str, Any]:

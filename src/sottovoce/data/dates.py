@@ -42,7 +42,9 @@ def day_of(value: object) -> datetime:
     if isinstance(value, str):
         value = datetime.fromisoformat(value.strip())
     if isinstance(value, datetime):
-        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        if value.tzinfo is None:
+            return value
+        return value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)
     raise TypeError("a date is needed")
@@ -71,8 +73,10 @@ def since(value: object, epoch: str, unit: str) -> float:
         If `value` is no day or point in time.
     """
     value = python_value(value)
-    point = value if isinstance(value, np.datetime64) else np.datetime64(day_of(value), "us")
-    return float(_units(point, epoch, unit))
+    # Points beyond the range of Python's own are NumPy's already.
+    if not isinstance(value, np.datetime64):
+        value = np.datetime64(day_of(value), "us")
+    return float(_units(value, epoch, unit))
 
 
 def _units(points: Any, epoch: str, unit: str) -> Any:
@@ -108,19 +112,20 @@ def as_units(values: Column, na: frozenset[str], epoch: str, unit: str) -> tuple
     ValueError
         If any other value is no date; it shows no value.
     """
-    marks, known = marks_of(na), dict[str, Any]()
+    marks = marks_of(na)
     if values.dtype.kind == "M":
         points = points_in(values)
+        missing = np.isnat(points)
+        # A mark such as 1900-01-01 stands for a missing value in an array of points, too.
+        if marks != MISSING:
+            missing |= is_missing(values, na)
     else:
-        points = np.array(
-            [_point(value, marks, known) for value in values_of(values)], dtype="datetime64[us]"
-        )
-    missing = np.isnat(points)
-    if values.dtype.kind == "M" and marks != MISSING:
-        missing |= is_missing(values, na)
-    return _units(
-        np.where(missing, np.datetime64(day_of(epoch), "us"), points), epoch, unit
-    ), missing
+        known = dict[str, Any]()
+        read = [_point(value, marks, known) for value in values_of(values)]
+        points = np.array(read, dtype="datetime64[us]")
+        missing = np.isnat(points)
+    filled = np.where(missing, np.datetime64(day_of(epoch), "us"), points)
+    return _units(filled, epoch, unit), missing
 
 
 def _point(value: object, marks: frozenset[str], known: dict[str, Any]) -> Any:
@@ -183,7 +188,9 @@ class Date(Number):
         epoch = _check(name, entries.get("epoch", ""), unit).isoformat().removesuffix("T00:00:00")
 
         def number(value: object) -> object:
-            return since(value, epoch, unit) if isinstance(value, str | date) else value
+            if isinstance(value, str | date):
+                return since(value, epoch, unit)
+            return value
 
         found: dict[str, object] = {
             key: number(entries[key]) for key in ("lo", "hi", "missing") if key in entries
@@ -199,11 +206,9 @@ class Date(Number):
 
     def number(self, value: object) -> float:
         value = python_value(value)
-        return since(
-            value if isinstance(value, datetime | np.datetime64) else text_of(value),
-            self.epoch,
-            self.unit,
-        )
+        if not isinstance(value, datetime | np.datetime64):
+            value = text_of(value)
+        return since(value, self.epoch, self.unit)
 
     def _values(self, column: Column, na: frozenset[str]) -> tuple[Array, Mask]:
         try:

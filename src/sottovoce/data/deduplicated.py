@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..util.typing import Any, Array, IntArray
-from .design import Dense, Design
+from .design import Dense, Design, Storage
 from .move import Moved
 
-# entries of a node's rows below which a search for duplicates costs more than it saves
+# Entries of a node's rows below which a search for duplicates costs more than it saves.
 LEAST = 2**16
-SHARE = 0.7  # largest share of distinct rows at which rows are deduplicated
+# Largest share of distinct rows at which rows are deduplicated.
+SHARE = 0.7
 _SAMPLE = 1024  # rows that are searched first
-_TOO_DISTINCT = 0.98  # share of distinct rows in the sample above which the search ends
+# Share of distinct rows in the sample above which the search ends.
+_TOO_DISTINCT = 0.98
 _AT_ONCE = 2**22  # numbers
 
 
@@ -33,6 +35,7 @@ def deduplicated(design: Design) -> Design:
     fields: list[Any] = [x for x in (design.weight, design.offset, design.labels) if x is not None]
     done = design.counts is not None or design.known_norms is not None
     storage = design.storage
+    # Equal rows are equal after the move too, so rows as they were are searched.
     base = storage.base if isinstance(storage, Moved) else storage
     if type(base) is not Dense or done or len(fields) > 1:
         return design
@@ -40,7 +43,9 @@ def deduplicated(design: Design) -> Design:
     if found is None:
         return design
     rows, counts, first = found
-    kept = storage.of_rows(Dense(rows), first) if isinstance(storage, Moved) else Dense(rows)
+    kept: Storage = Dense(rows)
+    if isinstance(storage, Moved):
+        kept = storage.of_rows(kept, first)
     return replace(design.cut(kept, lambda x: x[:, first]), counts=counts)
 
 
@@ -53,24 +58,28 @@ def distinct_rows(a: Array, extra: Array | None = None) -> tuple[Array, Array, I
     nodes, n, d = a.shape
     if nodes != 1 or n * d < LEAST:
         return None
-    rows, more = a[0], None if extra is None else np.asarray(extra[0], dtype=float)
+    rows = a[0]
+    more = None if extra is None else np.asarray(extra[0], dtype=float)
+    # Odd factors, which lose no bit of what they multiply; always the same ones.
     rng = np.random.default_rng(0)
     factors = rng.integers(0, 2**63, size=d + 1, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    # A sample tells cheaply where a search would find next to nothing.
     some = slice(None, None, max(1, n // _SAMPLE))
     sample = _digests(rows[some], None if more is None else more[some], factors)
     if len(set(sample.tolist())) > _TOO_DISTINCT * len(sample):
         return None
-    _, first, which = np.unique(
-        _digests(rows, more, factors), return_index=True, return_inverse=True
-    )
+    digests = _digests(rows, more, factors)
+    _, first, which = np.unique(digests, return_index=True, return_inverse=True)
     if len(first) > SHARE * n:
         return None
+    # Digests of different rows may be equal, so every row is compared with the one kept for it.
     step = max(1, _AT_ONCE // d)
-    for k in range(0, n, step):  # digests of different rows may be equal
-        same = np.array_equal(rows[k : k + step], rows[first[which[k : k + step]]])
-        if not same or not (
-            more is None or np.array_equal(more[k : k + step], more[first[which[k : k + step]]])
-        ):
+    for start in range(0, n, step):
+        part = slice(start, start + step)
+        kept = first[which[part]]
+        if not np.array_equal(rows[part], rows[kept]):
+            return None
+        if more is not None and not np.array_equal(more[part], more[kept]):
             return None
     counts = np.bincount(which.ravel()).astype(float)[None]
     return np.ascontiguousarray(rows[first])[None], counts, first

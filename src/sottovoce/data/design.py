@@ -22,18 +22,23 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 compat = Later("array_api_compat")
-_AT_ONCE = 2**16  # rows whose norms are computed at a time
-_BLOCK = 2**19  # bytes of a block's margins: with their rows they stay in a core's own cache
-_TRANSPOSED = 256  # rows that are transposed at a time
-_TALL = (
-    4  # vectors from which single precision multiplies faster with rows first: by a third and more
-)
+# Rows whose norms are computed at a time.
+_AT_ONCE = 2**16
+# Bytes of a block's margins: with their rows they stay in a core's own cache.
+_BLOCK = 2**19
+# Rows that are transposed at a time.
+_TRANSPOSED = 256
+# Number of vectors from which single precision multiplies faster with rows first: by a third and
+# more.
+_TALL = 4
 
 
 def rounded_up(squares: Any, d: int) -> Any:
     """Square roots of sums of d squares, rounded up by more than the rounding of both; zero
     stays zero.
     """
+    # A cap divides by this: with a norm that is too small, a row would move a sum by more than its
+    # sensitivity.
     return squares**0.5 * (1.0 + (d + 8.0) * 2.0**-52)
 
 
@@ -134,8 +139,11 @@ class Dense(Storage):
 
     def keep(self, nodes: Any) -> Self:
         where = np.flatnonzero(nodes)
-        first, last = where[0], where[-1] + 1  # a view where they are neighbours
-        return type(self)(self.a[first:last] if last - first == len(where) else self.a[where])
+        first, last = where[0], where[-1] + 1
+        if last - first == len(where):
+            # Nodes that are neighbours are a slice, which is a view and copies no row.
+            return type(self)(self.a[first:last])
+        return type(self)(self.a[where])
 
     def every(self, part: int, parts: int) -> Self:
         return type(self)(self.a[:, part::parts])
@@ -148,7 +156,9 @@ class Dense(Storage):
         return type(self)(self.a[:, first:last])
 
     def single(self) -> Storage:
-        return self if self.a.dtype == np.float32 else Columns.of(self.a)
+        if self.a.dtype == np.float32:
+            return self
+        return Columns.of(self.a)
 
 
 @dataclass(frozen=True)
@@ -164,15 +174,15 @@ class Columns(Dense):
         """
         nodes, n, d = rows.shape
         out: Any = np.empty((nodes, d, n), dtype=np.float32)
-        for k in range(0, n, _TRANSPOSED):
-            out[:, :, k : k + _TRANSPOSED] = (
-                rows[:, k : k + _TRANSPOSED].astype(np.float32).transpose(0, 2, 1)
-            )
+        for first in range(0, n, _TRANSPOSED):
+            some = slice(first, first + _TRANSPOSED)
+            out[:, :, some] = rows[:, some].astype(np.float32).transpose(0, 2, 1)
         return cls(out.transpose(0, 2, 1))
 
     def combine(self, derivatives: Array) -> Array:
-        turned = derivatives.astype(np.float32, copy=False).transpose(0, 2, 1)
-        return np.matmul(self.a.transpose(0, 2, 1), turned).transpose(0, 2, 1)
+        # Columns first, as they lie in memory: the transposed product reads them in order.
+        transposed = derivatives.astype(np.float32, copy=False).transpose(0, 2, 1)
+        return np.matmul(self.a.transpose(0, 2, 1), transposed).transpose(0, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -192,11 +202,11 @@ class Sparse(Storage):
         return out
 
     def combine(self, derivatives: Array) -> Array:
-        pairs = zip(self._turned, derivatives, strict=True)
-        return np.stack([(turned @ s[:, : turned.shape[1]].T).T for turned, s in pairs])
+        pairs = zip(self._transposed, derivatives, strict=True)
+        return np.stack([(columns @ s[:, : columns.shape[1]].T).T for columns, s in pairs])
 
     @cached_property
-    def _turned(self) -> tuple[Any, ...]:
+    def _transposed(self) -> tuple[Any, ...]:
         return tuple(block.T for block in self.blocks)
 
     @cached_property
@@ -225,7 +235,9 @@ class Sparse(Storage):
 
     @property
     def cache(self) -> int:
-        return 2**20  # every block's products are as wide as all columns
+        # Fewer and longer blocks than of dense rows, since every block's products are as wide
+        # as all columns.
+        return 2**20
 
     def every(self, part: int, parts: int) -> Sparse:
         return Sparse(tuple(block[part::parts] for block in self.blocks))
@@ -234,19 +246,19 @@ class Sparse(Storage):
         if (first, last) == (0, self.n):
             return self
         if (first, last) not in self._parts:
-            self._parts[first, last] = Sparse(
-                tuple(_rows_of(block, first, last) for block in self.blocks)
-            )
+            parts = tuple(_view_of_rows(block, first, last) for block in self.blocks)
+            self._parts[first, last] = Sparse(parts)
         return self._parts[first, last]
 
 
-def _rows_of(block: csr_array, first: int, last: int) -> csr_array:
+def _view_of_rows(block: csr_array, first: int, last: int) -> csr_array:
     """Rows of a matrix, not copied."""
-    ends = block.indptr[min(first, block.shape[0]) : min(last, block.shape[0]) + 1]
+    # A node with fewer rows than the longest has no matrix rows in its padding.
+    n_rows = block.shape[0]
+    ends = block.indptr[min(first, n_rows) : min(last, n_rows) + 1]
     own = slice(ends[0], ends[-1])
-    return type(block)(
-        (block.data[own], block.indices[own], ends - ends[0]), (len(ends) - 1, block.shape[1])
-    )
+    shape = (len(ends) - 1, block.shape[1])
+    return type(block)((block.data[own], block.indices[own], ends - ends[0]), shape)
 
 
 @dataclass(frozen=True)
@@ -297,7 +309,9 @@ class Design:
     def margins(self, w: Array) -> Any:
         """``a_k.w`` for every row, minus its offset if there is one."""
         z = self.moves(w)
-        return z if self.offset is None else z - _like(self.offset[:, None, :], z)
+        if self.offset is None:
+            return z
+        return z - _in_precision_of(z, self.offset[:, None, :])
 
     def moves(self, along: Array) -> Any:
         """``a_k.along`` for every row: the change of margins when vectors change by `along`."""
@@ -306,15 +320,18 @@ class Design:
         flat = self.storage.margins(along.reshape(len(along), along.shape[1] * self.classes, -1))
         xp = compat.array_namespace(flat)
         scores = xp.reshape(flat, (*along.shape[:2], self.classes, -1))
-        own = xp.sum(scores * self._hit(scores), axis=2, keepdims=True)
+        # u_j = w_j.x - w_label.x: the score of the row's own class is subtracted from all.
+        own = xp.sum(scores * self._one_hot_labels(scores), axis=2, keepdims=True)
         return xp.reshape(scores - own, (*along.shape[:2], -1))
 
     def combine(self, derivatives: Any) -> Array:
         """``sum_k derivatives_k a_k``, times weights and multiplicities."""
         if self.labels is None:
             return self.storage.combine(self._counted(derivatives))
-        xp, split = compat.array_namespace(derivatives), self._split(derivatives)
-        whole = split - self._hit(split) * xp.sum(split, axis=2, keepdims=True)
+        xp = compat.array_namespace(derivatives)
+        split = self._split(derivatives)
+        # The transpose of `moves`: the own class gets minus the sum over all classes.
+        whole = split - self._one_hot_labels(split) * xp.sum(split, axis=2, keepdims=True)
         flat = xp.reshape(whole, (whole.shape[0], whole.shape[1] * self.classes, -1))
         return self.storage.combine(self._counted(flat)).reshape(*derivatives.shape[:2], -1)
 
@@ -341,31 +358,43 @@ class Design:
 
     def norms(self) -> Any:
         """Upper bounds on the rows' norms, (M, n), in the storage's library."""
-        return self.storage.norms() if self.known_norms is None else self.known_norms
+        if self.known_norms is None:
+            return self.storage.norms()
+        return self.known_norms
 
     def weigh(self, values: Array) -> Array:
         """Multiply values of rows, (M, R, n), by the rows' weights."""
-        return values if self.weight is None else values * self.host(self.weight)[:, None, :]
+        if self.weight is None:
+            return values
+        return values * self.host(self.weight)[:, None, :]
 
     def cut(self, storage: Storage, pick: Callable[[Any], Any]) -> Self:
         """Return a subset of these rows, held by `storage`.
 
         `pick` selects their entries of a field.
         """
-        fields = (self.weight, self.offset, self.labels, self.counts, self.known_norms)
-        weight, offset, labels, counts, norms = (None if x is None else pick(x) for x in fields)
-        return type(self)(storage, weight, offset, labels, counts, norms, self.classes)
+
+        def picked(x: Any) -> Any:
+            return None if x is None else pick(x)
+
+        return type(self)(
+            storage,
+            weight=picked(self.weight),
+            offset=picked(self.offset),
+            labels=picked(self.labels),
+            counts=picked(self.counts),
+            known_norms=picked(self.known_norms),
+            classes=self.classes,
+        )
 
     def keep(self, nodes: Any) -> Self:
-        # sparse rows without the longest node have less padding, and so do their fields
+        # Sparse rows without the longest node have less padding, and so do their fields.
         kept = self.storage.keep(nodes)
 
         def pick(x: Any) -> Any:
-            return (
-                x[nodes][:, : kept.n]
-                if isinstance(x, np.ndarray)
-                else self.asarray(self.host(x)[nodes][:, : kept.n])
-            )
+            if isinstance(x, np.ndarray):
+                return x[nodes][:, : kept.n]
+            return self.asarray(self.host(x)[nodes][:, : kept.n])
 
         return self.cut(kept, pick)
 
@@ -381,14 +410,11 @@ class Design:
         short = self.storage.single()
         if short is self.storage:
             return self
-        like: Any = (
-            None
-            if self.known_norms is None
-            else np.asarray(self.host(self.known_norms), dtype=np.float32)
-        )
-        return replace(
-            self, storage=short, known_norms=None if like is None else short.asarray(like)
-        )
+        norms = None
+        if self.known_norms is not None:
+            narrow: Any = np.asarray(self.host(self.known_norms), dtype=np.float32)
+            norms = short.asarray(narrow)
+        return replace(self, storage=short, known_norms=norms)
 
     def normed(self, nodes: int) -> Self:
         """Return these rows with all norms computed, in blocks of rows."""
@@ -399,24 +425,26 @@ class Design:
 
     def _counted(self, x: Any) -> Any:
         """Values of rows, (M, n) or (M, R, n), times weights and multiplicities."""
-        for each in (self.weight, self.counts):
-            if each is not None:
-                own = _like(each, x)
-                x = x * (own if x.ndim == 2 else own[:, None, :])
+        for factors in (self.weight, self.counts):
+            if factors is not None:
+                own = _in_precision_of(x, factors)
+                if x.ndim != 2:
+                    own = own[:, None, :]
+                x = x * own
         return x
 
-    def _hit(self, like: Any) -> Any:
+    def _one_hot_labels(self, like: Any) -> Any:
         """One-hot classes of the rows, (M, 1, K, n)."""
         assert self.labels is not None
         hit = (self.labels[:, None, None, :] == np.arange(self.classes)[:, None]).astype(float)
-        return _like(self.asarray(hit), like)
+        return _in_precision_of(like, self.asarray(hit))
 
     def _split(self, x: Any) -> Any:
         """(..., K m) -> (..., K, m)."""
         return compat.array_namespace(x).reshape(x, (*x.shape[:-1], self.classes, -1))
 
 
-def _like(x: Any, like: Any) -> Any:
+def _in_precision_of(like: Any, x: Any) -> Any:
     """`x` in the precision of `like`."""
     if isinstance(x, np.ndarray):
         return x.astype(like.dtype, copy=False)

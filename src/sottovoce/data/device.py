@@ -49,18 +49,17 @@ class Backend:
     def put(self, x: NDArray[Any]) -> Any:
         """Copy an array to the device, in the same precision."""
         host = np.ascontiguousarray(x)
-        # PyTorch shares memory, and takes none that cannot be written
+        # PyTorch shares memory, and takes none that cannot be written.
         own = np.require(host, requirements="W")
-        return (
-            self.xp.asarray(own)
-            if self.device is None
-            else self.xp.asarray(own, device=self.device)
-        )
+        if self.device is None:
+            return self.xp.asarray(own)
+        return self.xp.asarray(own, device=self.device)
 
     def get(self, x: Any) -> Array:
         """Copy an array to the host, as a NumPy array."""
-        near = x if self.device is None else compat.to_device(x, "cpu")
-        return np.asarray(np.from_dlpack(near), dtype=float)
+        if self.device is not None:
+            x = compat.to_device(x, "cpu")
+        return np.asarray(np.from_dlpack(x), dtype=float)
 
 
 @cache
@@ -122,7 +121,8 @@ class OnDevice(Storage):
 
     def _like(self, x: Any) -> Any:
         """`x` on the device, in the rows' precision."""
-        x = self.home.put(x) if isinstance(x, np.ndarray) else x
+        if isinstance(x, np.ndarray):
+            x = self.home.put(x)
         return self.home.xp.astype(x, self.a.dtype)
 
     def margins(self, w: Array) -> Any:
@@ -162,12 +162,17 @@ class OnDevice(Storage):
 
 def spec_of(x: Any) -> str:
     """Return the backend of an array; ``"numpy"`` for all that NumPy can convert."""
-    if isinstance(x, np.ndarray):  # the common case, without loading array_api_compat
+    # The common case, without loading array_api_compat.
+    if isinstance(x, np.ndarray):
         return "numpy"
     try:
         name = compat.array_namespace(x).__name__
     except TypeError:
         return "numpy"
     library = next((known for known in LIBRARIES if known in name), "numpy")
-    place = str(getattr(x, "device", "")) if library == "torch" else ""
-    return f"{library}:{place}" if place not in ("", "cpu") else library
+    if library != "torch":
+        return library
+    place = str(getattr(x, "device", ""))
+    if place in ("", "cpu"):
+        return library
+    return f"{library}:{place}"

@@ -92,28 +92,27 @@ def draft(
     reserved = {label, site, person, *ignored}
     ignored += [name for name in known if _ROW_NAMES.fullmatch(name) and name not in reserved]
     kept = [name for name in known if name not in {*reserved, *ignored}]
-    blocks = [line for name in kept for line in ("", *_block(name, known[name] if types else "?"))]
-    ignore_line = (
-        f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards"
-    )
     lines = [
         *_opening_comments(header, types),
         "intercept = true",
         *_role_lines(site, person),
         _UNDECLARED_NA_LINE if header is None else _NA_LINE,
-        ignore_line,
+        f"ignore = {_value(ignored)}  # identifiers, free text, what is known only afterwards",
+        *_label_lines(label),
     ]
-    return "\n".join([*lines, *_label_lines(label), *blocks, ""])
+    for name in kept:
+        kind = known[name] if types else "?"
+        lines += ["", *_block(name, kind)]
+    return "\n".join([*lines, ""])
 
 
 def _check_types_are_declared(path: str | Path) -> None:
     """InvalidInput for a file whose format declares no types of columns."""
-    if format_of(path).types is None:
-        typed = ", ".join(ending for ending, one in FORMATS.items() if one.types is not None)
-        rule = (
-            f"only files that end in {typed} declare types, and they are never guessed from values"
-        )
-        raise InvalidInput("types", True, rule, "leave it out, or give such a file")
+    if format_of(path).types is not None:
+        return
+    typed = ", ".join(ending for ending, one in FORMATS.items() if one.types is not None)
+    rule = f"only files that end in {typed} declare types, and they are never guessed from values"
+    raise InvalidInput("types", True, rule, "leave it out, or give such a file")
 
 
 def _checked_header(path: str | Path, known: Mapping[str, str]) -> Header | None:
@@ -158,39 +157,42 @@ def _role_lines(site: str | None, person: str | None) -> list[str]:
     """The columns of sites and of persons, as comments that show how to declare one where there
     is none.
     """
-    return [
-        f"site = {_value(site)}" if site else '# site = "COLUMN"  # who holds the row',
-        f"person = {_value(person)}"
-        if person
-        else '# person = "COLUMN"  # whose row it is, if people have several',
-    ]
+    site_line = '# site = "COLUMN"  # who holds the row'
+    if site:
+        site_line = f"site = {_value(site)}"
+    person_line = '# person = "COLUMN"  # whose row it is, if people have several'
+    if person:
+        person_line = f"person = {_value(person)}"
+    return [site_line, person_line]
 
 
 def _label_lines(label: str | None) -> list[str]:
     column = _value("COLUMN" if label is None else label)
-    two_classes = f'{{ column = {column}, positive = "{OPEN}", negative = "{OPEN}" }}'
+    declared = _value(OPEN)
+    if label is not None:
+        declared = f'{{ column = {column}, positive = "{OPEN}", negative = "{OPEN}" }}'
     return [
         "# What is predicted.  Two classes; one of several; or a number between public bounds:",
         f'#   label = {{ column = {column}, positive = "VALUE", negative = "VALUE" }}',
         f'#   label = {{ column = {column}, values = ["A", "B", "C"] }}',
         f'#   label = {{ column = {column}, lo = 0, hi = 60, unit = "days" }}',
-        f"label = {_value(OPEN) if label is None else two_classes}",
+        f"label = {declared}",
     ]
 
 
 def _block(name: str, kind: str) -> list[str]:
+    """The lines of a column's declaration; `kind` is its declared type, or "?"."""
+    title = f"[columns.{_key(name)}]"
     if kind.startswith("vector "):
-        block: dict[str, Any] = {
-            "kind": "vector",
-            "size": int(kind.removeprefix("vector ")),
-            "lo": OPEN,
-            "hi": OPEN,
-        }
-        return [f"[columns.{_key(name)}]", *toml_entries(block)]
+        size = int(kind.removeprefix("vector "))
+        entries: dict[str, Any] = {"kind": "vector", "size": size, "lo": OPEN, "hi": OPEN}
+        return [title, *toml_entries(entries)]
     lines = toml_entries(_TYPED.get(kind, {"kind": OPEN}))
     if kind not in _TYPED:
         lines[0] += f"  # {_KINDS}"
-    return [f"[columns.{_key(name)}]", *lines, *([_HINTS[kind]] if kind in _HINTS else [])]
+    if kind in _HINTS:
+        lines.append(_HINTS[kind])
+    return [title, *lines]
 
 
 def toml_of(schema: Schema, comments: Iterable[str] = ()) -> str:
@@ -204,6 +206,7 @@ def toml_of(schema: Schema, comments: Iterable[str] = ()) -> str:
     lines += toml_entries(entries)
     for name, block in columns.items():
         values = block.get("values")
+        # Groups of one value each, of their own name, are written as a plain list.
         if isinstance(values, Mapping) and all(
             members == [group] for group, members in values.items()
         ):
@@ -218,7 +221,10 @@ def toml_entries(entries: Mapping[str, Any]) -> list[str]:
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+    """A key as TOML writes it: bare where it can be."""
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        return name
+    return _value(name)
 
 
 def _value(value: Any) -> str:
@@ -228,11 +234,10 @@ def _value(value: Any) -> str:
     if isinstance(value, int | float):
         if math.isinf(value):
             return "inf" if value > 0 else "-inf"
-        return (
-            repr(int(value))
-            if float(value).is_integer() and abs(value) < 1e15
-            else repr(float(value))
-        )
+        # Up to 1e15 every whole number is exact as a float; larger ones are written as floats.
+        if float(value).is_integer() and abs(value) < 1e15:
+            return repr(int(value))
+        return repr(float(value))
     if isinstance(value, Mapping):
         return "{ " + ", ".join(toml_entries(value)).replace("\n", " ") + " }"
     if isinstance(value, list | tuple):
@@ -251,7 +256,9 @@ def _ascii_where_unseen(text: str) -> str:
 
 def _escaped(character: str) -> str:
     code = ord(character)
-    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"
+    if code < 2**16:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"
 
 
 __all__ = ["draft", "toml_of"]

@@ -51,35 +51,72 @@ def _typed(kind: Any, convert: Callable[[Any], Any]) -> Callable[[object], Any]:
     return read
 
 
-_text, _number, _truth = _typed(str, str), _typed(int | float, float), _typed(bool, bool)
-_whole, _listed = _typed(int, int), _typed(list | tuple, list)
+_text = _typed(str, str)
+_number = _typed(int | float, float)
+_truth = _typed(bool, bool)
+_whole = _typed(int, int)
+_listed = _typed(list | tuple, list)
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    return tuple(map(plain_text, _listed(values)))
+
+
+def _numbers(values: object) -> tuple[float, ...]:
+    return tuple(map(_number, _listed(values)))
+
+
+def _edges(values: object) -> tuple[float, ...]:
+    """Numbers; infinite ones as "inf" too, since JSON has no such number."""
+    return tuple(map(_edge, _listed(values)))
+
+
+def _edge(value: object) -> float:
+    if value in ("inf", "-inf"):
+        return float(value)
+    return _number(value)
+
+
+def _unit_or_number(value: object) -> str | float:
+    if isinstance(value, str):
+        return value
+    return _number(value)
+
+
+def _as_tuple(values: object) -> tuple[Any, ...]:
+    return tuple(_listed(values))
+
+
 CONVERT: dict[str, Any] = {
     "base": _whole,
     "column": _text,
-    "columns": lambda values: tuple(map(plain_text, _listed(values))),
-    "edges": lambda values: tuple(
-        float(v) if v in ("inf", "-inf") else _number(v) for v in _listed(values)
-    ),
+    "columns": _texts,
+    "edges": _edges,
     "epoch": _text,
     "hi": _number,
     "indicator": _truth,
     "lo": _number,
     "missing": _number,
-    "norm": lambda value: value if isinstance(value, str) else _number(value),
+    "norm": _unit_or_number,
     "other": _truth,
     "prefix": _text,
     "size": _whole,
     "to": _text,
     "transform": _text,
-    "typical": lambda values: tuple(map(_number, _listed(values))),
+    "typical": _numbers,
     "unit": _text,
     "weight": _number,
-    "knots": lambda values: tuple(map(_number, _listed(values))),
-    "of": lambda values: tuple(_listed(values)),
+    "knots": _numbers,
+    "of": _as_tuple,
     "bandwidth": _number,
     "degree": _whole,
     "features": _whole,
     "seed": _whole,
+}
+_OF_CATEGORY: dict[str, Any] = {
+    "values": value_groups,
+    "base": plain_text,
+    "missing": plain_text,
 }
 
 
@@ -105,9 +142,7 @@ def entry_from(kind: str, key: str, value: object) -> Any:
     TypeError, ValueError or OverflowError
         If the value is of another type.
     """
-    texts = (
-        {"values": value_groups, "base": plain_text, "missing": plain_text}
-        if kind == "category"
-        else {}
-    )
-    return (CONVERT | texts)[key](value)
+    # In a category these entries are texts, which are numbers in other kinds.
+    if kind == "category" and key in _OF_CATEGORY:
+        return _OF_CATEGORY[key](value)
+    return CONVERT[key](value)

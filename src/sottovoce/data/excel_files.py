@@ -25,7 +25,8 @@ from .table import Table, fits
 UNPACKED = 100
 """Bytes that a workbook may unpack to, per byte of the file; 256 MiB are always allowed."""
 _ALWAYS = 256 * 2**20
-_VALUE = 64.0  # bytes that a value takes in memory, about
+# About how many bytes a value takes in memory.
+_VALUE = 64.0
 _ROWS = 8192  # read at a time
 ENDINGS = (".xlsx", ".xlsm")
 
@@ -97,7 +98,9 @@ def _append(columns: list[list[Any]], row: Sequence[Any], number: int, name: str
 
 def _value(cell: Any) -> Any:
     """A cell as it is, but for a day, which Excel writes as a point in time at midnight."""
-    return cell.date() if isinstance(cell, datetime) and cell.time() == time() else cell
+    if isinstance(cell, datetime) and cell.time() == time():
+        return cell.date()
+    return cell
 
 
 @contextmanager
@@ -115,7 +118,8 @@ def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
     try:
         _check_unpacked(place)
         with place.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of features of a workbook that are no values
+            # Warnings of features of a workbook that are no values.
+            warnings.simplefilter("ignore")
             book = load_workbook(file, read_only=True, data_only=True)
             try:
                 sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
@@ -127,7 +131,8 @@ def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
                         rule,
                         "save the sheet of the table as a workbook of its own",
                     )
-                sheets[0].reset_dimensions()  # what a workbook says of its size may be wrong
+                # What a workbook says of its size may be wrong.
+                sheets[0].reset_dimensions()
                 yield sheets[0].iter_rows(values_only=True)
             finally:
                 book.close()
@@ -136,9 +141,8 @@ def _rows_of(path: str | Path) -> Iterator[Iterator[Sequence[Any]]]:
     except MemoryError:
         rule = "cannot be read: it does not fit into memory"
         raise InvalidInput("path", place, rule, "save fewer rows or columns") from None
-    except (
-        Exception
-    ):  # foreign bytes can make the reader raise anything, and its message may hold a value
+    except Exception:
+        # Foreign bytes can make the reader raise anything, and its message may hold a value.
         raise InvalidInput(
             "path", place, "cannot be read: a damaged Excel workbook", "save it again"
         ) from None

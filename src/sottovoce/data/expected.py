@@ -24,24 +24,31 @@ from .schema import Schema, into_ball, weighted_rows
 from .synthetic_tables import Sketches, drawn
 from .table import fits
 
-# : rows fill the ball if their typical norm before the division is at least this share of the
-# divisor
 FULL = 0.9
-CROWDED = 1.25  #: the divisor is too small if nine rows in ten are longer by at least this factor
+"""Rows fill the ball if their typical norm before the division is at least this share of the
+divisor.
+"""
+CROWDED = 1.25
+"""The divisor is too small if nine rows in ten are longer by at least this factor."""
 SHORTENED = 0.75
 """The divisor is too small, too, if it shortens at least this share of rows; the proposed one
 shortens half of them.
 """
-CONSTANT = 0.25  #: largest share of a typical row's squared norm that the constant should take
+CONSTANT = 0.25
+"""Largest share of a typical row's squared norm that the constant should take."""
 SMALL_CONSTANT = 0.5
-MANY = 0.1  #: share of synthetic rows longer than the divisor from which on a note is written
+MANY = 0.1
+"""Share of synthetic rows longer than the divisor from which on a note is written."""
 MOSTLY = 0.75
 """Rows are mostly a common offset if their mean has at least this share of a typical row's norm,
 without the constant: more than half of the squared norm.  Where all columns have two levels it
 is .71."""
-_ENTRIES = 2_000_000  # of synthetic rows in memory while their norms are computed
-_DRAWN = 20_000_000  # entries of the synthetic rows from which `fill` takes its shares, about
-_ROUNDED = 1.0 + 1e-9  # a size that is larger than the divisor by less is as large
+# Entries of synthetic rows in memory while their norms are computed.
+_ENTRIES = 2_000_000
+# About how many entries the synthetic rows have from which `fill` takes its shares.
+_DRAWN = 20_000_000
+# A size that is larger than the divisor by less is as large.
+_ROUNDED = 1.0 + 1e-9
 _NAMED = 6  # columns in one sentence
 
 
@@ -105,11 +112,19 @@ def typical_sizes(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
     ndarray of shape (n,)
         Norms up to :attr:`Schema.bound`.
     """
-    rng, step = np.random.default_rng(seed), max(1, _ENTRIES // schema.n_features)
-    steps = [min(step, n - start) for start in range(0, n, step)]
-    return np.concatenate(
-        [row_norms(weighted_sketch(schema, rows, rng)) for rows in steps] or [np.empty(0)]
-    )
+    rng = np.random.default_rng(seed)
+    step = _rows_at_once(schema)
+    parts = []
+    for start in range(0, n, step):
+        rows = weighted_sketch(schema, min(step, n - start), rng)
+        parts.append(row_norms(rows))
+    # NumPy concatenates no empty list.
+    return np.concatenate(parts or [np.empty(0)])
+
+
+def _rows_at_once(schema: Schema) -> int:
+    """How many synthetic rows are held in memory at a time."""
+    return max(1, _ENTRIES // schema.n_features)
 
 
 def typical_norms(schema: Schema, n: int = 4000, seed: int = 0) -> Array:
@@ -162,24 +177,28 @@ def offsets(schema: Schema, seed: int = 0) -> tuple[float, dict[str, float]]:
     constant; and the share of every block in the mean's squared norm.  Rows are those of
     :func:`sketch`.
     """
-    rng, n, step = (
-        np.random.default_rng(seed),
-        _enough(schema),
-        max(1, _ENTRIES // schema.n_features),
-    )
-    total, square = np.zeros(schema.n_features), 0.0
+    rng = np.random.default_rng(seed)
+    n = _enough(schema)
+    step = _rows_at_once(schema)
+    total = np.zeros(schema.n_features)
+    square = 0.0
     for start in range(0, n, step):
         X = sketch(schema, min(step, n - start), rng)
         kept = X[:, :-1] if schema.intercept else X
         square += float(np.sum(kept * kept))
         total += X.sum(axis=0)
-    mean, first, parts = total / n, 0, dict[str, float]()
+    mean = total / n
+    parts = dict[str, float]()
+    first = 0
     for block in schema.blocks:
-        parts[block.name] = float(np.sum(mean[first : first + len(block.names)] ** 2))
-        first += len(block.names)
+        last = first + len(block.names)
+        parts[block.name] = float(np.sum(mean[first:last] ** 2))
+        first = last
     whole = sum(parts.values())
+    # All rows may be zeros, and so may their mean be.
     shares = {name: part / whole if whole else 0.0 for name, part in parts.items()}
-    return (math.sqrt(whole / (square / n)) if square else 0.0), shares
+    offset = math.sqrt(whole / (square / n)) if square else 0.0
+    return offset, shares
 
 
 def long_share(schema: Schema) -> float:
@@ -190,15 +209,20 @@ def long_share(schema: Schema) -> float:
 def long_rows(schema: Schema) -> list[str]:
     """Return a note if a training without row weights will shorten many rows; otherwise nothing."""
     share = long_share(schema)
+    if share < MANY:
+        return []
     what = (
         "are longer than the schema's scale and are shortened, so coefficients are not those "
         "of whole rows"
     )
-    return [f"about {share:.0%} of rows {what} (from the schema alone)"] if share >= MANY else []
+    return [f"about {share:.0%} of rows {what} (from the schema alone)"]
 
 
 def _long(schema: Schema, sizes: Array) -> float:
-    return 0.0 if schema.unit else _longer(sizes, schema.divisor)
+    """Share of rows that are longer than the schema's divisor; unit rows have none."""
+    if schema.unit:
+        return 0.0
+    return _longer(sizes, schema.divisor)
 
 
 def _longer(sizes: Array, divisor: float) -> float:
@@ -219,7 +243,10 @@ def _in_three_digits(typical: float, sizes: Array) -> float:
 
 def _in_full(number: float) -> str:
     """A number in few digits if they are all it has; a scale that was rounded up may be refused."""
-    return f"{number:g}" if float(f"{number:g}") == number else repr(number)
+    short = f"{number:g}"
+    if float(short) == number:
+        return short
+    return repr(number)
 
 
 def _enough(schema: Schema) -> int:
@@ -228,7 +255,11 @@ def _enough(schema: Schema) -> int:
 
 
 def _norms(schema: Schema, sizes: Array) -> Array:
-    return np.sign(sizes) if schema.unit else np.minimum(sizes / schema.divisor, 1.0)
+    """Norms of rows after the division, from those before."""
+    # A unit row has norm 1, and a row of zeros stays one.
+    if schema.unit:
+        return np.sign(sizes)
+    return np.minimum(sizes / schema.divisor, 1.0)
 
 
 @dataclass(frozen=True)
@@ -313,10 +344,8 @@ class Fill:
             return ""
         says = (
             f"typical rows are mostly a common offset: their mean has {self.offset:.0%} of the "
-            "norm of a row, mostly "
-            f"from {_listed(self.common)}. It tells no row from another, yet noise and caps are "
-            "sized for rows with "
-            "it, unless a run centres them"
+            f"norm of a row, mostly from {_listed(self.common)}. It tells no row from another, yet "
+            "noise and caps are sized for rows with it, unless a run centres them"
         )
         blocks = [block for block in self.schema.blocks if block.name in self.common]
         can = []
@@ -324,7 +353,9 @@ class Fill:
             can.append('to = "[-1,1]" for a number whose values lie around the middle of its range')
         if any(isinstance(block, Bins | Category) and block.base is None for block in blocks):
             can.append("base, where one level is known to be common")
-        return f"{says}. What may help: {'; '.join(can)}" if can else says
+        if not can:
+            return says
+        return f"{says}. What may help: {'; '.join(can)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the estimate as plain data of JSON types."""
@@ -375,12 +406,14 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
     better, intercept, scale = schema, None, None
     if schema.intercept > SMALL_CONSTANT and schema.intercept**2 > CONSTANT * _middle(sizes) ** 2:
         intercept = SMALL_CONSTANT
+        # The sizes that the same rows have with the smaller constant.
         sizes = np.sqrt(np.maximum(sizes**2 - schema.intercept**2, 0.0) + intercept**2)
         better = dataclasses.replace(schema, intercept=intercept, scale=None)
     if not schema.unit:
         scale = _better_scale(sizes, divisor=schema.scale or better.divisor, bound=better.bound)
         better = dataclasses.replace(better, scale=scale or schema.scale)
     offset, shares = offsets(schema, seed)
+    numbers = [block for block in schema.blocks if isinstance(block, Number)]
     return Fill(
         schema,
         low=low,
@@ -389,11 +422,7 @@ def fill(schema: Schema, seed: int = 0) -> Fill:
         shortened=shortened,
         intercept=intercept,
         scale=scale,
-        guessed=tuple(
-            block.name
-            for block in schema.blocks
-            if isinstance(block, Number) and block.typical is None
-        ),
+        guessed=tuple(block.name for block in numbers if block.typical is None),
         mended=float(np.median(_norms(better, sizes))),
         offset=offset,
         common=_common_blocks(shares) if offset >= MOSTLY else (),
@@ -405,9 +434,8 @@ def _better_scale(sizes: Array, *, divisor: float, bound: float) -> float | None
     it.
     """
     typical = _middle(sizes)
-    crowded = (
-        float(np.quantile(sizes, 0.1)) > CROWDED * divisor or _longer(sizes, divisor) >= SHORTENED
-    )
+    far_too_long = float(np.quantile(sizes, 0.1)) > CROWDED * divisor
+    crowded = far_too_long or _longer(sizes, divisor) >= SHORTENED
     if typical < FULL * divisor or crowded or divisor > bound:
         return min(_in_three_digits(typical, sizes), bound)
     return None
@@ -423,9 +451,12 @@ def _common_blocks(shares: dict[str, float]) -> tuple[str, ...]:
 
 def _listed(names: tuple[str, ...]) -> str:
     """The first few names."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    shown = ", ".join(names[:_NAMED])
+    if len(names) > _NAMED:
+        return f"{shown} and {len(names) - _NAMED} more"
+    return shown
 
 
 def _middle(sizes: Array) -> float:
+    """The size of a typical row: the median, or the root mean square where that is zero."""
     return float(np.median(sizes)) or math.sqrt(float(np.mean(sizes**2)))

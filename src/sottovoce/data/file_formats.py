@@ -111,7 +111,9 @@ def read_table(path: str | Path) -> Table:
 def header_notes(path: str | Path) -> tuple[str, ...]:
     """Return notes for the holder of a table on its first row, where that names the columns."""
     form = format_of(path)
-    return () if form.header is None else form.header(path).notes
+    if form.header is None:
+        return ()
+    return form.header(path).notes
 
 
 def column_types(path: str | Path) -> dict[str, str]:

@@ -146,7 +146,9 @@ def kind_of(head: bytes) -> Kind | None:
     A zip archive is told from an Excel workbook by the names that it holds.
     """
     if head.startswith(b"PK\x03\x04"):
-        return EXCEL if b"xl/" in head or b"[Content_Types].xml" in head[:64] else ZIP
+        if b"xl/" in head or b"[Content_Types].xml" in head[:64]:
+            return EXCEL
+        return ZIP
     for start, kind in _SIGNATURES:
         if head.startswith(start):
             return kind
@@ -192,7 +194,9 @@ def _kind_of_text(head: bytes) -> Kind | None:
     if _looks_like_utf_16(head):
         return UTF_16
     first_line = head.partition(b"\n")[0]
-    return BINARY if b"\0" in first_line else None
+    if b"\0" in first_line:
+        return BINARY
+    return None
 
 
 def _looks_like_utf_16(head: bytes) -> bool:

@@ -85,9 +85,14 @@ def _of_array(X: NDArray[Any], columns: Sequence[str] | None, name: str) -> Tabl
 def _plain(name: object, values: Any) -> Column:
     """One column of an array, or of a mapping: gaps become None."""
     if not isinstance(values, np.ndarray):
-        if hasattr(values, "dtype") or hasattr(values, "type"):  # a series of a frame's library
+        # A series of a frame's library.
+        if hasattr(values, "dtype") or hasattr(values, "type"):
             return _of_series(str(name), values)
-        values = objects(values) if isinstance(values, list | tuple) else np.asarray(values)
+        # NumPy would make texts of numbers where one value of a list is a text.
+        if isinstance(values, list | tuple):
+            values = objects(values)
+        else:
+            values = np.asarray(values)
     if is_masked(values):
         values = unmasked(values)
     kind = values.dtype.kind
@@ -134,34 +139,38 @@ def check_names(field: str, names: Sequence[object]) -> None:
     shared = [name for name, times in counted.items() if times > 1]
     if not shared:
         return
+    which = _shared_names(shared)
+    rule = f"must name every column once, and {which}"
+    raise InvalidInput(field, None, rule, "rename or drop all but one of them")
+
+
+def _shared_names(shared: list[str]) -> str:
+    """What is said of names that columns share; those that may be values are not shown."""
     told = [
         repr(printable(name, LONGEST_NAME)) for name in shared[:_NAMED] if not reads_as_number(name)
     ]
     if not told:
-        which = (
-            f"several columns have names that read as the same number ({len(shared)} such names)"
-        )
-    else:
-        more = f" and {len(shared) - len(told)} more" if len(shared) > len(told) else ""
-        which = (
-            f"{', '.join(told)}{more} {'is the name' if len(shared) == 1 else 'are names'} of "
-            "several columns"
-        )
-    rule = f"must name every column once, and {which}"
-    raise InvalidInput(field, None, rule, "rename or drop all but one of them")
+        return f"several columns have names that read as the same number ({len(shared)} such names)"
+    names = ", ".join(told)
+    if len(shared) > len(told):
+        names += f" and {len(shared) - len(told)} more"
+    verb = "is the name" if len(shared) == 1 else "are names"
+    return f"{names} {verb} of several columns"
 
 
 def own_names(X: Any) -> list[object]:
     """Return a frame's own column names; empty for a lazy frame, which would have to be read."""
     if hasattr(X, "collect"):
         return []
-    # of pyarrow, or of the others
+    # In pyarrow `columns` are the values, and the names are apart.
     names = X.column_names if hasattr(type(X), "column_names") else X.columns
-    return list(names) if isinstance(names, Iterable) else []
+    if isinstance(names, Iterable):
+        return list(names)
+    return []
 
 
 def reads_as_number(name: str) -> bool:
-    """Whether a column's name reads as a number.
+    """Return True if a column's name reads as a number.
 
     It may then be a value, from a table without a header.
     """
@@ -173,7 +182,8 @@ def reads_as_number(name: str) -> bool:
 
 
 def _of_frame(X: Any, name: str) -> Table:
-    if type(X).__name__ == "RecordBatch" and hasattr(X, "to_struct_array"):  # of pyarrow
+    # pyarrow's batches are no frames to narwhals, and its tables are.
+    if type(X).__name__ == "RecordBatch" and hasattr(X, "to_struct_array"):
         X = import_module("pyarrow").Table.from_batches([X])
     check_names(name, own_names(X))
     try:
@@ -181,37 +191,39 @@ def _of_frame(X: Any, name: str) -> Table:
     except ImportError:
         rule = "frames are read through narwhals, which is not installed"
         raise InvalidInput(name, type(X), rule, "run: pip install 'sottovoce[frames]'") from None
-    except Exception:  # of narwhals, whose messages may show the frame
+    except Exception:
+        # Messages of narwhals may show the frame, so its error is left behind here.
         frame = None
     if frame is None:
         rule = f"must be {_READ}, and in memory"
         raise InvalidKind(name, type(X), rule, "call its collect() or to_arrow() first")
     names = [str(key) for key in frame.columns]
     fits(name, 8.0 * len(frame) * len(names))
-    return Table(
-        name,
-        {
-            called: _column(called, one)
-            for called, one in zip(names, frame.iter_columns(), strict=True)
-        },
-    )
+    pairs = zip(names, frame.iter_columns(), strict=True)
+    return Table(name, {column: _column(column, series) for column, series in pairs})
 
 
 def _of_series(name: str, values: Any) -> Column:
     try:
         series = nw.from_native(values, series_only=True)
-    except Exception:  # an array of another kind
+    except Exception:
+        # An array of another kind.  It is read where nothing is being handled: a traceback would
+        # show what narwhals said of it.
         series = None
-    return _plain(name, np.asarray(values)) if series is None else _column(name, series)
+    if series is None:
+        return _plain(name, np.asarray(values))
+    return _column(name, series)
 
 
 def _block(values: list[Any]) -> Column:
     """Lists of numbers, of one length: a block, such as an image.  If one of them is not, all
     stay lists.
     """
-    if all(
-        isinstance(one, list) and len(one) == len(values[0]) and None not in one for one in values
-    ):
+
+    def like_the_first(one: Any) -> bool:
+        return isinstance(one, list) and len(one) == len(values[0]) and None not in one
+
+    if all(map(like_the_first, values)):
         return np.array(values, dtype=np.float64)
     if any(isinstance(one, dict) for one in values):
         raise TypeError("records are no block")
@@ -223,7 +235,8 @@ def _days(series: Any) -> Column:
     gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
     try:
         days = np.asarray(series.cast(nw.Int32).fill_null(0).to_numpy()).astype("datetime64[D]")
-    except Exception:  # days that Arrow counts in milliseconds
+    except Exception:
+        # Days that Arrow counts in milliseconds.
         days = np.array([python_value(day) for day in _listed(series)], dtype="datetime64[us]")
     days[gone] = np.datetime64("NaT")
     return days
@@ -247,7 +260,8 @@ def _column(name: str, series: Any) -> Column:
         refusal = InvalidInput(
             name, None, "is a column that cannot be read", "convert it to numbers, texts or dates"
         )
-    raise refusal  # here, where nothing is being handled: a traceback would show values
+    # Raised here, where nothing is being handled: a traceback would show values.
+    raise refusal
 
 
 def _converted(name: str, series: Any) -> Column:
@@ -263,9 +277,11 @@ def _converted(name: str, series: Any) -> Column:
         return _block(series.to_list())
     gone = np.asarray(series.is_null().to_numpy(), dtype=bool)
     if kind == nw.Boolean or (kind.is_numeric() and not kind.is_decimal()):
-        if kind.is_float():  # NaN is a gap, whether or not another row is null
+        # NaN is a gap, whether or not another row is null.
+        if kind.is_float():
             return _plain(name, np.asarray(series.to_numpy(), dtype=np.float64))
-        if not gone.any() and kind not in (nw.Int128, nw.UInt128):  # which NumPy has not
+        # NumPy has no integers of 128 bits.
+        if not gone.any() and kind not in (nw.Int128, nw.UInt128):
             return _plain(name, np.asarray(series.to_numpy()))
     values = objects(_listed(series))
     values[gone] = None

@@ -76,7 +76,9 @@ class Grid(ABC):
             found = self._place(row, marks)
         except (ValueError, OverflowError):
             return self.cells + 1
-        return self.cells + 2 if found is None else found + 1
+        if found is None:
+            return self.cells + 2
+        return found + 1
 
     @abstractmethod
     def _place(self, row: Any, marks: frozenset[str]) -> int | None:
@@ -118,7 +120,9 @@ class Dyadic(Grid):
         return len(self.edges) - 1
 
     def _place(self, row: Any, marks: frozenset[str]) -> int | None:
-        return None if identity(text_of(row)) in marks else self._between(_finite(self.number(row)))
+        if identity(text_of(row)) in marks:
+            return None
+        return self._between(_finite(self.number(row)))
 
     def _between(self, x: float) -> int:
         return bisect_right(self._inner, x)
@@ -146,7 +150,10 @@ class Norms(Dyadic):
     def _rows(self, columns: Mapping[str, Column]) -> Iterable[Any]:
         sources = self.sources(columns)
         parts = [values_of(columns[name]) for name in sources]
-        return zip(*parts, strict=True) if sources == tuple(self.block.names) else parts[0]
+        # One column of names apart for each entry, or a single one that holds all of them.
+        if sources == tuple(self.block.names):
+            return zip(*parts, strict=True)
+        return parts[0]
 
     def _place(self, row: Any, marks: frozenset[str]) -> int | None:
         row = python_value(row)

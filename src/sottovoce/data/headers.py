@@ -22,7 +22,8 @@ INDEX_NOTE = (
     "the first column has no name: it is taken for row names, as R and pandas write "
     "them, and ignored"
 )
-_INVISIBLE = "\ufeff\u200b"  # a second mark of the byte order, and a blank of no width
+# A second mark of the byte order, and a blank of no width, which no reader sees.
+_INVISIBLE = "\ufeff\u200b"
 _MISSING_MARKS = frozenset(
     {"NA", "N/A", "n/a", "#N/A", "NaN", "nan", "None", "null", "NULL", "Null", "<NA>", "NaT"}
 )
@@ -111,8 +112,10 @@ def header_of(fields: Sequence[str], name: str) -> Header:
     """
     found = [field.strip().strip(_INVISIBLE).strip() for field in fields]
     index = len(found) > 1 and not found[0]
-    names = found[1:] if index else found
-    first = 2 if index else 1
+    names, first = found, 1
+    if index:
+        # The first column holds row names, and its own name is empty.
+        names, first = found[1:], 2
     _check_quotes(found, name)
     for number, field in enumerate(names, first):
         if why := _no_name(field):
@@ -211,9 +214,12 @@ def _no_name(field: str) -> str:
         return "has no letter"
     if _COMPARED.match(field):
         return "begins with a comparison"
-    if why := _matching(field, _VALUES_WITH_LETTERS):
+    why = _matching(field, _VALUES_WITH_LETTERS)
+    if why:
         return why
-    return "holds control characters" if _has_control_characters(field) else ""
+    if _has_control_characters(field):
+        return "holds control characters"
+    return ""
 
 
 def _matching(field: str, kinds: Sequence[tuple[str, Sequence[re.Pattern[str]]]]) -> str:

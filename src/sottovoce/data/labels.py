@@ -39,7 +39,7 @@ _WRITE = (
 
 class _Classes:
     def outside(self, column: Column, na: tuple[str, ...]) -> BoolArray:
-        """Which labels were clipped to bounds: none of a class."""
+        """Return a mask of the labels that were clipped to bounds: none of a class."""
         return np.zeros(len(column), dtype=bool)
 
 
@@ -63,9 +63,10 @@ class Label(_Classes):
             raise SchemaError(
                 "label", None, "positive and negative must differ", "correct the declaration"
             )
-        check_apart(
-            "label", [self.positive] if self.negative is None else [self.positive, self.negative]
-        )
+        declared = [self.positive]
+        if self.negative is not None:
+            declared.append(self.negative)
+        check_apart("label", declared)
 
     @property
     def task(self) -> Task:
@@ -74,12 +75,13 @@ class Label(_Classes):
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
         """Encode labels as `task` does; `na` are further marks of missing values."""
         if self.negative is not None:
-            return self.task.encode(
-                Declared({self.negative: 0, self.positive: 1}).numbers(column, -1)
-            )
+            classes = Declared({self.negative: 0, self.positive: 1})
+            return self.task.encode(classes.numbers(column, -1))
         gone = is_missing(column, na, MISSING_MARKS)
         positive = Declared({self.positive: 1}).numbers(column, -1) == 1
-        return self.task.encode(np.where(positive, 1, np.where(gone, -1, 0)))
+        # A declared value is never read as missing, even if it is a mark such as NA.
+        negative_or_none = np.where(gone, -1, 0)
+        return self.task.encode(np.where(positive, 1, negative_or_none))
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,9 @@ class ClassLabel(_Classes):
 
     @property
     def task(self) -> Task:
-        return TwoClasses(self.values) if len(self.values) == 2 else ManyClasses(self.values)
+        if len(self.values) == 2:
+            return TwoClasses(self.values)
+        return ManyClasses(self.values)
 
     def encode(self, column: Column, na: tuple[str, ...]) -> Array:
         """Labels as `task` encodes them; a declared value is never read as missing."""
@@ -159,9 +163,10 @@ def numbers_in(column: Column, na: tuple[str, ...]) -> Array:
     """
     if column.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
-            # zero has one sign
+            # Adding 0.0 gives zero one sign.
             return np.where(marked(column, na), np.nan, column.astype(np.float64)) + 0.0
-    numbers, marks = np.full(len(column), np.nan), marks_of(na)
+    numbers = np.full(len(column), np.nan)
+    marks = marks_of(na)
     for k, value in enumerate(values_of(column)):
         with suppress(ValueError, OverflowError):
             if identity(text_of(value)) not in marks:
@@ -194,7 +199,9 @@ def _plain(key: str, value: Any) -> Any:
             if isinstance(value, str):
                 raise TypeError
             return tuple(map(plain_text, value))
-        return value if key in ("lo", "hi") else plain_text(value)
+        if key in ("lo", "hi"):
+            return value
+        return plain_text(value)
     except TypeError:
         what = "a list of texts" if key == "values" else "text"
         raise SchemaError("label", None, f"{key} must be {what}", _WRITE) from None
@@ -202,15 +209,13 @@ def _plain(key: str, value: Any) -> Any:
 
 def label_entries(label: AnyLabel) -> dict[str, Any]:
     """Return a label's declaration as plain data of JSON and TOML types."""
-    plain = {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in asdict(label).items()
-    }
-    return {
-        key: value
-        for key, value in plain.items()
-        if value is not None and (key, value) != ("unit", "")
-    }
+    entries: dict[str, Any] = {}
+    for key, value in asdict(label).items():
+        if isinstance(value, tuple):
+            entries[key] = list(value)
+        elif value is not None and (key, value) != ("unit", ""):
+            entries[key] = value
+    return entries
 
 
 def rows_of(
@@ -244,7 +249,9 @@ def rows_of(
         rows = Rows.build([(X, task.known(y).astype(float)) for X, y in parts], targets_of(parts))
     else:
         rows = Rows.build(parts)
-    return rows if weights is None else rows.with_weight(weights)
+    if weights is None:
+        return rows
+    return rows.with_weight(weights)
 
 
 def two_classes(task: Task, field: str, *, weighs: bool = False) -> None:

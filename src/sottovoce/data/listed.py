@@ -11,15 +11,25 @@ def names_in(given: str, known: Collection[str]) -> list[str]:
     A name of `known` may hold commas itself; then the longest one is meant.
     """
     parts = given.split(",")
-    names, start = list[str](), 0
+    names = list[str]()
+    start = 0
     while start < len(parts):
-        ends = range(len(parts), start, -1)
-        tried = {end: ",".join(parts[start:end]) for end in ends}
-        end = next(
-            (end for end in ends if tried[end] in known or tried[end].strip() in known), start + 1
-        )
-        name = tried[end] if tried[end] in known else tried[end].strip()
+        end, name = _longest_known(parts, start, known)
         if name:
             names.append(name)
         start = end
     return names or [given]
+
+
+def _longest_known(parts: list[str], start: int, known: Collection[str]) -> tuple[int, str]:
+    """The longest known name from a part on, and where it ends; that part alone if none is
+    known.
+    """
+    for end in range(len(parts), start, -1):
+        name = ",".join(parts[start:end])
+        # A name may begin or end with blanks itself.
+        if name in known:
+            return end, name
+        if name.strip() in known:
+            return end, name.strip()
+    return start + 1, parts[start].strip()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from numbers import Real
 from os import PathLike
-from os.path import isfile  # False for a name that is too long, where Path.is_file raises
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from .schema import EXAMPLE, Schema
 from .table import Table
 from .values import Column
 
-SPLIT_SEED = 0  # of the published splits of Adult
+# The seed of the published splits of Adult.
+SPLIT_SEED = 0
 MNIST37_TRAIN = 12_396
 _AT_ONCE = 8192  # values of a column
 SYNTHETIC: dict[str, Any] = {
@@ -99,14 +100,18 @@ class Dataset:
         """Number of held-out rows, whatever their labels; secret where a person may have
         several.
         """
-        return len(self.y_test) if self.held_out is None else self.held_out
+        if self.held_out is None:
+            return len(self.y_test)
+        return self.held_out
 
     @property
     def n_units_held_out(self) -> int:
         """Number of held-out people, or of held-out rows where the schema names no person:
         public.
         """
-        return self.n_held_out if self.held_people is None else len(np.unique(self.held_people))
+        if self.held_people is None:
+            return self.n_held_out
+        return len(np.unique(self.held_people))
 
     def all_held_out(self, X: Array) -> tuple[Array, Array]:
         """Return all held-out rows (n_held_out, d) and labels, from features X of the test rows.
@@ -116,14 +121,18 @@ class Dataset:
         """
         if self.kept_test is None:
             return X, self.y_test
-        none = {BoundedNumber: math.nan, ManyClasses: -1.0}.get(type(self.task), 0.0)
-        rows, labels = np.zeros((self.n_held_out, X.shape[1])), np.full(self.n_held_out, none)
-        rows[self.kept_test], labels[self.kept_test] = X, self.y_test
+        no_label = {BoundedNumber: math.nan, ManyClasses: -1.0}.get(type(self.task), 0.0)
+        rows = np.zeros((self.n_held_out, X.shape[1]))
+        labels = np.full(self.n_held_out, no_label)
+        rows[self.kept_test] = X
+        labels[self.kept_test] = self.y_test
         return rows, labels
 
     def weights_of(self, parts: Sequence[IntArray]) -> list[Array] | None:
         """Return the sample weights of each part of the training rows; None without weights."""
-        return None if self.weights is None else [self.weights[part] for part in parts]
+        if self.weights is None:
+            return None
+        return [self.weights[part] for part in parts]
 
     @property
     def n_features(self) -> int:
@@ -132,7 +141,9 @@ class Dataset:
     @property
     def task(self) -> Task:
         """The learning task: as the schema declares; two classes for synthetic rows."""
-        return TwoClasses() if self.schema is None else self.schema.task
+        if self.schema is None:
+            return TwoClasses()
+        return self.schema.task
 
     @property
     def caveat(self) -> str | None:
@@ -200,14 +211,13 @@ def builtin_table(name: str) -> Table:
     with (_folder("tables") / f"{name}.npz").open("rb") as file, np.load(file) as arrays:
         if name == "mnist37":
             return Table(name, dict(arrays))
-        columns = [column for column in arrays if f"{column} values" in arrays]
-        return Table(
-            name,
-            {
-                column: arrays[f"{column} values"].astype(object)[arrays[column]]
-                for column in columns
-            },
-        )
+        columns = {}
+        for column in arrays:
+            # A column is stored as its distinct values and the number of each row's value.
+            if f"{column} values" in arrays:
+                levels = arrays[f"{column} values"].astype(object)
+                columns[column] = levels[arrays[column]]
+        return Table(name, columns)
 
 
 def _folder(name: str) -> Any:
@@ -256,9 +266,8 @@ def load(
         raise InvalidInput(
             "test_share", test_share, "must be above 0 and below 1", "use None for no test rows"
         )
-    if not isinstance(
-        name_or_path, str | PathLike
-    ):  # a table in memory: not even its type's text may be shown
+    if not isinstance(name_or_path, str | PathLike):
+        # Perhaps a table in memory, of which no value may be shown: the message has its type alone.
         rule = "must be the name of a data set, or the path of a table"
         raise InvalidInput(
             "data", type(name_or_path), rule, "write the table to a CSV or Parquet file"
@@ -271,17 +280,13 @@ def load(
             )
         return _synthetic(name, test_share)
     if name in ("adult", "adult-002", "mnist37"):
-        table, used, train, test = _builtin(name, None if schema is None else _schema(schema))
-        if used.person is not None:
-            rule = "has people with one row each, and a public split of its own"
-            raise InvalidInput("person", None, rule, "leave it out of the schema")
-        about = next(about for known, *_, about in _LISTED if known == name)
-        return _encode(name, table, used, train, test, about)
+        return _load_builtin(name, None if schema is None else _schema_from(schema))
     table = _read(name)
     if schema is None:
         remedy = f"write one and give schema='my.toml': {EXAMPLE}"
         raise InvalidInput("schema", None, "a table needs a schema of public facts", remedy)
-    return split_table(table, _schema(schema), test_share=test_share, rng_seed=rng_seed, name=name)
+    own = _schema_from(schema)
+    return split_table(table, own, test_share=test_share, rng_seed=rng_seed, name=name)
 
 
 def split_table(
@@ -327,27 +332,28 @@ def split_table(
             "test_share", test_share, "leaves no training row", "lower it or use None"
         )
     test, train = (_rows_of(units, some) for some in np.split(order, [n_test]))
-    name = table.name if name is None else name
+    if name is None:
+        name = table.name
     return _encode(name, table, schema, train, test, Path(name).name)
 
 
 def _units(table: Table, schema: Schema) -> IntArray | list[IntArray]:
     """Row numbers of all that stays together in a split: of each row, or of each person."""
     rows = np.arange(table.n_rows)
-    if (
-        schema.person is None or schema.person.column not in table.columns
-    ):  # which encoding will refuse
+    # A table without the person's column will be refused by the encoding, which says so.
+    if schema.person is None or schema.person.column not in table.columns:
         return rows[:, None]
-    return whole(
-        schema.person.codes(table.columns[schema.person.column], frozenset(schema.na)), rows
-    )
+    people = schema.person.codes(table.columns[schema.person.column], frozenset(schema.na))
+    return whole(people, rows)
 
 
 def _rows_of(units: IntArray | list[IntArray], some: IntArray) -> IntArray:
     """Row numbers of some units, sorted."""
     if isinstance(units, np.ndarray):
         return np.sort(units[some].ravel())
-    return np.sort(np.concatenate([units[k] for k in some] or [np.empty(0, dtype=np.int64)]))
+    # NumPy concatenates no empty list.
+    parts = [units[k] for k in some] or [np.empty(0, dtype=np.int64)]
+    return np.sort(np.concatenate(parts))
 
 
 def table_digest(tables: Sequence[Table], deal: str) -> bytes:
@@ -390,14 +396,17 @@ def _text_in_digest(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return (
-        value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value).strip()
-    )
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace").strip()
+    return str(value).strip()
 
 
 def file_digest(name: str, deal: str) -> bytes | None:
     """Compute :func:`table_digest` of a table in a file; None for a built-in data set."""
-    return table_digest([_read(name)], deal) if isfile(name) else None
+    # `isfile` is False for a name that is too long, where Path.is_file raises.
+    if not isfile(name):
+        return None
+    return table_digest([_read(name)], deal)
 
 
 def _read(name: str) -> Table:
@@ -408,7 +417,7 @@ def _read(name: str) -> Table:
     return read_table(name)
 
 
-def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
+def _schema_from(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
     if isinstance(given, Schema):
         return given
     if not isinstance(given, str | PathLike | Mapping):
@@ -418,39 +427,53 @@ def _schema(given: str | Path | Mapping[str, Any] | Schema) -> Schema:
             "must be a path, a mapping or a Schema",
             "give the path of a file",
         )
-    return Schema.from_dict(given) if isinstance(given, Mapping) else Schema.from_toml(given)
+    if isinstance(given, Mapping):
+        return Schema.from_dict(given)
+    return Schema.from_toml(given)
+
+
+def _load_builtin(name: str, schema: Schema | None) -> Dataset:
+    table, used, train, test = _builtin(name, schema)
+    if used.person is not None:
+        rule = "has people with one row each, and a public split of its own"
+        raise InvalidInput("person", None, rule, "leave it out of the schema")
+    about = next(about for known, *_, about in _LISTED if known == name)
+    return _encode(name, table, used, train, test, about)
 
 
 def _encode(
-    name: str, table: Table, schema: Schema, train: IntArray, test: IntArray, about: str
+    name: str, table: Table, schema: Schema, train: IntArray, held_out: IntArray, about: str
 ) -> Dataset:
     rows = schema.encode(table)
     assert rows.y is not None
-    held, known = test, schema.task.known(rows.y[test])
-    test = held[known]  # a row without a label cannot be scored
-    kept = {column: values[train] for column, values in table.columns.items()}
-    people = None
+    # A row without a label cannot be scored.
+    known = schema.task.known(rows.y[held_out])
+    test = held_out[known]
+    people: IntArray | None = None
+    held_people: IntArray | None = None
     if schema.person is not None:
-        people = schema.person.codes(table.columns[schema.person.column], frozenset(schema.na))
-    notes = () if schema.caveat is None else (f"{schema.caveat[0].upper()}{schema.caveat[1:]}.",)
-    read_as = tuple(f"{table.name}: {note}" for note in table.notes)
+        codes = schema.person.codes(table.columns[schema.person.column], frozenset(schema.na))
+        people, held_people = codes[train], codes[held_out]
+    notes = [f"{table.name}: {note}" for note in table.notes]
+    if schema.caveat is not None:
+        notes.insert(0, f"{schema.caveat[0].upper()}{schema.caveat[1:]}.")
     return Dataset(
         name,
-        rows.X[train],
-        rows.y[train],
-        rows.X[test],
-        rows.y[test],
-        schema,
-        rows.clipped,
-        kept,
-        about,
-        (*notes, *read_as),
+        X_train=rows.X[train],
+        y_train=rows.y[train],
+        X_test=rows.X[test],
+        y_test=rows.y[test],
+        schema=schema,
+        clipped=rows.clipped,
+        train_columns={column: values[train] for column, values in table.columns.items()},
+        description=about,
+        notes=tuple(notes),
         test_columns={column: values[test] for column, values in table.columns.items()},
         kept_test=None if known.all() else np.flatnonzero(known),
-        held_out=len(held),
+        held_out=len(held_out),
         weights=None if rows.weight is None else rows.weight[train],
-        people=None if people is None else people[train],
-        held_people=None if people is None else people[held],
+        people=people,
+        held_people=held_people,
         sites=None if schema.site is None else table.columns[schema.site],
     )
 
@@ -458,8 +481,9 @@ def _encode(
 def _builtin(name: str, schema: Schema | None) -> tuple[Table, Schema, IntArray, IntArray]:
     """Table, schema, and training and test rows of a public split."""
     if name == "mnist37":
-        table, rows = builtin_table(name), np.arange(14_434, dtype=np.int64)
-        return table, schema or builtin_schema(name), rows[:MNIST37_TRAIN], rows[MNIST37_TRAIN:]
+        rows = np.arange(14_434, dtype=np.int64)
+        train, test = rows[:MNIST37_TRAIN], rows[MNIST37_TRAIN:]
+        return builtin_table(name), schema or builtin_schema(name), train, test
     table = builtin_table("adult")
     if name == "adult":
         schema = schema or builtin_schema(name)
@@ -491,22 +515,23 @@ def _synthetic(name: str, test_share: float | None) -> Dataset:
             ) from None
         told.add(key)
     n = given["n"]
+    # n is the number of training rows; rows of the test come on top.
     n_test = 0 if test_share is None else round(n * test_share / (1 - test_share))
     rows = synthetic.make_synthetic(**(given | {"n": n + n_test}))
-    several = given.get("sites", 1) > 1
-    columns, others = (
-        {"site": rows.site[part]} if several else {} for part in (slice(n), slice(n, None))
-    )
-    about = "rows of a logistic model"
+    train_columns: dict[str, Column] = {}
+    test_columns: dict[str, Column] = {}
+    if given.get("sites", 1) > 1:
+        train_columns = {"site": rows.site[:n]}
+        test_columns = {"site": rows.site[n:]}
     return Dataset(
         name,
-        rows.X[:n],
-        rows.y[:n],
-        rows.X[n:],
-        rows.y[n:],
-        None,
-        {},
-        columns,
-        about,
-        test_columns=others,
+        X_train=rows.X[:n],
+        y_train=rows.y[:n],
+        X_test=rows.X[n:],
+        y_test=rows.y[n:],
+        schema=None,
+        clipped={},
+        train_columns=train_columns,
+        description="rows of a logistic model",
+        test_columns=test_columns,
     )

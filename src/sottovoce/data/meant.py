@@ -50,4 +50,6 @@ def meant(key: str, known: Iterable[str]) -> str:
     called = [name for name in names if spelled in _CALLED.get(name, "").split()]
     called += [name for name in names if name.lower() == spelled]
     called += difflib.get_close_matches(spelled, names, n=1, cutoff=0.7)
-    return f"did you mean {called[0]}?" if called else ""
+    if not called:
+        return ""
+    return f"did you mean {called[0]}?"

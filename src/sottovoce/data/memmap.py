@@ -29,8 +29,10 @@ from .values import sites_of
 
 _VERSION = 1
 _PRECISIONS = (np.float64, np.float32)  # in which rows are stored
-BATCH = 65_536  #: rows of a Parquet file in memory at a time
-_AT_ONCE = 2**22  # numbers that are checked at a time
+# Rows of a Parquet file in memory at a time.
+BATCH = 65_536
+# Numbers that are checked at a time.
+_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class Mapped(Dense):
     short: NDArray[np.float32] | None = None
 
     def single(self) -> Storage:
-        return super().single() if self.short is None else Dense(self.short)  # type: ignore[arg-type]
+        if self.short is None:
+            return super().single()
+        return Dense(self.short)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -57,15 +61,17 @@ class MappedRows(Rows):
 
     def verify(self, i: int, name: str) -> None:
         """Refuse rows of node `i` that no guarantee covers, such as rows outside the unit ball."""
-        long, short = self._file(i, np.float64)[0], self._file(i, np.float32)[0]
-        # the norm was at most 1 as it was added up when they were written
+        long = self._file(i, np.float64)[0]
+        short = self._file(i, np.float32)[0]
+        # The norm was at most 1 as it was added up when they were written.
         most = 1.0 + self.d * 2.0**-51
         step = max(1, _AT_ONCE // self.d)
         for start in range(0, len(long), step):
             block, single = long[start : start + step], short[start : start + step]
             rule = ""
             with np.errstate(all="ignore"):
-                if not np.einsum("nd,nd->n", block, block).max() <= most:  # NaN is not either
+                # NaN is not below the bound either.
+                if not np.einsum("nd,nd->n", block, block).max() <= most:
                     rule = "a row lies outside the unit ball, or is not finite"
                 elif not np.array_equal(block.astype(np.float32), single):
                     rule = "its rows in single precision are others than those in double precision"

@@ -22,9 +22,12 @@ from .weights import CaseWeight
 
 OPEN = "?"
 """What a draft says where its author has to decide."""
-_DAYS = ("lo", "hi", "missing", "typical")  # entries of a date that may be days
-_TEXTS = ("base", "missing")  # entries that are texts in a category alone
-_ROUNDS = 50  # mistakes that are looked for one after the other in one block, or in the whole
+# Entries of a date that may be days.
+_DAYS = ("lo", "hi", "missing", "typical")
+# Entries that are texts in a category alone.
+_TEXTS = ("base", "missing")
+# Mistakes that are looked for one after the other in one block, or in the whole.
+_ROUNDS = 50
 _SOME = {"kind": "number", "lo": 0, "hi": 1}
 _ENTRIES = {
     "label": ("column", "positive", "negative", "values", "lo", "hi", "unit"),
@@ -95,12 +98,12 @@ def _check_columns(columns: object) -> tuple[list[SchemaError], dict[str, Any]]:
     """Mistakes of all blocks, and the blocks without any; those that are made from others come
     last.
     """
-    found, fine, plain = list[SchemaError](), dict[str, Any](), dict[str, Block]()
-    declared = (
-        {str(name): block for name, block in columns.items()}
-        if isinstance(columns, Mapping)
-        else {}
-    )
+    found = list[SchemaError]()
+    fine = dict[str, Any]()
+    plain = dict[str, Block]()
+    declared: dict[str, Any] = {}
+    if isinstance(columns, Mapping):
+        declared = {str(name): block for name, block in columns.items()}
     first = [name for name, block in declared.items() if not _is_derived_table(block)]
     for name, block in sorted(declared.items(), key=lambda one: _is_derived_table(one[1])):
         if not isinstance(block, Mapping):
@@ -123,7 +126,8 @@ def _is_derived_table(block: object) -> bool:
 
 def _check_keys(given: Mapping[str, Any]) -> tuple[list[SchemaError], dict[str, Any]]:
     """Mistakes beside those of the columns, and the entries without those that have some."""
-    found, entries = list[SchemaError](), dict(given)
+    found = list[SchemaError]()
+    entries = dict(given)
     for key, value in given.items():
         if key not in KEYS:
             found.append(_unknown(key, "a schema", key, KEYS))
@@ -132,11 +136,12 @@ def _check_keys(given: Mapping[str, Any]) -> tuple[list[SchemaError], dict[str, 
             found.append(_open(key))
             del entries[key]
     for key, read in (("label", label_from), ("weight", CaseWeight.of), ("person", Person.of)):
-        if wrong := _of_table(key, entries.get(key), read):
+        wrong = _of_table(key, entries.get(key), read)
+        if wrong:
             found += wrong
-            entries = {
-                name: value for name, value in entries.items() if name not in (key, "class_weight")
-            }
+            # Weights of classes are checked against the label, which may be the one that is wrong.
+            entries.pop(key, None)
+            entries.pop("class_weight", None)
     return found, entries
 
 
@@ -169,24 +174,20 @@ def _of_block(
     known, needed = _entries_of_kind(kind)
     found, left = _check_entries(name, kind, given, known)
     for key in _missing(given, known, needed):
-        found.append(
-            SchemaError(
-                f"{name}.{key}", None, f"is missing, and kind {kind!r} needs it", "declare it"
-            )
-        )
+        rule = f"is missing, and kind {kind!r} needs it"
+        found.append(SchemaError(f"{name}.{key}", None, rule, "declare it"))
     if isinstance(left.get("weight"), int | float) and not 1e-6 <= left["weight"] <= 1e6:
-        found.append(
-            SchemaError(
-                f"{name}.weight", left.pop("weight"), "must be from 1e-6 to 1e6", "correct it"
-            )
-        )
+        weight = left.pop("weight")
+        rule = "must be from 1e-6 to 1e6"
+        found.append(SchemaError(f"{name}.weight", weight, rule, "correct it"))
     if any(key not in left for key in needed) or _waits(given, columns, plain):
         return found
 
     def read(some: Mapping[str, Any]) -> Block:
-        return block_from_dict(
-            name, dict(some) | (named(name, some, plain) if is_derived(given) else {})
-        )
+        entries = dict(some)
+        if is_derived(given):
+            entries |= named(name, some, plain)
+        return block_from_dict(name, entries)
 
     return found + _one_by_one(read, left, f"{name}.", needed)
 
@@ -198,14 +199,12 @@ def _wrong_kind(name: str, kind: object) -> tuple[SchemaError, str]:
     field = f"{name}.kind"
     if kind == OPEN or kind is None:
         rule = "is still open" if kind == OPEN else "is missing"
-        return SchemaError(
-            field, None, rule, f"declare one of {', '.join(KINDS)}, or ignore the column"
-        ), ""
-    remedy = meant(kind, KINDS) if isinstance(kind, str) else ""
+        remedy = f"declare one of {', '.join(KINDS)}, or ignore the column"
+        return SchemaError(field, None, rule, remedy), ""
+    question = meant(kind, KINDS) if isinstance(kind, str) else ""
     rule = f"must be one of {', '.join(KINDS)}"
-    return SchemaError(field, kind, rule, remedy or "declare the kind of the column"), _guessed(
-        remedy
-    )
+    wrong = SchemaError(field, kind, rule, question or "declare the kind of the column")
+    return wrong, _guessed(question)
 
 
 def _missing(
@@ -236,7 +235,8 @@ def _check_entries(
     """Mistakes of the entries of a block, each by itself, and the entries that have none, the
     kind among them.
     """
-    found, left = list[SchemaError](), dict(given)
+    found = list[SchemaError]()
+    left = dict(given)
     for key, value in given.items():
         if key == "kind":
             continue
@@ -245,14 +245,11 @@ def _check_entries(
         elif value == OPEN or (isinstance(value, list | tuple) and OPEN in value):
             found.append(_open(f"{name}.{key}"))
         elif not _readable(kind, key, given):
-            remedy = (
-                "a mean of the rows is private: take a public one"
-                if value == "mean"
-                else "correct its type"
-            )
-            found.append(
-                SchemaError(f"{name}.{key}", None, f"must be {_wanted(kind, key)}", remedy)
-            )
+            remedy = "correct its type"
+            if value == "mean":
+                remedy = "a mean of the rows is private: take a public one"
+            rule = f"must be {_wanted(kind, key)}"
+            found.append(SchemaError(f"{name}.{key}", None, rule, remedy))
         else:
             continue
         del left[key]
@@ -272,11 +269,10 @@ def _wanted(kind: str, key: str) -> str:
 def _waits(given: Mapping[str, Any], columns: Collection[str], plain: Mapping[str, Block]) -> bool:
     """Whether a block is made from a column that has mistakes of its own."""
     of = given.get("of")
-    return (
-        is_derived(given)
-        and isinstance(of, list | tuple)
-        and bool(set(map(str, of)) & (set(columns) - set(plain)))
-    )
+    if not is_derived(given) or not isinstance(of, list | tuple):
+        return False
+    with_mistakes = set(columns) - set(plain)
+    return bool(set(map(str, of)) & with_mistakes)
 
 
 def _unknown(field: str, what: str, key: str, known: Collection[str]) -> SchemaError:
@@ -286,9 +282,11 @@ def _unknown(field: str, what: str, key: str, known: Collection[str]) -> SchemaE
 
 def _readable(kind: str, key: str, given: Mapping[str, Any]) -> bool:
     """Whether one entry of a block can be read by itself."""
-    cls, entries = KINDS[kind], dict(given)
+    cls = KINDS[kind]
+    entries = dict(given)
     try:
-        if hasattr(cls, "units"):  # days, which are read with an epoch
+        # Days are read with an epoch, of which any will do here.
+        if hasattr(cls, "units"):
             entries = cls.units("", {"epoch": "2000-01-01"} | {key: given[key]})
         entry_from(kind, key, entries[key])
     except (TypeError, ValueError, OverflowError):

@@ -25,8 +25,10 @@ from ..util.typing import Any, Array, IntArray
 from .design import Dense, Sparse, Storage, rounded_up
 from .products import products_by_row
 
-_ROWS = 2**16  # rows whose lengths are computed at a time
-_UP = 1.0 + 2.0**-50  # more than the rounding of a root, of a product and of a quotient
+# Rows whose lengths are computed at a time.
+_ROWS = 2**16
+# More than the rounding of a root, of a product and of a quotient.
+_UP = 1.0 + 2.0**-50
 
 
 def stretch_of(gain: float, k: float, constants: int = 1) -> float:
@@ -74,10 +76,13 @@ class Move:
     def __post_init__(self) -> None:
         mean = np.array(self.mean, dtype=float)
         columns = self.constants
-        fine = len(set(columns)) == len(columns) > 0 and 0.0 < self.k <= 1.0 <= self.gain < math.inf
-        fine = fine and mean.ndim in (1, 2) and 0 <= min(columns) <= max(columns) < mean.shape[-1]
-        short = bool(np.all(np.sum(mean**2, axis=-1) <= 1.0 + 1e-9))  # not where anything is NaN
-        if not (fine and short) or np.any(mean[..., list(columns)] != 0.0):
+        numbers_fit = 0.0 < self.k <= 1.0 <= self.gain < math.inf
+        columns_fit = len(set(columns)) == len(columns) > 0 and mean.ndim in (1, 2)
+        columns_fit = columns_fit and 0 <= min(columns) <= max(columns) < mean.shape[-1]
+        # False where anything is NaN, which is not below any bound.
+        short = bool(np.all(np.sum(mean**2, axis=-1) <= 1.0 + 1e-9))
+        # The columns come first: others cannot be looked up in the mean.
+        if not (columns_fit and numbers_fit and short) or np.any(mean[..., list(columns)] != 0.0):
             rule = (
                 "must be a finite vector of norm at most 1, with a constant of rows that is not 0"
             )
@@ -115,11 +120,15 @@ class Move:
 
     def at(self, replicate: int) -> Move:
         """Return the map of one replicate."""
-        return self if self.mean.ndim == 1 else replace(self, mean=self.mean[replicate])
+        if self.mean.ndim == 1:
+            return self
+        return replace(self, mean=self.mean[replicate])
 
     def apart(self) -> list[Move]:
         """Return the maps of all replicates."""
-        return [self] if self.mean.ndim == 1 else [self.at(r) for r in range(len(self.mean))]
+        if self.mean.ndim == 1:
+            return [self]
+        return [self.at(replicate) for replicate in range(len(self.mean))]
 
     # Models
 
@@ -130,6 +139,7 @@ class Move:
         row, so an answer that needs no length is that of ``fold(w)``.
         """
         v, mean = self._split(w)
+        # A' takes v to g v, and a constant's entry to v - (g / k) v.m (docs/privacy/centring.md).
         back = (self.gain / self.k) * np.sum(v * mean, axis=-1, keepdims=True)
         return np.where(self._constant > 0.0, v - back, self.gain * v).reshape(w.shape)
 
@@ -153,9 +163,11 @@ class Move:
         """One vector a class, (..., K, p), and the mean in a shape that fits."""
         v = w.reshape(*w.shape[:-1], -1, self.width)
         mean = self.mean
-        return v, mean if mean.ndim == 1 else mean.reshape(
-            len(mean), *(1,) * (v.ndim - 2), self.width
-        )
+        if mean.ndim == 2:
+            # A mean for each replicate, which is the first axis of v.
+            between = (1,) * (v.ndim - 2)
+            mean = mean.reshape(len(mean), *between, self.width)
+        return v, mean
 
     # Rows
 
@@ -164,13 +176,15 @@ class Move:
 
         A row's c depends on no other row, to the last bit (:mod:`sottovoce.data.products`).
         """
-        storage = (
-            RowByRow(np.asarray(X, dtype=float)[None])
-            if isinstance(X, np.ndarray)
-            else Sparse((X,))
-        )
+        storage: Storage
+        if isinstance(X, np.ndarray):
+            storage = RowByRow(np.asarray(X, dtype=float)[None])
+        else:
+            storage = Sparse((X,))
         found = np.stack([_factors(storage, one, short=True)[0][0] for one in self.apart()])
-        return np.asarray(found[0] if self.mean.ndim == 1 else found)
+        if self.mean.ndim == 1:
+            found = found[0]
+        return np.asarray(found)
 
     def shortened(self, X: Any) -> Any:
         """Multiply rows by their c, for one map.
@@ -178,7 +192,9 @@ class Move:
         Products with a folded model are then the margins of the moved rows.
         """
         c = self.lengths(X)[:, None]
-        return X * c if isinstance(X, np.ndarray) else X.multiply(c).tocsr()
+        if isinstance(X, np.ndarray):
+            return X * c
+        return X.multiply(c).tocsr()
 
 
 @dataclass(frozen=True)
@@ -192,9 +208,10 @@ class RowByRow(Dense):
 
     def norms(self) -> Array:
         squares = self.a[0] ** 2
-        return rounded_up(products_by_row(squares, np.ones(squares.shape[1])), squares.shape[1])[
-            None
-        ]
+        d = squares.shape[1]
+        # Sums of squares as products with ones, so that each row's is computed by itself.
+        sums = products_by_row(squares, np.ones(d))
+        return rounded_up(sums, d)[None]
 
 
 def _factors(storage: Storage, move: Move, *, short: bool) -> tuple[Array, Array]:
@@ -204,26 +221,34 @@ def _factors(storage: Storage, move: Move, *, short: bool) -> tuple[Array, Array
     products with a alone. `slip` bounds what rounding adds, so that a bound is one, and the row
     that is meant has norm at most 1.
     """
-    J, p, square = len(move.constants), move.width, float(np.sum(move.mean**2))
+    J = len(move.constants)
+    p = move.width
+    square = float(np.sum(move.mean**2))
+    # S^2 and (4d + 4J + 64) u S^2 of docs/privacy/centring.md ("Arithmetic").
     most = move.gain**2 * (1.0 + math.sqrt(J * square) / move.k) ** 2 + 1.0
     slip = (4 * p + 4 * J + 64) * 2.0**-53 * most
-    unit = np.zeros((J + 1, p))
-    unit[range(J), list(move.constants)], unit[J] = 1.0, move.mean
+    # One product with rows gives all: unit vectors of the constants' columns, and then the mean.
+    vectors = np.zeros((J + 1, p))
+    vectors[range(J), list(move.constants)] = 1.0
+    vectors[J] = move.mean
     parts = []
     for first in range(0, storage.n, _ROWS):
         part = storage.between(first, min(first + _ROWS, storage.n))
         norms = storage.host(part.norms())
-        at = storage.host(part.margins(np.broadcast_to(unit, (len(norms), *unit.shape))))
-        x, along = at[:, :J].sum(axis=1) / move.k, at[:, J]
-        own = np.sum(at[:, :J] ** 2, axis=1)
+        products = storage.host(
+            part.margins(np.broadcast_to(vectors, (len(norms), *vectors.shape)))
+        )
+        constants, along = products[:, :J], products[:, J]
+        x = constants.sum(axis=1) / move.k
+        own = np.sum(constants**2, axis=1)
         found = move.gain**2 * (norms**2 - own - 2.0 * along * x + square * x**2) + own
+        # What rounding may have taken is added before the root, which is rounded up.
         parts.append(np.sqrt(np.maximum(found, 0.0) + slip * norms**2) * _UP)
     lengths = np.concatenate(parts, axis=1)
     if not short:
         return np.ones_like(lengths), lengths
-    return np.where(lengths > 1.0, 1.0 / (np.maximum(lengths, 1.0) * _UP), 1.0), np.minimum(
-        lengths, 1.0
-    )
+    c = np.where(lengths > 1.0, 1.0 / (np.maximum(lengths, 1.0) * _UP), 1.0)
+    return c, np.minimum(lengths, 1.0)
 
 
 @dataclass(frozen=True)
@@ -278,31 +303,35 @@ class Moved(Storage):
         """From the diagonal, the column of the constant, and its square: the whole matrix is
         never made.
         """
-        weights, constant = weights * self.factors**2, self.move._constant
+        weights = weights * self.factors**2
+        constant = self.move._constant
+        mean = self.move.mean / self.move.k
         x = self.base.margins(np.broadcast_to(constant, (len(self.lengths), 1, len(constant))))
-        own, mean = self.base.diagonal(weights), self.move.mean / self.move.k
+        own = self.base.diagonal(weights)
         cross = self.base.combine(weights[:, None, :] * x)[:, 0]
         square = np.sum(cross * constant, axis=1, keepdims=True)
-        return np.where(
-            constant > 0.0, own, self.move.gain**2 * (own - 2.0 * mean * cross + mean**2 * square)
-        )
+        # The sum of v (g (z_j - m_j x / k))^2, with the square multiplied out.
+        moved = self.move.gain**2 * (own - 2.0 * mean * cross + mean**2 * square)
+        return np.where(constant > 0.0, own, moved)
 
     def norms(self) -> Any:
         return self.base.asarray(self.lengths)
 
     def keep(self, nodes: Any) -> Self:
-        base = self.base.keep(nodes)  # which may have less padding
-        factors = self.base.asarray(
-            np.ascontiguousarray(self.base.host(self.factors)[nodes][:, : base.n])
-        )
+        # The rows that are kept may have less padding.
+        base = self.base.keep(nodes)
+        own = np.ascontiguousarray(self.base.host(self.factors)[nodes][:, : base.n])
+        factors = self.base.asarray(own)
         return replace(self, base=base, factors=factors, lengths=self.lengths[nodes][:, : base.n])
 
     def every(self, part: int, parts: int) -> Self:
-        base, cut = self.base.every(part, parts), np.s_[:, part::parts]
+        base = self.base.every(part, parts)
+        cut = np.s_[:, part::parts]
         return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
 
     def between(self, first: int, last: int) -> Self:
-        base, cut = self.base.between(first, last), np.s_[:, first:last]
+        base = self.base.between(first, last)
+        cut = np.s_[:, first:last]
         return replace(self, base=base, factors=self.factors[cut], lengths=self.lengths[cut])
 
     def of_rows(self, base: Storage, which: IntArray) -> Self:

@@ -87,11 +87,9 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
         with pq.ParquetFile(place) as file:
             yield from _bounded_batches(file, place, rows)
     except (OSError, MemoryError, pa.ArrowException) as error:
-        reason = (
-            "it does not fit into memory"
-            if isinstance(error, MemoryError)
-            else "not a Parquet file"
-        )
+        reason = "not a Parquet file"
+        if isinstance(error, MemoryError):
+            reason = "it does not fit into memory"
         raise InvalidInput(
             "path", place, f"cannot be read: {reason}", "check the path and the file"
         ) from None
@@ -99,7 +97,8 @@ def _batches(path: str | Path, rows: int) -> Iterator[Any]:
 
 def _bounded_batches(file: Any, place: Path, rows: int) -> Iterator[Any]:
     """Record batches of an open file, as long as it unpacks to no more than it may."""
-    names, total = file.schema_arrow.names, file.metadata.num_rows
+    names = file.schema_arrow.names
+    total = file.metadata.num_rows
     if len(set(names)) != len(names):
         raise InvalidInput(place.name, None, "must name every column once", "rename one")
     most = max(_ALWAYS, REPEATED * place.stat().st_size)
@@ -132,7 +131,8 @@ def _declared_sizes(file: Any, groups: Sequence[Any]) -> tuple[int, int]:
     chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
     sizes = [chunk.total_uncompressed_size for chunk in chunks]
     in_cells = file.metadata.num_rows * len(file.schema_arrow.names)
-    in_chunks = sum(chunk.num_values for chunk in chunks)  # lists hold more values than cells
+    # Lists hold more values than cells.
+    in_chunks = sum(chunk.num_values for chunk in chunks)
     return max(8 * in_cells, 8 * in_chunks, sum(sizes)), max(sizes, default=0)
 
 
@@ -178,15 +178,15 @@ def _from_arrow(frame: Any, path: str | Path) -> Table:
             plain = column.null_count == 0 and (
                 pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
             )
-            # A typed array would turn a null into NaN, and a missing value could no longer be told
-            # from a NaN.
-            filled = (
-                column.to_numpy()
-                if plain
-                else np.fromiter(_values(pa, column), dtype=object, count=len(column))
-            )
-            columns[name] = filled
-    except (ValueError, OverflowError, pa.ArrowException):  # what is no value of its type
+            if plain:
+                columns[name] = column.to_numpy()
+            else:
+                # A typed array would turn a null into NaN, and a missing value could no longer be
+                # told from a NaN.
+                values = _values(pa, column)
+                columns[name] = np.fromiter(values, dtype=object, count=len(column))
+    except (ValueError, OverflowError, pa.ArrowException):
+        # Some cell holds what is no value of its type.
         rule = "cannot be read: a column holds what is no value of its type"
         raise InvalidInput("path", Path(path), rule, "write the file again") from None
     return Table(Path(path).name, columns)

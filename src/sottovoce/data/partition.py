@@ -13,7 +13,8 @@ from ..util.later import Later
 from ..util.typing import Array, IntArray
 from .values import Column, as_text, natural_order, sites_of
 
-optimize, special = Later("scipy.optimize"), Later("scipy.special")
+optimize = Later("scipy.optimize")
+special = Later("scipy.special")
 
 HOW = "iid, label, dirichlet:ALPHA, column:NAME, site:NAME"
 # At strength 1 the log-odds of the positive share run over [-LABEL_SPREAD, LABEL_SPREAD] around
@@ -109,9 +110,12 @@ def _parsed(how: str, sizes: Sequence[float] | None) -> tuple[str, str]:
     """The kind of a partition and its argument, empty if it has none; InvalidInput if there is
     none such.
     """
-    kind, _, argument = how.partition(":") if isinstance(how, str) else ("", "", "")
-    named = kind in ("dirichlet", "column", "site")
-    if not (named or kind in ("iid", "label")) or bool(argument) != named:
+    kind = argument = ""
+    if isinstance(how, str):
+        kind, _, argument = how.partition(":")
+    takes_argument = kind in ("dirichlet", "column", "site")
+    known = takes_argument or kind in ("iid", "label")
+    if not known or bool(argument) != takes_argument:
         raise InvalidInput("partition", how, f"must be one of {HOW}", "correct it")
     if sizes is not None and kind != "iid":
         rule = f"is for rows that are dealt at random, and these are dealt by {how!r}"
@@ -126,7 +130,8 @@ def _counts(n: int, nodes: int, sizes: Sequence[float] | None = None) -> IntArra
         raise InvalidInput(
             "sizes", sizes, f"must be {nodes} positive numbers, one a node", "correct the list"
         )
-    relative = relative / relative.max()  # their sum may overflow
+    # Divided by the largest first: the sum of large sizes may overflow.
+    relative = relative / relative.max()
     counts = _round_to(relative / relative.sum() * n, n)
     if counts.min() == 0:
         raise InvalidInput(
@@ -160,18 +165,23 @@ def _by_label(
     n = sum(map(len, strata))
     counts = _counts(n, nodes)
     positive, negative = (rng.permutation(rows) for rows in strata)
-    tilt = strength * LABEL_SPREAD * (np.linspace(-1, 1, nodes) if nodes > 1 else np.zeros(1))
-    wanted = np.zeros(nodes) if len(positive) == 0 else counts.astype(np.float64)
-    if 0 < len(positive) < n:
+    steps = np.linspace(-1, 1, nodes) if nodes > 1 else np.zeros(1)
+    tilt = strength * LABEL_SPREAD * steps
+    if len(positive) == 0:
+        wanted = np.zeros(nodes)
+    elif len(positive) == n:
+        wanted = counts.astype(np.float64)
+    else:
+        # The log-odds in the middle for which positives add up to as many as there are.
         reach = float(np.abs(tilt).max()) + 40.0
         middle = optimize.brentq(
             lambda a: counts @ special.expit(a + tilt) - len(positive), -reach, reach, xtol=1e-12
         )
         wanted = counts * special.expit(middle + tilt)
-    ups = np.minimum(_round_to(wanted, len(positive)), counts)
+    n_positive = np.minimum(_round_to(wanted, len(positive)), counts)
     parts = zip(
-        np.split(positive, np.cumsum(ups)[:-1]),
-        np.split(negative, np.cumsum(counts - ups)[:-1]),
+        np.split(positive, np.cumsum(n_positive)[:-1]),
+        np.split(negative, np.cumsum(counts - n_positive)[:-1]),
         strict=True,
     )
     return [np.sort(np.concatenate(part)).astype(np.int64) for part in parts]

@@ -25,7 +25,8 @@ allow many.
 """
 _LARGEST = 10_000
 _WHOLE, _LONGEST = re.compile(r"[+-]?[0-9]+(\.0*)?"), 1000
-_BELOW = 1.0 - 2.0**-40  # so that rounded weights add up to at most 1
+# A little less than 1, so that rounded weights add up to at most 1.
+_BELOW = 1.0 - 2.0**-40
 _WRITE = 'write person = "patient_id", or person = { column = "patient_id", rows = 20 }'
 
 
@@ -42,11 +43,8 @@ class Person:
     def __post_init__(self) -> None:
         if not (isinstance(self.column, str) and self.column):
             raise SchemaError("person", None, "must name a column", _WRITE)
-        if (
-            isinstance(self.rows, bool)
-            or not isinstance(self.rows, int)
-            or not 1 <= self.rows <= _LARGEST
-        ):
+        is_whole = isinstance(self.rows, int) and not isinstance(self.rows, bool)
+        if not is_whole or not 1 <= self.rows <= _LARGEST:
             rule = (
                 f"must be a whole number from 1 to {_LARGEST:,}: further rows of a person are "
                 "left out"
@@ -66,7 +64,9 @@ class Person:
 
     def to_entry(self) -> Any:
         """Return the entry of a schema file."""
-        return self.column if self.rows == MOST else {"column": self.column, "rows": self.rows}
+        if self.rows == MOST:
+            return self.column
+        return {"column": self.column, "rows": self.rows}
 
     def codes(self, column: Column, na: frozenset[str]) -> IntArray:
         """Number the person of each row, in the order in which people first appear: (n,).
@@ -87,9 +87,10 @@ class Person:
                 self.column, None, rule, "fill in the identifiers, or leave those rows out"
             )
         known = dict[str, int]()
-        people = np.array(
-            [known.setdefault(_alike(text), len(known)) for text in texts.tolist()], dtype=np.int64
-        )
+        numbers = [known.setdefault(_alike(text), len(known)) for text in texts.tolist()]
+        people = np.array(numbers, dtype=np.int64)
+        # Distinct texts need not stand in the order of the rows, so people are numbered anew, by
+        # the first row of each.
         _, first, number = np.unique(people[which], return_index=True, return_inverse=True)
         order = np.empty(len(first), dtype=np.int64)
         order[np.argsort(first, kind="stable")] = np.arange(len(first))
@@ -116,11 +117,10 @@ def _alike(text: str) -> str:
     each of them.
     """
     text = identity(text)
-    return (
-        str(int(text.partition(".")[0]))
-        if len(text) <= _LONGEST and _WHOLE.fullmatch(text)
-        else text
-    )
+    # Python refuses to convert texts of very many digits.
+    if len(text) > _LONGEST or not _WHOLE.fullmatch(text):
+        return text
+    return str(int(text.partition(".")[0]))
 
 
 def kept(people: IntArray, most: int) -> BoolArray:
@@ -129,7 +129,8 @@ def kept(people: IntArray, most: int) -> BoolArray:
     start = np.flatnonzero(np.diff(people[order], prepend=-1))
     place = np.empty(len(people), dtype=np.int64)
     # Number of earlier rows of the same person: the stable sort keeps the order of the table.
-    place[order] = np.arange(len(people)) - np.repeat(start, np.diff(np.append(start, len(people))))
+    rows_of_each = np.diff(np.append(start, len(people)))
+    place[order] = np.arange(len(people)) - np.repeat(start, rows_of_each)
     return place < most
 
 
@@ -151,10 +152,11 @@ def whole(people: IntArray, rows: IntArray) -> list[IntArray]:
 
 def dealt(people: IntArray, parts: Sequence[IntArray]) -> list[IntArray]:
     """Return the rows of each node, sorted, from the people of each node."""
-    at = np.full(int(people.max(initial=-1)) + 1, -1)
+    node_of_person = np.full(int(people.max(initial=-1)) + 1, -1)
     for node, part in enumerate(parts):
-        at[part] = node
-    return [np.flatnonzero(at[people] == node).astype(np.int64) for node in range(len(parts))]
+        node_of_person[part] = node
+    node_of_row = node_of_person[people]
+    return [np.flatnonzero(node_of_row == node).astype(np.int64) for node in range(len(parts))]
 
 
 def at_random(
@@ -190,8 +192,7 @@ def at_random(
 
 def places(people: IntArray, parts: Sequence[IntArray]) -> int:
     """Return the largest number of parts in which one person has rows."""
-    return int(
-        np.unique(np.concatenate([np.unique(people[part]) for part in parts]), return_counts=True)[
-            1
-        ].max()
-    )
+    # A person counts once in a part, however many rows there are.
+    own = np.concatenate([np.unique(people[part]) for part in parts])
+    _, parts_of_each = np.unique(own, return_counts=True)
+    return int(parts_of_each.max())

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..util.typing import Array
 
-_ROWS_AT_ONCE = 4096  # so that a block of rows stays in cache while its columns are added
+# A block of so many rows stays in cache while its columns are added.
+_ROWS_AT_ONCE = 4096
 
 
 def products_by_row(X: Array, W: Array) -> Array:
@@ -44,13 +45,19 @@ def products_by_row(X: Array, W: Array) -> Array:
     >>> products_by_row(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 10.0]))
     array([21., 43.])
     """
-    X, W = np.asarray(X, dtype=float), np.asarray(W, dtype=float)
+    X = np.asarray(X, dtype=float)
+    W = np.asarray(W, dtype=float)
     vectors = W[None] if W.ndim == 1 else W
     found = np.zeros((len(vectors), len(X)))
     for first in range(0, len(X), _ROWS_AT_ONCE):
-        columns = np.ascontiguousarray(X[first : first + _ROWS_AT_ONCE].T)
-        for vector, total in zip(vectors, found[:, first : first + _ROWS_AT_ONCE], strict=True):
+        some = slice(first, first + _ROWS_AT_ONCE)
+        columns = np.ascontiguousarray(X[some].T)
+        for vector, total in zip(vectors, found[:, some], strict=True):
+            # Column by column, not as one product, whose rounding depends on where a row stands.
             for weight, column in zip(vector.tolist(), columns, strict=True):
-                with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of a row
+                # A warning would tell of a row.
+                with np.errstate(over="ignore", invalid="ignore"):
                     total += weight * column
-    return found[0] if W.ndim == 1 else found
+    if W.ndim == 1:
+        return found[0]
+    return found

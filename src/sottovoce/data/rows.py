@@ -89,7 +89,9 @@ class Rows:
     @property
     def stored(self) -> IntArray:
         """Number of rows of each node, (N,), where `n` counts people if these may have several."""
-        return self.n[:, 0].astype(int) if self.held is None else self.held
+        if self.held is None:
+            return self.n[:, 0].astype(int)
+        return self.held
 
     def on(self, spec: str) -> Self:
         """Return these rows with another array library to multiply them.
@@ -128,35 +130,37 @@ class Rows:
             raise InvalidInput("loss", loss.spec, rule, "use 'logistic' or 'huber:0.5'")
         if self.outputs != outputs:
             rule = f"the loss has {outputs} margins a row, and these rows have {self.outputs}"
-            remedy = (
-                f"use 'softmax:{self.outputs}'"
-                if self.outputs > 1
-                else "use 'logistic' for labels of two classes"
-            )
-            raise InvalidInput("loss", "softmax" if outputs > 1 else "of one margin", rule, remedy)
+            remedy = "use 'logistic' for labels of two classes"
+            if self.outputs > 1:
+                remedy = f"use 'softmax:{self.outputs}'"
+            kind = "softmax" if outputs > 1 else "of one margin"
+            raise InvalidInput("loss", kind, rule, remedy)
         if self.any_norm and not loss.any_norm:
             rule = "has a sensitivity for rows in the unit ball, and these rows may be longer"
             raise InvalidInput("loss", loss.spec, rule, "use a weighted loss")
 
     def node(self, i: int) -> Self:
         """Return the rows of node `i` alone."""
-        n, rows = self.n[i : i + 1], int(self.stored[i])
+        n = self.n[i : i + 1]
+        n_rows = int(self.stored[i])
         alike = (0,) if i in self.one_class else ()
-        part = self._part(self._stored_at(i), n, alike, lambda x: x[i : i + 1, :rows])
-        return part if self.held is None else replace(part, held=self.held[i : i + 1])
+        part = self._part(self._stored_at(i), n, alike, lambda x: x[i : i + 1, :n_rows])
+        if self.held is None:
+            return part
+        return replace(part, held=self.held[i : i + 1])
 
     def pooled(self) -> Self:
         """Return all rows at one node."""
         counts = self.stored
         n = self.n.sum(axis=0, keepdims=True)
+        # Nodes of one class each may hold both classes together, so only a single node is known.
         alike = (0,) if len(self.one_class) == len(counts) == 1 else ()
         part = self._part(self._stored_together(), n, alike, lambda x: _together(x, counts))
-        part = part if self.held is None else replace(part, held=counts.sum(keepdims=True))
-        return (
-            part
-            if part.labels is None
-            else replace(part, one_class=_one_class(part.labels, part.stored))
-        )
+        if self.held is not None:
+            part = replace(part, held=counts.sum(keepdims=True))
+        if part.labels is not None:
+            part = replace(part, one_class=_one_class(part.labels, part.stored))
+        return part
 
     def _part(
         self,
@@ -190,7 +194,10 @@ class Rows:
     def _storage(self, nodes: IntArray) -> Storage:
         """Products with the rows of those nodes."""
         longest = int(self.stored[nodes].max())
-        some = slice(nodes[0], nodes[0] + 1) if len(nodes) == 1 else nodes
+        some: Any = nodes
+        if len(nodes) == 1:
+            # A slice is a view; an array of indices would copy the rows of a node that is alone.
+            some = slice(nodes[0], nodes[0] + 1)
         a = self.signed[some, :longest]
         if self.backend == "numpy":
             return Dense(np.ascontiguousarray(a))
@@ -205,11 +212,12 @@ class Rows:
         storage = self._storage(nodes)
         if self.move is not None:
             storage = Moved.of(storage, self.move, short=not self.any_norm)
-        fields = {
-            name: np.ascontiguousarray(x[nodes, : storage.n]) for name, x in self._fields.items()
-        }
-        put = {name: x if name == "labels" else storage.asarray(x) for name, x in fields.items()}
-        return Design(storage, **put, classes=self.classes)
+        fields: dict[str, Any] = {}
+        for name, x in self._fields.items():
+            own = np.ascontiguousarray(x[nodes, : storage.n])
+            # Labels stay NumPy's: a design makes its one-hot classes of them.
+            fields[name] = own if name == "labels" else storage.asarray(own)
+        return Design(storage, **fields, classes=self.classes)
 
     def sweep(self) -> Sweep:
         """Return the passes over all of these rows, for the solver."""
@@ -218,10 +226,8 @@ class Rows:
 
     def arrays(self) -> tuple[Array, ...]:
         """Return the arrays that determine these rows, for a fingerprint."""
-        return (
-            *self._stored_arrays(),
-            *(np.asarray(x, dtype=float) for x in self._fields.values()),
-        )
+        fields = [np.asarray(x, dtype=float) for x in self._fields.values()]
+        return (*self._stored_arrays(), *fields)
 
     def _stored_arrays(self) -> tuple[Array, ...]:
         return self.signed, self.n
@@ -267,9 +273,11 @@ class Rows:
             If a person has more than `most` rows at a node.
         """
         own = [np.asarray(codes) for codes in people]
-        if any(np.unique(codes, return_counts=True)[1].max(initial=0) > most for codes in own):
-            rule = f"a person has more than {most} rows at a site"
-            raise InvalidInput("person", None, rule, "leave further rows out, or allow more")
+        for codes in own:
+            _, rows_per_person = np.unique(codes, return_counts=True)
+            if rows_per_person.max(initial=0) > most:
+                rule = f"a person has more than {most} rows at a site"
+                raise InvalidInput("person", None, rule, "leave further rows out, or allow more")
         weights = [shares(codes) for codes in own]
         if self.weight is not None:
             weights = [new * old[: len(new)] for new, old in zip(weights, self.weight, strict=True)]
@@ -280,7 +288,10 @@ class Rows:
         """Refuse a run whose statement would be about another unit than these rows are bounded
         in.
         """
-        asked, own = rows_per_person or 1, self.people or 1
+        asked = rows_per_person or 1
+        own = self.people or 1
+        # A statement about people with more rows covers those with fewer, but rows that are not
+        # bounded by person are covered by none about several.
         if asked < own or (asked > 1 and self.people is None):
             rule = f"is about people with up to {asked} rows, and these rows are bounded for {own}"
             raise InvalidInput("rows_per_person", rows_per_person, rule, f"use {self.people}")
@@ -311,7 +322,8 @@ class Rows:
                 raise InvalidInput(
                     f"site {i}", x.shape, f"{field} must have shape ({n},)", "give one number a row"
                 )
-            if not np.all((x >= low) & (x <= high)):  # NaN too
+            # Written so that NaN, which compares with nothing, is refused too.
+            if not np.all((x >= low) & (x <= high)):
                 raise InvalidInput(f"site {i}", None, rule, remedy)
             out[i, :n] = x
         return out
@@ -345,13 +357,15 @@ class Rows:
         """
         short = []
         for X, y in parts:
+            # The norm itself may overflow, and refusals must be about a row, so it is computed as
+            # the largest entry times the norm of the row divided by it.
             peak = np.maximum(np.abs(X).max(axis=1, keepdims=True, initial=0.0), 1.0)
             shape = np.linalg.norm(X / peak, axis=1, keepdims=True)
-            # a norm itself may overflow, and refusals be about a row
             scale = np.maximum(1.0, peak / LONGEST * shape)
             norms = np.where(scale > 1.0, LONGEST, np.minimum(peak, LONGEST) * shape)
             short.append((X / scale, y, np.maximum(1.0, norms) * (1.0 + 1e-9)))
-        inside = cls.build([(X / norms, y) for X, y, norms in short])  # validates
+        # Rows divided by their norms are built only to be validated as all rows are.
+        inside = cls.build([(X / norms, y) for X, y, norms in short])
         signed = np.zeros_like(inside.signed)
         for i, (X, y, _) in enumerate(short):
             signed[i, : len(X)] = X * y[:, None]
@@ -398,10 +412,9 @@ class Rows:
         if not parts:
             raise InvalidInput("sites", 0, "at least one site is needed", "give one (X, y) a site")
         if offsets is not None:
-            return cls.build(parts).with_offset(_known(parts, offsets))
-        if "scipy.sparse" in sys.modules and any(
-            sparse.issparse(X) for X, _ in parts
-        ):  # else nobody has made one
+            return cls.build(parts).with_offset(_known_offsets(parts, offsets))
+        # Where SciPy's module is not loaded nobody has made a sparse matrix, and it need not be.
+        if "scipy.sparse" in sys.modules and any(sparse.issparse(X) for X, _ in parts):
             return SparseRows.of([(sparse.csr_array(X, dtype=float), y) for X, y in parts])
         spec = spec_of(parts[0][0])
         if spec != "numpy":
@@ -410,9 +423,8 @@ class Rows:
         d = np.asarray(parts[0][0]).shape[-1]
         parts = [(_unrounded(X), y) for X, y in parts]
         one_class = cls._checked(parts, d, [_squares(X) for X, _ in parts])
-        return cls(
-            _stacked_signed(parts, d), np.array([[float(len(X))] for X, _ in parts]), one_class
-        )
+        n = np.array([[float(len(X))] for X, _ in parts])
+        return cls(_stacked_signed(parts, d), n, one_class)
 
     @staticmethod
     def _checked(
@@ -483,8 +495,11 @@ class SparseRows(Rows):
         return Sparse(tuple(self.blocks[i] for i in nodes))
 
     def _stored_arrays(self) -> tuple[Array, ...]:
-        parts = [(block.data, block.indices, block.indptr) for block in self.blocks]
-        return (*(np.asarray(x, dtype=float) for part in parts for x in part), self.n)
+        arrays: list[Array] = []
+        for block in self.blocks:
+            for part in (block.data, block.indices, block.indptr):
+                arrays.append(np.asarray(part, dtype=float))
+        return (*arrays, self.n)
 
     def _stored_at(self, i: int) -> dict[str, Any]:
         return {"signed": self.signed[:1], "blocks": self.blocks[i : i + 1]}
@@ -500,10 +515,13 @@ def _squares(X: Any) -> Array:
     """Squared norms of rows, dense or CSR, (n,); an array of another shape as it is, for
     :meth:`Rows._checked`.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # such rows are refused
-        if isinstance(X, np.ndarray):
-            return np.einsum("nd,nd->n", X, X) if X.ndim == 2 else X
-        return np.asarray(X.power(2).sum(axis=1)).ravel()
+    # No warning of overflow: such rows are refused.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not isinstance(X, np.ndarray):
+            return np.asarray(X.power(2).sum(axis=1)).ravel()
+        if X.ndim != 2:
+            return X
+        return np.einsum("nd,nd->n", X, X)
 
 
 def _unrounded(X: Any) -> Any:
@@ -511,17 +529,20 @@ def _unrounded(X: Any) -> Any:
     norms.
     """
     if isinstance(X, np.ndarray) and X.dtype != np.float64 and X.dtype.kind in "fiub":
-        X = X.astype(float)  # a square in single precision would round again
+        # A square in single precision would round again.
+        X = X.astype(float)
     if X.ndim != 2:
         return X
     squares = _squares(X)
     rounded = (squares > 1.0) & (squares <= ROUNDED**2)
     if not rounded.any():
         return X
-    scale = np.where(
-        rounded, 1.0 / (np.sqrt(np.where(rounded, squares, 1.0)) * (1.0 + 1e-12)), 1.0
-    )[:, None]
-    return X * scale if isinstance(X, np.ndarray) else sparse.csr_array(X.multiply(scale))
+    norms = np.sqrt(np.where(rounded, squares, 1.0))
+    # A little more than the norm, so that rounding of this division cannot leave a row outside.
+    scale = np.where(rounded, 1.0 / (norms * (1.0 + 1e-12)), 1.0)[:, None]
+    if isinstance(X, np.ndarray):
+        return X * scale
+    return sparse.csr_array(X.multiply(scale))
 
 
 def _signed(X: csr_array, y: Array) -> csr_array:
@@ -546,10 +567,12 @@ def _one_class(labels: IntArray, counts: IntArray) -> tuple[int, ...]:
 def _host(x: Any) -> Array:
     """A NumPy array, from an array of any library."""
     spec = spec_of(x)
-    return np.asarray(x, dtype=float) if spec == "numpy" else backend(spec).get(x)
+    if spec == "numpy":
+        return np.asarray(x, dtype=float)
+    return backend(spec).get(x)
 
 
-def _known(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array]) -> list[Array]:
+def _known_offsets(parts: Sequence[tuple[Any, Array]], offsets: Sequence[Array]) -> list[Array]:
     """Offsets, set to 0 for rows of zeros."""
     if len(offsets) != len(parts):
         raise InvalidInput(

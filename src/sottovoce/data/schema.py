@@ -60,16 +60,16 @@ SURVEYED = (
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 """Of a block and of the intercept: beyond them squares of features vanish beside the others."""
 _NAMED = 6  # columns that a note names
+# What stands before a category's name in keys of `Encoded.clipped`: values that are not declared
+# and count as other, missing ones without a level.
+OTHER = "(other) "
+ABSENT = "(missing) "
 # Keys of `Encoded.clipped`: rows longer than the divisor, undeclared labels, clipped numbers,
-# capped weights; and what stands before a category's name: values that are not declared and count
-# as other, missing ones without a level.
-OTHER, ABSENT = "(other) ", "(missing) "
-ROW, LABEL, BEYOND, HEAVY = (
-    "(row)",
-    "(label)",
-    "(label beyond its bounds)",
-    "(weight beyond its cap)",
-)
+# capped weights.
+ROW = "(row)"
+LABEL = "(label)"
+BEYOND = "(label beyond its bounds)"
+HEAVY = "(weight beyond its cap)"
 
 
 @dataclass(frozen=True)
@@ -119,19 +119,19 @@ def unfit(
     list of str
         One sentence for each reason; it names at most six columns.  Empty if every row fits.
     """
-    left, only = dict(clipped), "(for the data's holder only)"
-    kinds = (
-        (LABEL, "rows have another label than the declared: rows of zeros"),
-        (BEYOND, "labels beyond their declared bounds were clipped to them"),
-        (HEAVY, "weights beyond their cap count as much as the cap"),
-        (
-            ROW,
-            "rows are longer than the schema's scale and "
-            f"{'count for less' if weighed else 'were shortened'}",
-        ),
-    )
-    counts = [(left.pop(key, 0), what) for key, what in kinds]
-    notes = [f"{n} {what} {only}" for n, what in (counts if shortened else counts[:-1]) if n]
+    left = dict(clipped)
+    only = "(for the data's holder only)"
+    fate = "count for less" if weighed else "were shortened"
+    n_rows_beyond = left.pop(ROW, 0)
+    counts = [
+        (left.pop(LABEL, 0), "rows have another label than the declared: rows of zeros"),
+        (left.pop(BEYOND, 0), "labels beyond their declared bounds were clipped to them"),
+        (left.pop(HEAVY, 0), "weights beyond their cap count as much as the cap"),
+    ]
+    if shortened:
+        counts.append((n_rows_beyond, f"rows are longer than the schema's scale and {fate}"))
+    notes = [f"{n} {what} {only}" for n, what in counts if n]
+    # The empty mark comes last: it takes all that the marks before it left.
     for mark, rule in (
         (OTHER, "values that are none of the declared levels, and not missing, count as other"),
         (ABSENT, "missing values have no level, declare indicator = true or missing = VALUE"),
@@ -142,10 +142,16 @@ def unfit(
             ((n, name.removeprefix(mark)) for name, n in own.items() if n), reverse=True
         )
         if columns:
-            named = ", ".join(f"{shown(name)} in {n} rows" for n, name in columns[:_NAMED])
-            more = f", and {len(columns) - _NAMED} more columns" if len(columns) > _NAMED else ""
-            notes.append(f"{rule}: {named}{more} {only}")
+            notes.append(f"{rule}: {_named_columns(columns)} {only}")
     return notes
+
+
+def _named_columns(columns: list[tuple[int, str]]) -> str:
+    """The first few columns, each with its number of rows, and how many more there are."""
+    named = ", ".join(f"{shown(name)} in {n} rows" for n, name in columns[:_NAMED])
+    if len(columns) > _NAMED:
+        return f"{named}, and {len(columns) - _NAMED} more columns"
+    return named
 
 
 @dataclass(frozen=True)
@@ -245,20 +251,26 @@ class Schema:
         """Return the columns that are read but are no feature, each with its role."""
         declared = {"label": self.label, "weight": self.weight, "person": self.person}
         reserved = {one.column: use for use, one in declared.items() if one is not None}
-        return reserved if self.site is None else {self.site: "site"} | reserved
+        if self.site is None:
+            return reserved
+        return {self.site: "site"} | reserved
 
     @property
     def task(self) -> Task:
         """The learning task that the label declares; two classes, -1 and 1, if none is."""
-        return TwoClasses() if self.label is None else self.label.task
+        if self.label is None:
+            return TwoClasses()
+        return self.label.task
 
     @property
     def caveat(self) -> str | None:
         """The caveat that every privacy statement about such rows must carry, or None."""
-        surveyed = f"{SURVEYED}: {self.survey}" if self.survey else None
-        return (
-            "; ".join(filter(None, (FROM_ROWS if self.data_dependent else None, surveyed))) or None
-        )
+        caveats = []
+        if self.data_dependent:
+            caveats.append(FROM_ROWS)
+        if self.survey:
+            caveats.append(f"{SURVEYED}: {self.survey}")
+        return "; ".join(caveats) or None
 
     @property
     def weighs(self) -> bool:
@@ -268,9 +280,8 @@ class Schema:
     @property
     def bound(self) -> float:
         """Largest possible norm of a row before the division."""
-        return math.sqrt(
-            self.intercept**2 + sum((block.weight * block.reach) ** 2 for block in self.blocks)
-        )
+        blocks = sum((block.weight * block.reach) ** 2 for block in self.blocks)
+        return math.sqrt(self.intercept**2 + blocks)
 
     @property
     def divisor(self) -> float:
@@ -281,9 +292,8 @@ class Schema:
         """
         if self.scale is not None:
             return self.scale
-        return math.sqrt(
-            self.intercept**2 + sum((block.weight * block.span) ** 2 for block in self.blocks)
-        )
+        blocks = sum((block.weight * block.span) ** 2 for block in self.blocks)
+        return math.sqrt(self.intercept**2 + blocks)
 
     @property
     def shortens(self) -> bool:
@@ -297,14 +307,16 @@ class Schema:
     @property
     def feature_names(self) -> list[str]:
         """Names of the features, in order."""
-        return [name for block in self.blocks for name in block.names] + ["intercept"] * (
-            self.intercept > 0
-        )
+        names = [name for block in self.blocks for name in block.names]
+        if self.intercept > 0:
+            names.append("intercept")
+        return names
 
     @property
     def n_features(self) -> int:
         """Number of features d."""
-        return sum(len(block.names) for block in self.blocks) + (self.intercept > 0)
+        n_constants = int(self.intercept > 0)
+        return sum(len(block.names) for block in self.blocks) + n_constants
 
     @cached_property
     def fingerprint(self) -> str:
@@ -344,10 +356,12 @@ class Schema:
             rows.
         """
         table = as_table(table) if isinstance(table, Table | Mapping) else read_frame(table)
-        if errors := column_errors(self, table.columns, labels):
+        errors = column_errors(self, table.columns, labels)
+        if errors:
             raise errors[0]
         fits(table.name, 8.0 * table.n_rows * self.n_features)
-        na, clipped = frozenset(self.na), dict[str, int]()
+        na = frozenset(self.na)
+        clipped = dict[str, int]()
 
         def features_of(block: Block) -> Array:
             features, outside = block.encode(table.columns, na)
@@ -355,7 +369,10 @@ class Schema:
             return features
 
         X = weighted_rows(self, table.n_rows, features_of)
-        X, beyond = (X / (self.divisor * self.slack), 0) if whole else into_ball(self, X)
+        if whole:
+            X, beyond = X / (self.divisor * self.slack), 0
+        else:
+            X, beyond = into_ball(self, X)
         if beyond:
             clipped[ROW] = beyond
         if not labels:
@@ -402,28 +419,30 @@ class Schema:
         if not isinstance(given, Mapping):
             raise SchemaError("schema", type(given), "must be a mapping", f"for example: {EXAMPLE}")
         entries = dict(given)
-        columns, label = entries.pop("columns", {}), entries.pop("label", None)
+        columns = entries.pop("columns", {})
+        label = entries.pop("label", None)
         entries = _read_tables(entries)
         _check_entries(entries, columns)
         for key in ("ignore", "na"):
             if isinstance(entries.get(key), list | tuple):
                 entries[key] = texts_of(key, entries[key])
-        if as_number(entries.get("intercept")) is not None or isinstance(
-            entries.get("intercept"), bool
-        ):
+        intercept = entries.get("intercept")
+        # What is neither a number nor a truth value stays as it is, for `validate` to refuse.
+        if as_number(intercept) is not None or isinstance(intercept, bool):
             entries["intercept"] = float(entries["intercept"])
-        return cls(
-            **({"name": "schema"} | entries), blocks=blocks_of(columns), label=label_from(label)
-        )
+        entries = {"name": "schema"} | entries
+        return cls(**entries, blocks=blocks_of(columns), label=label_from(label))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data of JSON and TOML types; `from_dict` is the inverse."""
         entries: dict[str, Any] = {"name": self.name, "intercept": self.intercept}
         for key in ("ignore", "na"):
-            if values := getattr(self, key):
+            values = getattr(self, key)
+            if values:
                 entries[key] = list(values)
         for key in ("site", "scale", "unit", "data_dependent", "note", "survey"):
-            if value := getattr(self, key):
+            value = getattr(self, key)
+            if value:
                 entries[key] = value
         if self.label is not None:
             entries["label"] = label_entries(self.label)
@@ -461,8 +480,11 @@ def column_errors(
     roles = list(schema.reserved_columns())
     # Declared columns first: when all of them are there, the names in the table are names and not
     # the first row of a file without a header, so only then may an unknown one be shown.
-    wanted = sorted(sources) + (roles if labels else [])
-    if lost := [name for name in wanted if name not in columns]:
+    wanted = sorted(sources)
+    if labels:
+        wanted += roles
+    lost = [name for name in wanted if name not in columns]
+    if lost:
         return [_lost_column(schema, name, columns) for name in lost]
     return _undeclared_columns(schema, columns, sources | set(roles))
 
@@ -508,8 +530,11 @@ def weighted_rows(schema: Schema, n: int, features_of: Callable[[Block], Array])
     ndarray of shape (n, d)
         Rows of any norm up to :attr:`Schema.bound`, the constant last.
     """
-    X, features, start = np.empty((n, schema.n_features)), dict[str, Array](), 0
-    bases = {one.name for block in schema.blocks if isinstance(block, Derived) for one in block.of}
+    X = np.empty((n, schema.n_features))
+    features = dict[str, Array]()
+    derived = [block for block in schema.blocks if isinstance(block, Derived)]
+    bases = {one.name for block in derived for one in block.of}
+    start = 0
     for block in schema.blocks:
         end = start + len(block.names)
         if not isinstance(block, Derived):
@@ -547,8 +572,10 @@ def into_ball(schema: Schema, X: Array) -> tuple[Array, int]:
     if not schema.shortens:
         X /= schema.divisor * slack
         return X, 0
-    norms, divisor = row_norms(X), schema.divisor
+    norms = row_norms(X)
+    divisor = schema.divisor
     X /= np.maximum(norms, divisor)[:, None] * slack
+    # Rows at the divisor itself may be longer by rounding; only longer ones count as clipped.
     return X, int(np.sum(norms > divisor * slack))
 
 
@@ -562,9 +589,9 @@ def _labels(schema: Schema, columns: Mapping[str, Column]) -> tuple[Array, int]:
             schema.label.column, None, "must be one value a row", "give a 1-D label column"
         )
     column = columns[schema.label.column]
-    return schema.label.encode(column, schema.na), int(
-        schema.label.outside(column, schema.na).sum()
-    )
+    labels = schema.label.encode(column, schema.na)
+    outside = schema.label.outside(column, schema.na)
+    return labels, int(outside.sum())
 
 
 def _weights(schema: Schema, columns: Mapping[str, Column], y: Array) -> tuple[Array, int]:
@@ -574,6 +601,7 @@ def _weights(schema: Schema, columns: Mapping[str, Column], y: Array) -> tuple[A
         weight, heavy = schema.weight.encode(columns[schema.weight.column], frozenset(schema.na))
     if schema.class_weight and isinstance(schema.task, Classification):
         own = class_shares("class_weight", dict(schema.class_weight), schema.task.names)
+        # An undeclared label has a negative number.  Its row is zeros, whatever the row weighs.
         weight = weight * own[np.maximum(schema.task.number(y), 0)]
     return weight, heavy
 
@@ -588,9 +616,9 @@ def _read_tables(entries: Mapping[str, Any]) -> dict[str, Any]:
     if "person" in entries:
         read["person"] = Person.of(entries["person"])
     if isinstance(entries.get("class_weight"), Mapping):
-        read["class_weight"] = tuple(
-            sorted((text_of(k), v) for k, v in entries["class_weight"].items())
-        )
+        # Sorted, so that schemas are equal whatever the order in their files.
+        pairs = ((text_of(name), weight) for name, weight in entries["class_weight"].items())
+        read["class_weight"] = tuple(sorted(pairs))
     return read
 
 
@@ -636,8 +664,9 @@ def weights_of_blocks(schema: Schema) -> Iterator[InvalidInput]:
 
 def sources_of_derived_blocks(schema: Schema) -> Iterator[InvalidInput]:
     """Blocks that derived blocks are made from must be in the schema."""
-    for block in schema.blocks:
-        for source in block.of if isinstance(block, Derived) else ():
+    derived = [block for block in schema.blocks if isinstance(block, Derived)]
+    for block in derived:
+        for source in block.of:
             if source not in schema.blocks:
                 yield SchemaError(
                     f"{block.name}.of", source.name, "must be a block of this schema", "add it"
@@ -739,12 +768,13 @@ def count_unfit(
         Entries of :attr:`Encoded.clipped`: positive counts only.
     """
     if not isinstance(block, Category):
-        return {block.name: int(outside.sum())} if outside.any() else {}
-    if not (block.other or outside.any()):
+        counts = {block.name: outside}
+    elif block.other or outside.any():
+        strange, gone = block.unlisted(columns, na)
+        key = OTHER + block.name if block.other else block.name
+        # A missing value is outside only where no level and no other value stands for it.
+        counts = {key: strange, ABSENT + block.name: gone & outside}
+    else:
+        # Without `other` an unlisted value is outside, and no row is.
         return {}
-    strange, gone = block.unlisted(columns, na)
-    counts = {
-        (OTHER if block.other else "") + block.name: strange,
-        ABSENT + block.name: gone & outside,
-    }
     return {name: int(mask.sum()) for name, mask in counts.items() if mask.any()}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,9 @@ DRIVERS = {
 """Drivers by the beginning of a database's address; each is a package with the same name in
 hyphens.
 """
-_ROWS, _VALUE = 8192, 64.0  # read at a time; bytes that a value takes in memory, about
+_ROWS = 8192  # read at a time
+# About how many bytes a value takes in memory.
+_VALUE = 64.0
 
 
 def read_sql(path: str | Path) -> Table:
@@ -91,7 +93,8 @@ def sql_names(path: str | Path) -> list[str]:
 @contextmanager
 def _asked(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
     """The answer to a query: names and lists of rows, or None and a reader of record batches."""
-    query, address = read_text("data", Path(path)), os.environ.get(DATABASE, "")
+    query = read_text("data", Path(path))
+    address = os.environ.get(DATABASE, "")
     scheme, mark, rest = address.partition("://")
     if not mark or scheme not in (SQLITE, *DRIVERS):
         known = ", ".join((SQLITE, *DRIVERS))
@@ -101,11 +104,11 @@ def _asked(path: str | Path) -> Iterator[tuple[list[str] | None, Any]]:
             "sqlite:///clinic.db, say"
         )
         raise InvalidInput(DATABASE, None, rule, remedy)
-    ask = (
-        _of_sqlite(query, rest.removeprefix("/"))
-        if scheme == SQLITE
-        else _of_driver(path, query, scheme, address)
-    )
+    ask: AbstractContextManager[tuple[list[str] | None, Any]]
+    if scheme == SQLITE:
+        ask = _of_sqlite(query, rest.removeprefix("/"))
+    else:
+        ask = _of_driver(path, query, scheme, address)
     try:
         with ask as (names, parts):
             found = parts.schema.names if names is None else names
@@ -163,7 +166,8 @@ def _of_driver(
             yield None, cursor.fetch_record_batch()
     except InvalidInput:
         raise
-    except (driver.Error, OSError, ValueError):  # of the database, or of Arrow while it reads
+    except (driver.Error, OSError, ValueError):
+        # An error of the database, or of Arrow while it reads.
         raise _Refused from None
 
 

@@ -38,7 +38,8 @@ _READERS: dict[str, tuple[str, file_kinds.Kind]] = {
 }
 """By a file's ending: the function that reads it, and what it has to be."""
 ENDINGS = tuple(_READERS)
-_VALUE = 64.0  # bytes that a value takes in memory, about
+# About how many bytes a value takes in memory.
+_VALUE = 64.0
 _NAMED = 6  # columns that a note names
 
 
@@ -61,7 +62,9 @@ class _Clock:
         """
         micros = min(max(value * self.seconds * 1e6, -MOST_MICROS), MOST_MICROS)
         found = python_value(self.epoch + np.timedelta64(round(micros), "us"))
-        return found.date() if self.day and isinstance(found, datetime) else found
+        if self.day and isinstance(found, datetime):
+            return found.date()
+        return found
 
 
 _OF_1960, _OF_1582 = np.datetime64("1960-01-01", "us"), np.datetime64("1582-10-14", "us")
@@ -140,13 +143,16 @@ def statistics_types(path: str | Path) -> dict[str, str]:
     text.
     """
     about = _metadata(path)
-    labels, clocks = _labels(about), _clocks(about, Path(path))
+    labels = _labels(about)
+    clocks = _clocks(about, Path(path))
     types = dict[str, str]()
     for name in about.column_names:
         if about.readstat_variable_types.get(name) == "string" or name in labels:
             types[name] = "text"
+        elif name in clocks:
+            types[name] = "date"
         else:
-            types[name] = "date" if name in clocks else "number"
+            types[name] = "number"
     return types
 
 
@@ -191,9 +197,8 @@ def _read(path: str | Path, **options: Any) -> tuple[Mapping[str, list[Any]], An
     except MemoryError:
         rule = "cannot be read: it does not fit into memory"
         raise InvalidInput("path", place, rule, "save fewer rows or columns") from None
-    except (
-        Exception
-    ):  # foreign bytes can make the reader raise anything, and its message may hold a value
+    except Exception:
+        # Foreign bytes can make the reader raise anything, and its message may hold a value.
         rule, remedy = (
             f"cannot be read: {kind.name} that is damaged or has features that are not read",
             "save it again",
@@ -234,7 +239,9 @@ def _column(values: list[Any], read: Callable[[Any], Any]) -> Any:
 def _notes(labels: Mapping[str, Any]) -> tuple[str, ...]:
     if not labels:
         return ()
-    more = f", and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
+    more = ""
+    if len(labels) > _NAMED:
+        more = f", and {len(labels) - _NAMED} more"
     return (
         "read as their value labels, where the file has codes: "
         f"{', '.join(list(labels)[:_NAMED])}{more}",

@@ -26,10 +26,14 @@ from ..util.typing import Any, Array, BoolArray, IntArray
 from .deduplicated import deduplicated
 from .design import Design
 
-CHUNK = 4096  # about how many rows a task has when it multiplies them with many vectors
-TASK = 2**20  # about how many multiplications a task has
-ALONE = 2**16  # entries of a node's rows above which the node is a batch of its own
-INLINE = 2**23  # multiplications below which threads cost more time than they save
+# About how many rows a task has when it multiplies them with many vectors.
+CHUNK = 4096
+# About how many multiplications a task has.
+TASK = 2**20
+# Entries of a node's rows above which the node is a batch of its own.
+ALONE = 2**16
+# Multiplications below which threads cost more time than they save.
+INLINE = 2**23
 _MOST = 128  # replicates of one block
 
 
@@ -38,9 +42,15 @@ def cores() -> int:
 
     It is that of the cores of this process, or fewer if OMP_NUM_THREADS says so.
     """
-    lent = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # A container may lend fewer cores than the machine has; not every system can say so.
+    if hasattr(os, "sched_getaffinity"):
+        lent = len(os.sched_getaffinity(0))
+    else:
+        lent = os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(lent, int(asked))) if asked.isdecimal() else lent
+    if not asked.isdecimal():
+        return lent
+    return max(1, min(lent, int(asked)))
 
 
 _ours = threading.local()
@@ -57,7 +67,9 @@ def _mark() -> None:
 
 def threads_left() -> int:
     """Return the number of threads to share work with: one if the caller is such a thread."""
-    return 1 if getattr(_ours, "busy", False) else cores()
+    if getattr(_ours, "busy", False):
+        return 1
+    return cores()
 
 
 def shared(work: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
@@ -162,34 +174,31 @@ class Sweep:
 
     def every(self, part: int, parts: int) -> Sweep:
         """Return rows ``part, part + parts, ...`` of every node."""
-        return Sweep(
-            tuple(Batch(g.nodes, g.design.every(part, parts)) for g in self.batches), self.width
-        )
+        return self._with_designs([batch.design.every(part, parts) for batch in self.batches])
 
     def single(self) -> Sweep | None:
         """Return a copy in single precision; None where some rows have no such copy."""
-        short = [g.design.single() for g in self.batches]
-        if any(new is g.design for new, g in zip(short, self.batches, strict=True)):
+        short = [batch.design.single() for batch in self.batches]
+        if any(new is batch.design for new, batch in zip(short, self.batches, strict=True)):
             return None
-        return Sweep(
-            tuple(Batch(g.nodes, new) for g, new in zip(self.batches, short, strict=True)),
-            self.width,
-        )
+        return self._with_designs(short)
 
     def deduplicated(self) -> Sweep:
         """Return sums over distinct rows with multiplicities, where that is faster.
 
         :meth:`values` is not for these.
         """
-        return Sweep(
-            tuple(Batch(g.nodes, deduplicated(g.design)) for g in self.batches), self.width
-        )
+        return self._with_designs([deduplicated(batch.design) for batch in self.batches])
 
     def normed(self) -> Sweep:
         """Return these passes with the rows' norms computed once, for losses that need them."""
-        return Sweep(
-            tuple(Batch(g.nodes, g.design.normed(len(g.nodes))) for g in self.batches), self.width
-        )
+        designs = [batch.design.normed(len(batch.nodes)) for batch in self.batches]
+        return self._with_designs(designs)
+
+    def _with_designs(self, designs: list[Design]) -> Sweep:
+        """The same nodes, with other products with their rows."""
+        pairs = zip(self.batches, designs, strict=True)
+        return Sweep(tuple(Batch(batch.nodes, design) for batch, design in pairs), self.width)
 
     def gradient(self, loss: Loss, w: Array) -> Array:
         """Compute gradients ``sum_k derivative(a_k.w) a_k``, of the shape of `w`.
@@ -197,9 +206,8 @@ class Sweep:
         They are computed in the precision of the rows.
         """
         rows = max(CHUNK, TASK // max(1, w.shape[1] * self.width))
-        if (
-            len(self.batches) == 1 and self.batches[0].design.n < 1.5 * rows
-        ):  # the common case, without tasks
+        # The common case, which needs no tasks.
+        if len(self.batches) == 1 and self.batches[0].design.n < 1.5 * rows:
             return _gradient(self.batches[0].design, loss, w)
         out = np.zeros((self.nodes, *w.shape[1:]))
         tasks = [(g, a, b) for g in self.batches for a, b in g.spans(rows)]
@@ -228,11 +236,11 @@ class Sweep:
         """
         out = np.zeros((*w.shape[:2], 1))
         for nodes, block, first in self._blocks():
-            worth = np.clip(
-                block.host(loss.at(block.norms).value(block.margins(w[nodes]))), 0.0, clip
-            )
-            real = np.arange(first, first + block.n) < n[nodes][:, :, None]  # not padding
-            out[nodes] += np.sum(block.weigh(worth) * real, axis=-1, keepdims=True)
+            losses = block.host(loss.at(block.norms).value(block.margins(w[nodes])))
+            clipped = np.clip(losses, 0.0, clip)
+            # Padding has a loss too, and is no row.
+            real = np.arange(first, first + block.n) < n[nodes][:, :, None]
+            out[nodes] += np.sum(block.weigh(clipped) * real, axis=-1, keepdims=True)
         return out
 
     def total(self, loss: Loss, w: Array, each: Callable[[Design, Loss, Array], Array]) -> Array:
@@ -254,7 +262,8 @@ class Sweep:
         whole: Array | None = None
         for nodes, block, _ in self._blocks():
             part = each(block, loss.at(block.norms), w[nodes])
-            whole = np.zeros((*w.shape[:2], part.shape[-1])) if whole is None else whole
+            if whole is None:
+                whole = np.zeros((*w.shape[:2], part.shape[-1]))
             whole[nodes] += part
         assert whole is not None
         return whole
@@ -277,17 +286,19 @@ class Sweep:
         ndarray of shape (M, width, width), or (M, width) of diagonals
             Of several classes, the blocks on the diagonal; others are zero.
         """
-        out = np.zeros((len(w), self.width) if diagonal else (len(w), self.width, self.width))
+        shape = (self.width,) if diagonal else (self.width, self.width)
+        out = np.zeros((len(w), *shape))
         tasks = [(g, a, b) for g in self.batches for a, b in g.spans(CHUNK)]
 
         def one(batch: Batch, first: int, last: int) -> Array:
             block = batch.design.between(first, last)
             own = loss.at(block.norms)
-            curve = own.typical_curvature if typical else own.curvature
-            curvatures = block.asarray(
-                np.mean(block.host(curve(block.margins(w[batch.nodes]))), axis=1)
-            )
-            return block.diagonal(curvatures) if diagonal else block.gram(curvatures)
+            curvature = own.typical_curvature if typical else own.curvature
+            of_replicates = block.host(curvature(block.margins(w[batch.nodes])))
+            curvatures = block.asarray(np.mean(of_replicates, axis=1))
+            if diagonal:
+                return block.diagonal(curvatures)
+            return block.gram(curvatures)
 
         return self._added(out, one, tasks, self.width)
 
@@ -306,8 +317,9 @@ class Sweep:
         """
         out = np.zeros((self.nodes, *w.shape[1:]))
         for nodes, block, _ in self._blocks():
-            z, m = block.margins(w[nodes]), block.moves(along[nodes])
-            out[nodes] += block.combine(loss.at(block.norms).turn(z, m))
+            margins = block.margins(w[nodes])
+            changes = block.moves(along[nodes])
+            out[nodes] += block.combine(loss.at(block.norms).turn(margins, changes))
         return out
 
     def _blocks(self) -> Iterator[tuple[IntArray, Design, int]]:
@@ -328,11 +340,11 @@ class Sweep:
         """`out` plus what `one` gives for every task, on threads where that pays, in the order
         of the tasks.
         """
-        few = (
-            len(tasks) == 1
-            or sum((b - a) * len(g.nodes) for g, a, b in tasks) * self.width * replicates < INLINE
-        )
-        parts = (map if few else shared)(lambda task: one(*task), tasks)
+        n_rows = sum((last - first) * len(batch.nodes) for batch, first, last in tasks)
+        few = len(tasks) == 1 or n_rows * self.width * replicates < INLINE
+        apply: Callable[..., Iterator[Any]] = map if few else shared
+        parts = apply(lambda task: one(*task), tasks)
+        # Parts are added in the order of the tasks, so sums do not depend on the threads.
         for (batch, _, _), part in zip(tasks, parts, strict=True):
             out[batch.nodes] += part
         return out
@@ -348,19 +360,16 @@ def spans(n: int, size: int) -> list[tuple[int, int]]:
 def _gradient(design: Design, loss: Loss, w: Array) -> Array:
     """One task: blocks of rows and of replicates small enough for the cache."""
     with np.errstate(over="ignore"):
-        rows = max(
-            128, design.storage.cache // max(1, w.shape[0] * min(w.shape[1], _MOST) * loss.outputs)
-        )
+        margins_of_a_row = w.shape[0] * min(w.shape[1], _MOST) * loss.outputs
+        rows = max(128, design.storage.cache // max(1, margins_of_a_row))
         if w.shape[1] <= _MOST and design.n < 1.5 * rows:
-            return design.combine(loss.at(design.norms).derivative(design.margins(w))).astype(
-                float, copy=False
-            )
+            derivatives = loss.at(design.norms).derivative(design.margins(w))
+            return design.combine(derivatives).astype(float, copy=False)
         out = np.zeros(w.shape)
-        for r in range(0, w.shape[1], _MOST):
-            some = w[:, r : r + _MOST]
+        for start in range(0, w.shape[1], _MOST):
+            replicates = slice(start, start + _MOST)
             for first, last in spans(design.n, rows):
                 block = design.between(first, last)
-                out[:, r : r + _MOST] += block.combine(
-                    loss.at(block.norms).derivative(block.margins(some))
-                )
+                derivatives = loss.at(block.norms).derivative(block.margins(w[:, replicates]))
+                out[:, replicates] += block.combine(derivatives)
     return out

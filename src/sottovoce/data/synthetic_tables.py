@@ -58,8 +58,10 @@ WIDE = (
     Labels(3.0, 0.03, 1.0, 0.0),
     Labels(4.0, 0.01, 2.0, 0.0),
 )
-MANY = 64  # columns beyond which synthetic rows are condensed to this number
-UNEVEN = 1.0  # log of the ratio of the first class's frequency to the last's, at equal scores
+# Columns beyond which synthetic rows are condensed to this number.
+MANY = 64
+# Log of the ratio of the first class's frequency to the last's, at equal scores.
+UNEVEN = 1.0
 _INSIDE = 1.0 + 1e-9
 
 
@@ -187,13 +189,15 @@ def deal(chances: Array, sites: Sequence[int] | Array, tilt: float) -> Array:
         Weight of every row for every class at every site.  A site's add up to m, and their mean
         over sites, by size, is `chances`.
     """
-    size, have = np.asarray(sites, dtype=float) / np.sum(sites), chances.mean(axis=0)
+    size = np.asarray(sites, dtype=float) / np.sum(sites)
+    have = chances.mean(axis=0)
     along = np.linspace(-1.0, 1.0, len(size)) if len(size) > 1 else np.zeros(1)
     want = (
         np.exp(0.5 * tilt * LABEL_SPREAD * np.outer(along, np.linspace(-1.0, 1.0, len(have))))
         * have
     )
-    for _ in range(100):  # iterative proportional fitting to these row and column sums
+    for _ in range(100):
+        # Iterative proportional fitting to these row and column sums.
         want *= (size / want.sum(axis=1))[:, None]
         want *= have / np.maximum(want.sum(axis=0), 1e-300)
     return np.asarray(chances * (want / (size[:, None] * np.maximum(have, 1e-300)))[:, None, :])
@@ -208,7 +212,8 @@ def one_hot(d: int) -> Sketch:
         X = np.zeros((n, d))
         groups = np.array_split(np.arange(d - 1), max(1, round((d - 1) / 6)))
         for group in groups:
-            if len(group):  # every column is rarer than the one before
+            if len(group):
+                # Every column is rarer than the one before.
                 shares = rng.dirichlet(1.0 / np.arange(1.0, len(group) + 1.0))
                 X[np.arange(n), group[0] + rng.choice(len(group), size=n, p=shares)] = 1.0
         X[:, -1] = 1.0
@@ -269,7 +274,8 @@ def correlated(
     return draw
 
 
-FACTOR = 0.5  # log-scale standard deviation of the spreads of columns relative to the sketch's
+# Log-scale standard deviation of the spreads of columns relative to the sketch's.
+FACTOR = 0.5
 
 
 def condensed(sketch: Sketch, d: int, decay: float) -> Sketch:
@@ -316,7 +322,9 @@ def narrowed(sketch: Sketch, d: int) -> Sketch:
 
     def draw(n: int, rng: np.random.Generator) -> Array:
         X = sketch(n, rng)
-        return X if X.shape[1] <= d else onto(principal(X, d - 1), X, rng)
+        if X.shape[1] <= d:
+            return X
+        return onto(principal(X, d - 1), X, rng)
 
     return draw
 
@@ -430,7 +438,8 @@ class Sketches(Expected):
         )
 
 
-_SEED = 20_240_229  # of synthetic rows: no user's seed enters them
+# The seed of synthetic rows: no user's seed enters them.
+_SEED = 20_240_229
 
 
 def unknown(d: int) -> Sketches:

@@ -74,18 +74,21 @@ def _array(values: Any) -> Column:
         return unmasked(values)
     if not isinstance(values, list | tuple):
         return np.asarray(values)
-    kinds = (
-        {bool: "b", int: "iu", float: "f"}.get(type(values[0]), "")
-        if len(set(map(type, values))) == 1
-        else ""
-    )
-    found = np.asarray(values) if kinds else None
-    return found if found is not None and found.dtype.kind in kinds else objects(values)
+    if len(set(map(type, values))) == 1:
+        kinds = {bool: "b", int: "iu", float: "f"}.get(type(values[0]), "")
+        if kinds:
+            found = np.asarray(values)
+            # Whole numbers beyond 64 bits become objects or floats in NumPy.
+            if found.dtype.kind in kinds:
+                return found
+    return objects(values)
 
 
 def as_table(table: Table | Mapping[str, Any]) -> Table:
     """Return a `Table` from a table or a mapping of names to columns."""
-    return table if isinstance(table, Table) else Table("table", table)
+    if isinstance(table, Table):
+        return table
+    return Table("table", table)
 
 
 def fits(name: str, size: float) -> None:

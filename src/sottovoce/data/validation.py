@@ -136,18 +136,25 @@ def checked(field: str, check: Callable[[], T], frame: Any = None) -> T:
         raise
     except Exception as error:
         refusal = _refusal(field, error, frame)
-    # here, where nothing is being handled: a traceback would show what scikit-learn said
+    # Raised here, where nothing is being handled: a traceback would show what scikit-learn said.
     raise refusal
 
 
 def _refusal(field: str, error: Exception, frame: Any) -> InvalidInput:
-    text, kind = str(error), InvalidKind if isinstance(error, TypeError) else InvalidInput
+    text = str(error)
+    kind = InvalidKind if isinstance(error, TypeError) else InvalidInput
     if text.startswith("The feature names should match"):
         return kind(field, None, "has other columns than fit was given", _names(text))
     for pattern, rule, remedy in _MESSAGES:
-        if found := re.match(pattern, text, re.DOTALL):
-            where = _columns(frame, text="text" in rule) if rule.startswith("holds") else ""
-            return kind(field, None, rule.format(*found.groups()) + where, remedy)
+        found = re.match(pattern, text, re.DOTALL)
+        if not found:
+            continue
+        said = rule.format(*found.groups())
+        # Only a rule about entries is about some columns more than others.
+        if rule.startswith("holds"):
+            said += _columns(frame, text="text" in rule)
+        return kind(field, None, said, remedy)
+    # An unknown message may repeat values, so nothing of it is shown.
     return kind(field, None, "cannot be read as an array", "give one row, label or site a line")
 
 
@@ -179,9 +186,12 @@ def check_columns(X: Any) -> None:
 
 def _dtypes(X: Any) -> list[Any]:
     """The types of the columns of a frame or an array."""
-    if hasattr(X, "dtype"):  # an array, or a series
+    # An array or a series has one type, a frame of pandas or polars one for each column.
+    if hasattr(X, "dtype"):
         return [X.dtype]
-    return list(X.dtypes) if hasattr(X, "dtypes") else []  # frames of pandas and polars
+    if hasattr(X, "dtypes"):
+        return list(X.dtypes)
+    return []
 
 
 def _counts_time(dtype: Any) -> bool:
@@ -200,15 +210,21 @@ def _columns(frame: Any, *, text: bool) -> str:
     found = []
     for name, column in read_frame(frame).columns.items():
         try:
-            unfit = bool(as_numbers(column)[1].any()) and not text
+            missing = as_numbers(column)[1]
+            unfit = not text and bool(missing.any())
         except ValueError as error:
-            unfit = text != (str(error) == "not finite")
+            not_finite = str(error) == "not finite"
+            unfit = not_finite != text
+        # A name that reads as a number may be a value: of the first row of a file without a header.
         if unfit and not reads_as_number(name):
             found.append(printable(name))
-    shown = ", ".join(found[:_SHOWN]) + (
-        f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    )
-    return f" in {'column' if len(found) == 1 else 'columns'} {shown}" if found else ""
+    if not found:
+        return ""
+    shown = ", ".join(found[:_SHOWN])
+    if len(found) > _SHOWN:
+        shown += f" and {len(found) - _SHOWN} more"
+    columns = "column" if len(found) == 1 else "columns"
+    return f" in {columns} {shown}"
 
 
 def _names(text: str) -> str:
@@ -234,7 +250,8 @@ def declared(classes: Any) -> Array:
     if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
         raise InvalidInput("classes", classes, "must be a list of labels", remedy)
     values = [python_value(value) for value in classes]
-    if wrong := _wrong_labels(values):
+    wrong = _wrong_labels(values)
+    if wrong is not None:
         rule, what_to_do = wrong
         raise InvalidInput("classes", values, rule, what_to_do or remedy)
     return np.unique(np.asarray(values))
@@ -244,7 +261,7 @@ def _wrong_labels(values: Sequence[Any]) -> tuple[str, str] | None:
     """The rule that labels break, and what to do if there is more to say than to give others;
     None if they are fine.
     """
-    kinds = {_kind(value) for value in values}
+    kinds = {_kind_of_label(value) for value in values}
     if len(kinds) > 1 or None in kinds:
         return "must be all text, all finite numbers or all booleans", ""
     if kinds == {"number"} and any(abs(value) > 2**53 for value in values):
@@ -260,15 +277,15 @@ def _wrong_labels(values: Sequence[Any]) -> tuple[str, str] | None:
     return None
 
 
-def _kind(value: object) -> str | None:
+def _kind_of_label(value: object) -> str | None:
     """Of one of Python's own values, what it is as a label; None for a missing one or another."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, bool):
         return "boolean"
-    if isinstance(value, float):
-        return "number" if math.isfinite(value) else None
-    return "number" if isinstance(value, int) else None
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return "number"
+    return None
 
 
 def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
@@ -297,9 +314,8 @@ def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
     InvalidInput
         If `y` has not one label a row; no label is shown.
     """
-    column = _column("y", y)
-    column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
-    _one_each("y", "label", column, n)
+    column = _one_column(_as_array("y", y))
+    _check_one_each("y", "label", column, n)
     known: dict[object, int] = {}
     spelled: dict[str, int] = {}
     for k, label in enumerate(classes.tolist()):
@@ -312,14 +328,24 @@ def index_of(y: ArrayLike, classes: Array, n: int) -> IntArray:
             label = python_value(label)
             if label is None or label != label:
                 return -1
-            return known[label] if label in known else int(declared_texts.get(text_of(label), -1))
-        except Exception:  # e.g. a list, or what cannot be compared: it concerns this row only
+            if label in known:
+                return known[label]
+            return int(declared_texts.get(text_of(label), -1))
+        except Exception:
+            # A list, for example, or what cannot be compared: it concerns this row only.
             return -1
 
     return np.fromiter(map(index, values_of(column)), dtype=np.intp, count=n)
 
 
-def _column(field: str, given: Any) -> Array:
+def _one_column(array: Array) -> Array:
+    """An array of one column as its values, (n,); others as they are."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        return array[:, 0]
+    return array
+
+
+def _as_array(field: str, given: Any) -> Array:
     """What is given for every row, as an array: of objects if it is none yet, as NumPy makes
     text of numbers too.
     """
@@ -337,7 +363,7 @@ def classes_in(y: ArrayLike, n: int) -> tuple[Array, IntArray]:
     and on fewer than two classes.
     """
     column = typed_labels(checked("y", lambda: column_or_1d(y, warn=True)))
-    _one_each("y", "label", column, n)
+    _check_one_each("y", "label", column, n)
     if column.dtype.kind == "c" or (column.dtype.kind == "f" and not np.all(np.isfinite(column))):
         raise InvalidInput(
             "y", None, "holds complex, NaN or infinite values", "give the label of every row"
@@ -361,15 +387,16 @@ def typed_labels(labels: Array) -> Array:
     if labels.dtype.kind != "O":
         return labels
     values = [python_value(label) for label in labels.tolist()]
-    kinds = {_kind(value) for value in values}
-    return np.array(values) if kinds in ({"number"}, {"boolean"}) else labels
+    kinds = {_kind_of_label(value) for value in values}
+    if kinds in ({"number"}, {"boolean"}):
+        return np.array(values)
+    return labels
 
 
 def one_site_each(groups: Any, n: int) -> Array:
     """Return the site of each of n rows as a column; InvalidInput without one value a row."""
-    column = _column("groups", groups)
-    column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
-    _one_each("groups", "site", column, n)
+    column = _one_column(_as_array("groups", groups))
+    _check_one_each("groups", "site", column, n)
     return column
 
 
@@ -428,10 +455,16 @@ def misfit(X: Any, data_norm: float, *, noisy: bool = True, weighed: bool = Fals
         A sentence if more than 90% of the rows lie beyond the bound, or `noisy` and all rows have
         less than half of it.
     """
-    with np.errstate(over="ignore"):  # a norm that overflows is longer than any bound
-        squares = X.power(2).sum(axis=1) if issparse(X) else np.einsum("nd,nd->n", X, X)
+    # A norm that overflows is longer than any bound.
+    with np.errstate(over="ignore"):
+        if issparse(X):
+            squares = X.power(2).sum(axis=1)
+        else:
+            squares = np.einsum("nd,nd->n", X, X)
     norms = np.sqrt(np.asarray(squares, dtype=float))
-    done, remedy = ("count for less", "weight") if weighed else ("were shortened", "lengths")
+    done, remedy = "were shortened", "lengths"
+    if weighed:
+        done, remedy = "count for less", "weight"
     beyond = int(np.sum(norms > data_norm * NORM_SLACK))
     if beyond == len(norms):
         return (
@@ -479,15 +512,16 @@ def init_in(
     """
     if coef is None and intercept is None:
         return None
-    return _init("coef_init", coef, (models, features)), _init(
-        "intercept_init", intercept, (models,)
-    )
+    coefficients = _initial_array("coef_init", coef, (models, features))
+    intercepts = _initial_array("intercept_init", intercept, (models,))
+    return coefficients, intercepts
 
 
-def _init(field: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Array:
+def _initial_array(field: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Array:
     if given is None:
         return np.zeros(shape)
     array: Array = checked(field, lambda: np.asarray(given, dtype=np.float64))
+    # One model may be given without the axis of models.
     if shape[0] == 1 and array.shape == shape[1:]:
         array = array.reshape(shape)
     if array.shape != shape or not np.all(np.isfinite(array)):
@@ -496,7 +530,7 @@ def _init(field: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def _one_each(field: str, what: str, column: Array, n: int) -> None:
+def _check_one_each(field: str, what: str, column: Array, n: int) -> None:
     if column.shape != (n,):
         rule = f"must name a {what} for each of the {n} rows, and has shape {column.shape}"
         raise InvalidInput(field, None, rule, "give one value a row")

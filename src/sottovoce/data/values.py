@@ -80,9 +80,8 @@ _WHOLE_NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.0*)?", re.ASCII)
 _NUMBER = re.compile(
     r"[+-]?(inf|([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?)", re.ASCII | re.IGNORECASE
 )
-_LONGEST_NUMBER = (
-    1000  # characters; longer texts are never taken for numbers where texts are compared
-)
+# In characters; longer texts are never taken for numbers where texts are compared.
+_LONGEST_NUMBER = 1000
 _TRUTH_VALUES = {
     spelled: name
     for name in ("true", "false")
@@ -110,11 +109,18 @@ def python_value(value: object) -> Any:
         return int(value)
     if isinstance(value, Decimal | Fraction):
         return _from_exact(value)
-    if isinstance(value, complex):  # a frame makes all numbers complex if one is
-        return value.real if value.imag == 0 else value
+    if isinstance(value, complex):
+        return _real_if_it_is(value)
     if isinstance(value, np.ndarray):
         return value.tolist()
     return _from_library(value, kind.__module__.partition(".")[0])
+
+
+def _real_if_it_is(value: complex) -> float | complex:
+    """A number without an imaginary part: a frame makes all numbers complex if one is."""
+    if value.imag == 0:
+        return value.real
+    return value
 
 
 def _from_library(value: object, library: str) -> Any:
@@ -135,7 +141,10 @@ def _from_point_or_scalar(value: np.generic | date | timedelta) -> Any:
         return _in_utc(value)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)
-    return timedelta(value.days, value.seconds, value.microseconds) if value == value else None
+    # pandas' NaT, which no value equals.
+    if value != value:
+        return None
+    return timedelta(value.days, value.seconds, value.microseconds)
 
 
 def _from_numpy(value: np.generic) -> Any:
@@ -143,13 +152,16 @@ def _from_numpy(value: np.generic) -> Any:
         return _from_datetime64(value)
     if isinstance(value, np.timedelta64):
         return _from_timedelta64(value)
-    if isinstance(value, np.floating):  # wider ones than 64 bits too
+    if isinstance(value, np.floating):
+        # `item` would leave those that are wider than 64 bits as they are.
         with np.errstate(over="ignore"):
             return float(value)
     if isinstance(value, np.str_):
         return str.__str__(value)
     item = value.item()
-    return item.real if isinstance(item, complex) and item.imag == 0 else item
+    if isinstance(item, complex):
+        return _real_if_it_is(item)
+    return item
 
 
 def _from_datetime64(value: np.datetime64) -> Any:
@@ -157,14 +169,19 @@ def _from_datetime64(value: np.datetime64) -> Any:
     if np.isnat(point):
         return None
     moment = point.item()
-    return moment if isinstance(moment, datetime) else point
+    # Of points beyond the range of Python's own, `item` returns a number.
+    if isinstance(moment, datetime):
+        return moment
+    return point
 
 
 def _from_timedelta64(value: np.timedelta64) -> Any:
     if np.isnat(value):
         return None
     span = value.astype("timedelta64[us]").item()
-    return span if isinstance(span, timedelta) else str(value)
+    if isinstance(span, timedelta):
+        return span
+    return str(value)
 
 
 def _in_utc(value: datetime) -> Any:
@@ -194,7 +211,8 @@ def _from_exact(value: Decimal | Fraction) -> Any:
     more digits.
     """
     if isinstance(value, Decimal) and not value.is_finite():
-        return float("nan") if value.is_nan() else float(value)
+        # A signalling NaN cannot be converted.
+        return math.nan if value.is_nan() else float(value)
     if isinstance(value, Decimal) and abs(value.adjusted()) > _LONGEST_NUMBER:
         return value
     if value == int(value):
@@ -217,7 +235,9 @@ def text_of(value: object) -> str:
     if isinstance(value, int):
         return _text_of_whole(value)
     if isinstance(value, float):
-        return _text_of_whole(int(value)) if value.is_integer() else str(value)
+        if value.is_integer():
+            return _text_of_whole(int(value))
+        return str(value)
     if isinstance(value, bytes):
         return _stripped(value.decode("utf-8", "replace"))
     if isinstance(value, datetime):
@@ -226,7 +246,8 @@ def text_of(value: object) -> str:
         return str(_texts_of_times(np.array([value]))[0])
     try:
         return _stripped(str(value))
-    except Exception:  # of whatever object stands there: it concerns this row only
+    except Exception:
+        # Whatever object stands there concerns this row only.
         return f"<{type(value).__name__}>"
 
 
@@ -234,13 +255,16 @@ def _stripped(text: str) -> str:
     """Without blanks at the ends, and without the NUL characters that no array of texts keeps
     there.
     """
-    return _TRAILING.sub("", text).lstrip() if "\0" in text else text.strip()
+    if "\0" in text:
+        return _TRAILING.sub("", text).lstrip()
+    return text.strip()
 
 
 def _text_of_whole(value: int) -> str:
     try:
         return str(value)
-    except ValueError:  # more digits than Python writes
+    except ValueError:
+        # More digits than Python writes in decimal.
         return hex(value)
 
 
@@ -252,9 +276,10 @@ def _text_of_time(value: datetime) -> str:
 
 def _texts_of_times(points: Column) -> Column:
     day = points.astype("datetime64[D]")
-    texts = np.where(
-        day == points, np.datetime_as_string(day), np.datetime_as_string(points, unit="us")
-    )
+    days = np.datetime_as_string(day)
+    moments = np.datetime_as_string(points, unit="us")
+    # At midnight the text is the day alone.
+    texts = np.where(day == points, days, moments)
     return np.where(np.isnat(points), "", texts)
 
 
@@ -263,7 +288,8 @@ def points_in(values: Column) -> Column:
     last that have.
     """
     unit, _ = np.datetime_data(values.dtype)
-    if unit in ("ns", "ps", "fs", "as", "generic"):  # the last is NaT without a unit
+    # Finer units cannot hold a point that microseconds cannot; "generic" is NaT without a unit.
+    if unit in ("ns", "ps", "fs", "as", "generic"):
         return values.astype("datetime64[us]")
     ends = np.array([-MOST_MICROS, MOST_MICROS], dtype="datetime64[us]").astype(values.dtype)
     inside = np.where(np.isnat(values), values, np.clip(values, ends[0], ends[1]))
@@ -282,10 +308,12 @@ def number_of(value: object) -> float:
     A ValueError or OverflowError if it is none.
     """
     value = python_value(value)
+    # Adding 0.0 gives zero one sign.
     if isinstance(value, bool | int | float):
-        return float(value) + 0.0  # zero has one sign
+        return float(value) + 0.0
     text = text_of(value)
-    if "_" in text:  # which Python allows among digits, and no program that writes tables does
+    # Python allows an underscore among digits, and no program that writes tables does.
+    if "_" in text:
         raise ValueError("not a number")
     return float(text) + 0.0
 
@@ -294,12 +322,9 @@ def values_of(column: Column) -> list[Any]:
     """Return the values one by one; of an array of points in time, each such a point."""
     if column.dtype.kind == "M":
         return list(points_in(column))
-    if column.dtype.kind == "m":
-        return (
-            [python_value(value) for value in column.ravel()]
-            if column.ndim == 1
-            else list(column.tolist())
-        )
+    if column.dtype.kind == "m" and column.ndim == 1:
+        # `tolist` would make whole numbers of spans of nanoseconds.
+        return [python_value(value) for value in column.ravel()]
     return list(column.tolist())
 
 
@@ -308,9 +333,10 @@ def objects(values: Iterable[Any]) -> Column:
     its rows.
     """
     some = list(values)
-    lengths = {len(one) if _is_row(one) else -1 for one in some}
-    if len(lengths) == 1 and lengths != {-1}:
-        return _rows_of_objects(some, lengths.pop())
+    if some and all(map(_is_row, some)):
+        lengths = {len(row) for row in some}
+        if len(lengths) == 1:
+            return _rows_of_objects(some, lengths.pop())
     return each_as_it_is(some)
 
 
@@ -324,8 +350,9 @@ def each_as_it_is(values: Iterable[Any]) -> Column:
 
 
 def is_masked(values: object) -> bool:
-    """Whether values are a masked array of NumPy, whose module is not loaded to find that out."""
-    module = sys.modules.get("numpy.ma")  # absent as long as nobody has made a masked array
+    """Return True for a masked array of NumPy, whose module is not loaded to find that out."""
+    # The module is absent as long as nobody has made a masked array.
+    module = sys.modules.get("numpy.ma")
     return module is not None and isinstance(values, module.MaskedArray)
 
 
@@ -376,14 +403,12 @@ def distinct(values: Column) -> tuple[Column, IntArray]:
     if values.dtype.kind in "UiuM":
         return as_text(values), np.arange(len(values))
     given = values_of(values)
-    if (
-        values.dtype.kind != "O" or not set(map(type, given)) <= _WORDS
-    ):  # 1 and True are one key, and two texts
+    # Only words are looked up by equality: 1 and True are one key of a dict, and two texts.
+    if values.dtype.kind != "O" or not set(map(type, given)) <= _WORDS:
         return _texts(given), np.arange(len(given))
-    numbers = {value: k for k, value in enumerate(dict.fromkeys(given))}
-    return _texts(numbers), np.fromiter(
-        map(numbers.__getitem__, given), dtype=np.int64, count=len(given)
-    )
+    number_of_value = {value: k for k, value in enumerate(dict.fromkeys(given))}
+    which = np.fromiter(map(number_of_value.__getitem__, given), dtype=np.int64, count=len(given))
+    return _texts(number_of_value), which
 
 
 def _texts(values: Iterable[object]) -> Column:
@@ -411,15 +436,18 @@ def as_numbers(values: Column, na: frozenset[str] = MISSING) -> tuple[Array, Boo
     """
     if values.dtype.kind in "iuf":
         with np.errstate(over="ignore"):
-            numbers, missing = values.astype(np.float64), marked(values, na)
+            numbers = values.astype(np.float64)
+            missing = marked(values, na)
     else:
-        marks, known = marks_of(na), dict[str, float | None]()
+        marks = marks_of(na)
+        known = dict[str, float | None]()
         read = [_number_or_none(value, marks, known) for value in values_of(values.ravel())]
-        missing = np.array([number is None for number in read], dtype=bool).reshape(values.shape)
-        numbers = np.array([0.0 if number is None else number for number in read]).reshape(
-            values.shape
-        )
-    numbers = np.where(missing, 0.0, numbers) + 0.0  # zero has one sign
+        absent = [number is None for number in read]
+        missing = np.array(absent, dtype=bool).reshape(values.shape)
+        filled = [0.0 if number is None else number for number in read]
+        numbers = np.array(filled).reshape(values.shape)
+    # Adding 0.0 gives zero one sign.
+    numbers = np.where(missing, 0.0, numbers) + 0.0
     if not np.all(np.isfinite(numbers)):
         raise ValueError("not finite")
     return numbers, missing
@@ -437,6 +465,7 @@ def _number_or_none(
     if text in MISSING or identity(text) in marks:
         number = None
     else:
+        # Errors of Python repeat the value, and are not kept as a cause.
         try:
             number = number_of(value)
         except OverflowError:
@@ -462,13 +491,15 @@ def marked(values: Column, na: Iterable[str]) -> BoolArray:
             number = float(mark)
         except ValueError:
             continue
-        with np.errstate(
-            over="ignore"
-        ):  # a mark that is beyond a narrow type equals none of its finite numbers
-            near = np.isnan(values) if math.isnan(number) else values == number
-        found[near] |= np.array(
-            [identity(text_of(value)) in marks for value in values[near].tolist()], dtype=bool
-        )
+        if math.isnan(number):
+            near = np.isnan(values)
+        else:
+            # A mark that is beyond a narrow type equals none of its finite numbers.
+            with np.errstate(over="ignore"):
+                near = values == number
+        # Equal numbers are only candidates: a value is missing if its text is the mark.
+        texts = [text_of(value) for value in values[near].tolist()]
+        found[near] |= np.array([identity(text) in marks for text in texts], dtype=bool)
     return found
 
 
@@ -490,7 +521,8 @@ def is_missing(column: Column, na: Iterable[str], marks: Iterable[str] = MISSING
     """
     levels, which = distinct(column)
     known = marks_of(na) | frozenset(map(identity, marks))
-    return np.array(_once_each(levels, lambda level: identity(level) in known), dtype=bool)[which]
+    missing = _once_each(levels, lambda level: identity(level) in known)
+    return np.array(missing, dtype=bool)[which]
 
 
 def _once_each(levels: Column, read: Callable[[str], T]) -> list[T]:
@@ -514,10 +546,15 @@ def identity(text: str) -> str:
         text = unicodedata.normalize("NFC", text)
     if text in _TRUTH_VALUES:
         return _TRUTH_VALUES[text]
-    whole = _WHOLE_NUMBER.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
+    if len(text) > _LONGEST_NUMBER:
+        return text
+    whole = _WHOLE_NUMBER.fullmatch(text)
     if whole is None:
         return text
-    return "0" if whole[2] == "0" else whole[1] + whole[2]
+    sign, digits = whole[1], whole[2]
+    if digits == "0":
+        return "0"
+    return sign + digits
 
 
 def identities(column: Column) -> Column:
@@ -538,7 +575,8 @@ def sites_of(column: Column) -> tuple[list[str], IntArray, BoolArray]:
     none = is_missing(column, (), MISSING_MARKS)
     sites = sorted(set(names[~none].tolist()), key=natural_order)
     number = {name: k for k, name in enumerate(sites)}
-    return sites, np.array([number.get(name, -1) for name in names.tolist()], dtype=np.int64), none
+    numbers = np.array([number.get(name, -1) for name in names.tolist()], dtype=np.int64)
+    return sites, numbers, none
 
 
 def natural_order(text: str) -> tuple[bool, float, str]:
@@ -555,9 +593,12 @@ def _in_a_frame(text: str) -> str:
     A frame makes such a number of it as soon as another row has a gap.
     """
     text = identity(text)
-    if len(text) > 15 and _WHOLE_NUMBER.fullmatch(text):
-        number = float(text)
-        return text_of(number) if math.isfinite(number) else text
+    # Floating-point numbers hold every whole number of 15 digits, and not every longer one.
+    if len(text) <= 15 or not _WHOLE_NUMBER.fullmatch(text):
+        return text
+    number = float(text)
+    if math.isfinite(number):
+        return text_of(number)
     return text
 
 
@@ -624,9 +665,8 @@ class Declared(Generic[T]):
         `otherwise` is for values that are not declared.
         """
         levels, which = distinct(column)
-        return np.array(
-            _once_each(levels, lambda level: self.get(level, otherwise)), dtype=np.int64
-        )[which]
+        meanings = _once_each(levels, lambda level: self.get(level, otherwise))
+        return np.array(meanings, dtype=np.int64)[which]
 
 
 class _Joined(Declared[T]):
@@ -644,11 +684,10 @@ class _Joined(Declared[T]):
 
 
 def same_in_a_frame(texts: Iterable[str]) -> bool:
-    """Whether a frame may round two declared whole numbers to one.
+    """Return True if a frame may round two declared whole numbers to one.
 
     It rounds those beyond 2^53 if another row has a gap.
     """
-    large = [
-        text for text in map(identity, texts) if len(text) > 15 and _WHOLE_NUMBER.fullmatch(text)
-    ]
-    return len(set(map(_in_a_frame, large))) < len(set(large))
+    own = map(identity, texts)
+    large = {text for text in own if len(text) > 15 and _WHOLE_NUMBER.fullmatch(text)}
+    return len(set(map(_in_a_frame, large))) < len(large)
