@@ -38,17 +38,27 @@ _CHANCES = (np.arange(400) + 0.5) / 400.0
 class Between(NamedTuple):
     """Random effects of sites: mean and spread of a normal population, and one more draw.
 
-    Ends of intervals are pairs.  `sites` are best predictions, drawn towards the mean, with their
-    standard errors. `apart` leaves out what is unsure for all sites alike, such as a constant far
-    from where rows are.
+    Parameters
+    ----------
+    mean, sd : float
+        Mean, and standard deviation between sites, of the population.
+    mean_ends, sd_ends : (low, high)
+        Ends of their intervals.
+    p : float
+        Of no difference between sites at all.
+    apart : float
+        How far from the average of these sites one more may be.  It leaves out what is unsure for
+        all sites alike, such as a constant far from where rows are.
+    sites : tuple of (effect, standard error)
+        Best linear predictions, drawn towards the mean.
     """
 
     mean: float
     mean_ends: tuple[float, float]
     sd: float
     sd_ends: tuple[float, float]
-    p: float  # of no difference at all
-    apart: float  # from the average of these sites, at most, of one more
+    p: float
+    apart: float
     sites: tuple[tuple[float, float], ...]
 
 

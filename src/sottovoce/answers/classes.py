@@ -27,16 +27,37 @@ _CONSTANT: Array = np.array([0.0, 1.0])
 
 @dataclass(frozen=True, repr=False)
 class ClassEvaluation(ReleasedEvaluation):
-    """The released quality, with exact numbers that only the data owner may see."""
+    """Released quality for several classes, with exact numbers that only the data owner may see.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the K classes.
+    rows : float
+        Rows that were held out; those without a known class count as wrong.
+    noise : float
+        Standard deviation of the noise on each count.
+    accuracy : Estimate
+    found, right, share : dict of str to Estimate
+        Recall, precision, and share of all rows, by class.
+    counts : array (K, K)
+        Noisy numbers, at least 0, of rows of class i that are predicted as k.
+    statement : Statement
+        Privacy statement of the release.
+    exact : dict
+        Metrics without noise.
+    asked : list of dict
+        The releases as plain data.
+    """
 
     names: tuple[str, ...]
-    rows: float  # held out; those without a known class count as wrong
-    noise: float  # standard deviation on each count
+    rows: float
+    noise: float
     accuracy: Estimate
-    found: dict[str, Estimate]  # recall by class
-    right: dict[str, Estimate]  # precision
-    share: dict[str, Estimate]  # of all rows
-    counts: Array  # noisy, at least 0: rows of class i that are predicted as k  (K, K)
+    found: dict[str, Estimate]
+    right: dict[str, Estimate]
+    share: dict[str, Estimate]
+    counts: Array
     statement: Statement
     exact: dict[str, Any]
     asked: list[dict[str, Any]]

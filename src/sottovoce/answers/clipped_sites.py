@@ -24,13 +24,26 @@ class ClippedStep(NamedTuple):
     """Step of a site's constant by one clipped gradient, for R replicates.
 
     Distances are from the point of the last gradient, in units of the constant.
+
+    Parameters
+    ----------
+    seen : array (R,)
+        Mean of the site's clipped residuals.
+    error : array (R,)
+        Its standard deviation.
+    start : array (R,)
+        How far the last gradient's point is beyond that of this one.
+    h : float
+        Threshold at which residuals are clipped.
+    share : array (R,)
+        Weight of this gradient in the estimate.
     """
 
-    seen: Array  # the mean of the site's clipped residuals, (R,)
-    error: Array  # the standard deviation of that, (R,)
-    start: Array  # how far the last gradient's point is beyond that of this one, (R,)
-    h: float  # where residuals are clipped
-    share: Array  # the weight of this gradient in the estimate, (R,)
+    seen: Array
+    error: Array
+    start: Array
+    h: float
+    share: Array
 
 
 class Shortfall(NamedTuple):

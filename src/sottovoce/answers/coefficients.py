@@ -552,18 +552,36 @@ def _check_alpha(alpha: float) -> None:
 
 
 class _Judged(NamedTuple):
-    """Estimates, steps and variances of one replicate's lines, in user's units, (lines,)."""
+    """Estimates, steps and variances of one replicate's lines, in user's units, (lines,).
+
+    Parameters
+    ----------
+    estimate : array
+    covariance : array (lines, lines)
+        With what the last step may have left undone.
+    sampling : array
+        Variance that is there without privacy noise, too.
+    by_model : array
+        The same by the Hessian alone, as if the model were right; infinite for a quadratic.
+    noise : array
+        Variance by privacy noise.
+    step, before : array
+        The last step, and the one before it; zeros if there was none.
+    undone : array
+        What a step as long as the last one may have left of a level.
+    levels : bool array
+        The lines of levels.
+    """
 
     estimate: Array
-    covariance: Array  # with what the last step may have left undone  (lines, lines)
-    sampling: Array  # variance that is there without privacy noise, too
-    # the same by the Hessian alone, as if the model were right; infinite for a quadratic
+    covariance: Array
+    sampling: Array
     by_model: Array
-    noise: Array  # variance
-    step: Array  # the last one
-    before: Array  # the one before, zeros if there was none
-    undone: Array  # what a step as long as the last one may have left of a level
-    levels: BoolArray  # whether a line is a level's
+    noise: Array
+    step: Array
+    before: Array
+    undone: Array
+    levels: BoolArray
 
     @property
     def total(self) -> Array:
@@ -594,7 +612,7 @@ class _Judged(NamedTuple):
 
     @property
     def moving(self) -> BoolArray:
-        """Whether steps have not converged: the last is longer than its noise, and no shorter.
+        """Lines whose steps have not converged: the last is longer than its noise, and no shorter.
 
         Where a coefficient has no end, each step is as long as the one before (in log-odds about
         1), and near an end each is about the square of it.  Of a level it is enough that most of
@@ -1179,7 +1197,8 @@ def _needs(
     excess = np.where(held & (strain <= UNSURE), excess, 0.0)
     factor, more = _least_factor(found, M, excess, replicate)
     if factor is None:
-        return {}  # a number beyond the last factor would only be that factor
+        # A number beyond the last factor would only be that factor.
+        return {}
     rows = shift = factor
     if of_size is not None:
         rows, shift = max(rows, of_size.rows), max(shift, of_size.shift)
@@ -1206,7 +1225,8 @@ def _least_factor(
     more = bool(values[0] <= noise) or not math.isfinite(strain)
     raised = (vectors * np.maximum(values, HIDDEN * noise)) @ vectors.T
     if not math.isfinite(strain):
-        strain = 0.0  # nothing is known of it, so only `more` tells that it may need more
+        # Nothing is known of it: only `more` tells that more may be needed.
+        strain = 0.0
     one = slice(replicate, replicate + 1)
     frame, kept = found.frame[one], found.kept[one]
     for factor in _FACTORS:

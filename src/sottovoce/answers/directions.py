@@ -59,18 +59,37 @@ _FEW = 3  # names of a hidden direction, at most: where noise hides more, it hid
 
 
 class Directions(NamedTuple):
-    """The eigenvectors of H in the frame, and which of them are lost or hidden, of R replicates."""
+    """Eigenvectors of H in the frame, with those that are lost or hidden, of R replicates.
+
+    Parameters
+    ----------
+    frame : Frame
+    values : array (R, d)
+        Eigenvalues of H, in increasing order.
+    vectors : array (R, d, d)
+        Eigenvectors q, in columns.
+    noise : array (R,)
+        Standard deviation of the noise on an entry of H.
+    lost : bool array (R, d)
+    hidden : bool array (R, d)
+        Eigenvectors whose eigenvalue is 0 within the noise, and that are not lost.
+    share : array (R, d)
+        Upper bound of the share of its columns' variance that a direction has.
+    size : array (R, d)
+        Root of the variance of a row's score along ``A q`` if its columns were unrelated.
+    variances : array (R, d)
+        Lower bound of the variance of each column.
+    """
 
     frame: Frame
-    values: Array  # eigenvalues of H, in order                      (R, d)
-    vectors: Array  # in columns                                     (R, d, d)
-    noise: Array  # on an entry of H                                 (R,)
-    lost: BoolArray  # (R, d)
-    hidden: BoolArray  # 0 within the noise, and not lost            (R, d)
-    share: Array  # at most so much of their columns' variance directions have  (R, d)
-    # root of that variance: of a row's score along ``A q`` if its columns were unrelated  (R, d)
+    values: Array
+    vectors: Array
+    noise: Array
+    lost: BoolArray
+    hidden: BoolArray
+    share: Array
     size: Array
-    variances: Array  # of the columns, at least                     (R, d)
+    variances: Array
 
     @property
     def any_lost(self) -> BoolArray:
@@ -260,32 +279,57 @@ def variances_of(S: Array, constant: Array) -> Array:
     return np.asarray(np.maximum(own, FLAT * typical))
 
 
-# What it means for the lines of a table
+# The lines of a table that depend on lost directions
 
 
 class Relation(NamedTuple):
-    """Lines whose coefficients may move together without moving any row's score."""
+    """Lines whose coefficients may move together without moving any row's score.
+
+    Parameters
+    ----------
+    lines : tuple of int
+    share : float
+        Upper bound of the share of their columns' variance that they do not have in common; 0
+        without noise.
+    weights : array (lines,)
+        Weights of all lines, for a score of 1 if their columns were unrelated.
+    directions : int
+        Number of directions in which these lines move.
+    """
 
     lines: tuple[int, ...]
-    # of their columns' variance, at most, that they do not have in common; 0 without noise
     share: float
-    weights: Array  # of all lines, for a score of 1 if their columns were unrelated  (lines,)
-    directions: int = 1  # in which these lines move
+    weights: Array
+    directions: int = 1
 
 
 class LostLines(NamedTuple):
-    """The lines of one table that turn into lost directions, and what hides the whole table."""
+    """Lines of one table that turn into lost directions, and those that hide the whole table.
 
-    turned: BoolArray  # (lines,)
-    unclear: BoolArray  # of which noise hides whether they turn  (lines,)
+    Parameters
+    ----------
+    turned : bool array (lines,)
+    unclear : bool array (lines,)
+        Lines of which noise hides whether they turn.
+    relations : tuple of Relation
+        Of the lines that turn.
+    hidden : tuple of Relation
+        Relations that may be lost, or not; empty if noise hides more than can be named.
+    directions : array (k, lines)
+        Lost directions, as weights of all lines for a score of 1.
+    noiseless : bool
+        Whether the directions are known without noise.
+    """
+
+    turned: BoolArray
+    unclear: BoolArray
     relations: tuple[Relation, ...]
-    # that may be lost, or not; empty if noise hides more than can be named
     hidden: tuple[Relation, ...]
-    directions: Array  # the lost ones, as weights of all lines for a score of 1  (k, lines)
+    directions: Array
     noiseless: bool
 
     def relation_of(self, line: int) -> Relation | None:
-        """The relation that a line is part of."""
+        """Return the relation that a line is part of; None for other lines."""
         return next((one for one in self.relations if line in one.lines), None)
 
 

@@ -147,7 +147,7 @@ class Held:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(ReleasedEvaluation):
-    """The released quality by subgroup, with exact numbers that only the rows' holder may see.
+    """Released quality by subgroup, with exact numbers that only the data owner may see.
 
     `asked` has the name of every release with its share of the budget.
     """
@@ -169,13 +169,27 @@ class Evaluation(ReleasedEvaluation):
 
 
 class Cells(NamedTuple):
-    """Outcome of :class:`Histogram`, for R replicates."""
+    """Outcome of :class:`Histogram`, for R replicates.
 
-    shares: Array  # of rows, by group, label and cell   (R, groups, 2, CELLS)
-    center: Array  # the middle of the cells, in logits  (R,)
+    Parameters
+    ----------
+    shares : array (R, groups, 2, CELLS)
+        Noisy shares of rows, by group, label and cell.
+    center : array (R,)
+        Middle of the cells, in logits.
+    rows : float
+        Public number of rows.
+    spread : float
+        Standard deviation of the noise on each share.
+    corrected : list
+        Both corrections, of every replicate and block.
+    """
+
+    shares: Array
+    center: Array
     rows: float
-    spread: float  # standard deviation of the noise on each share
-    corrected: list[list[list[Corrected]]]  # of every replicate and block
+    spread: float
+    corrected: list[list[list[Corrected]]]
 
 
 @dataclass(frozen=True)

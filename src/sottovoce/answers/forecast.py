@@ -203,7 +203,17 @@ class LogOdds(Asked):
     def tables(
         self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
     ) -> list[Coefficients]:
-        """Simulate tables of log-odds: all draws of the noise in one run of the recipe."""
+        """Simulate tables of log-odds: all draws of the noise in one run of the recipe.
+
+        Parameters
+        ----------
+        made, n, mu, relation, draws, seed
+            As for :meth:`Asked.tables`.
+
+        Returns
+        -------
+        list of Coefficients
+        """
         found = self._simulate_outcome(made, n, mu, relation, draws, seed)
         return [table(found, self.naming, replicate) for replicate in range(draws)]
 
@@ -250,7 +260,17 @@ class Means(Asked):
     def tables(
         self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
     ) -> list[Coefficients]:
-        """Simulate tables of least squares, in the target's unit."""
+        """Simulate tables of least squares, in the target's unit.
+
+        Parameters
+        ----------
+        made, n, mu, relation, draws, seed
+            As for :meth:`Asked.tables`.
+
+        Returns
+        -------
+        list of Coefficients
+        """
         # Replicates of this recipe share a histogram, so each draw is a run of its own.
         outcomes = [
             self._simulate_outcome(made, n, mu, relation, 1, seed + draw) for draw in range(draws)

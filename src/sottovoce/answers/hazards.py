@@ -55,13 +55,24 @@ _CANCELLED = 1e-13  # of the largest eigenvalue: directions in which rows do not
 
 
 class Hazards(NamedTuple):
-    """Outcome: slopes and constants in encoded columns, and how far they can be relied on."""
+    """Outcome: slopes and constants in encoded columns, and how far they can be relied on.
 
-    slopes: Array  # (d,)
-    constants: Array  # log-odds at the maximum of the grouped likelihood  (m,)
-    # to add to them: the Kaplan-Meier curve's log-odds less those of constant hazards  (m,)
+    Parameters
+    ----------
+    slopes : array (d,)
+    constants : array (m,)
+        Log-odds at the maximum of the grouped likelihood.
+    correction : array (m,)
+        To add to the constants: the Kaplan-Meier curve's log-odds less those of constant hazards.
+    hidden : int
+        Number of directions of the last Hessian that noise hides.
+    converged : bool
+    """
+
+    slopes: Array
+    constants: Array
     correction: Array
-    hidden: int  # directions of the last Hessian that noise hides
+    hidden: int
     converged: bool
 
 
@@ -154,24 +165,46 @@ class LifeTable:
 
 
 class Seen(NamedTuple):
-    """Gradient and Hessian at a point, of R replicates, with their noise deviations."""
+    """Gradient and Hessian at a point, of R replicates.
 
-    at: Array  # (R, p)
-    hessian: Array  # (R, p, p)
+    Parameters
+    ----------
+    at, gradient : array (R, p)
+    hessian : array (R, p, p)
+    hessian_noise, gradient_noise : float
+        Standard deviations of the noise on an entry.
+    """
+
+    at: Array
+    hessian: Array
     hessian_noise: float
-    gradient: Array  # (R, p)
+    gradient: Array
     gradient_noise: float
 
 
 class Step(NamedTuple):
-    """A Newton step of R replicates, and how far it can be relied on."""
+    """A Newton step of R replicates, and how far it can be relied on.
 
-    change: Array  # (R, p)
-    decrement: Array  # g'H^-1 g  (R,)
-    # root mean square change of log-odds that noise in the gradient does not explain  (R,)
+    Parameters
+    ----------
+    change : array (R, p)
+    decrement : array (R,)
+        ``g'H^-1 g``.
+    beyond : array (R,)
+        Root mean square change of log-odds that noise in the gradient does not explain.
+    hidden : array (R,)
+        Number of directions whose curvature noise hides.
+    cut : bool array (R,)
+        Whether the step would have been longer than `LONGEST`.
+    noisy : bool
+        Whether the gradient has noise.
+    """
+
+    change: Array
+    decrement: Array
     beyond: Array
-    hidden: Array  # directions whose curvature noise hides  (R,)
-    cut: BoolArray  # whether it would have been longer than `LONGEST`  (R,)
+    hidden: Array
+    cut: BoolArray
     noisy: bool
 
 

@@ -191,7 +191,17 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
         return evaluation.rows_of([(X[part], scored.y[part]) for part in parts])
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> Evaluation:
-        """Return AUC, Brier score, rates and calibration, overall and by subgroup."""
+        """Return AUC, Brier score, rates and calibration, overall and by subgroup.
+
+        Parameters
+        ----------
+        scored, method, result
+            As for :meth:`Judge.found`.
+
+        Returns
+        -------
+        Evaluation
+        """
         threshold = self.held.threshold
         return Evaluation(
             quality=qualities(result.outcome, threshold, self.levels)[0],
@@ -212,7 +222,17 @@ class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
         return evaluation.rows_of([(cell[part, None], known[part]) for part in parts])
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> ClassEvaluation:
-        """Return accuracy, and recall and precision by class."""
+        """Return accuracy, and recall and precision by class.
+
+        Parameters
+        ----------
+        scored, method, result
+            As for :meth:`Judge.found`.
+
+        Returns
+        -------
+        ClassEvaluation
+        """
         exact = classes.exact(self.task, scored.margins, scored.y)
         asked = method.listed.to_plain()
         return classes.measure(self.task.names, result.outcome, result.statement, exact, asked)
@@ -230,7 +250,17 @@ class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
         return numeric_metrics.rows_of([(scored.margins[part], scored.y[part]) for part in parts])
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> NumberEvaluation:
-        """Return the errors of predictions, in the target's unit."""
+        """Return the errors of predictions, in the target's unit.
+
+        Parameters
+        ----------
+        scored, method, result
+            As for :meth:`Judge.found`.
+
+        Returns
+        -------
+        NumberEvaluation
+        """
         exact = numeric_metrics.exact(self.task, scored.margins, scored.y)
         quality = numeric_metrics.measure(result.outcome, self.task)
         return NumberEvaluation(quality, result.statement, exact)
