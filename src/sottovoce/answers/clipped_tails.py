@@ -18,8 +18,8 @@ from ..util.typing import Array
 from .frames import with_eigenvalues
 
 FARTHER = 1.5
-"""How much farther out than rows weighed by squared residuals those in a tail are, from the mean of
-all rows.
+"""Distance of the mean row in a tail from the mean of all rows, over that of the mean row weighted
+by squared residuals.
 
 If the logarithm of a spread is linear in normal columns, weights by the power a of residuals move
 the mean row in proportion to a, and the chance of a residual beyond an edge grows with the power a

@@ -37,22 +37,22 @@ special = Later("scipy.special")
 LEVEL = 0.95
 """Confidence level of intervals."""
 LONGEST = 0.9
-"""A last step that moves a level's log-odds by more than this is taken to be as long, for what
-it left undone.
+"""Largest step of a level's log-odds for the bound on what it left undone; longer ones count as
+this.
 """
 CHANCE = 2.0
-"""Noise deviations by which a last step must be longer than none to say that steps have not come
-near.
-"""
+"""Noise deviations that a last step must exceed for steps to count as not converged."""
 LONG = 2.0
-"""Sampling errors by which a last step is a long one."""
+"""Sampling errors that a last step must exceed to count as a long one."""
 STEADY = 0.75
-"""A step that is longer than this part of the one before comes no nearer."""
+"""Ratio of a step to the one before, above which steps do not converge."""
 MOSTLY = 0.5
-"""The part of a variance that the last step may have left undone, above which a line is refused."""
+"""Share of a variance that the last step may have left undone, above which a line is refused."""
+# A bound of a half would refuse most lines whose intervals cover: of the coefficients within reach
+# on eight real tables it leaves 36% (docs/privacy/answers.md, "Separation").
 MOST_NOISE = 0.99
-"""The part of a variance that is not sampling, above which a line is refused: its interval is
-ten times too wide.
+"""Share of a variance that is not sampling, above which a line is refused: its interval is ten
+times too wide.
 """
 _LARGEST_EXCESS = MOST_NOISE / (1.0 - MOST_NOISE)
 """Noise over sampling variance, above which a line is refused: `MOST_NOISE` as a ratio."""
@@ -308,7 +308,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         estimate = 0.5 * (least + most)
         error = 0.5 * (most - least) / -normal.quantile(alpha / 2.0)
         low, high = self.sums(c[None], alpha)[0]
-        # p is told by the interval at `LEVEL`, whatever alpha is
+        # p follows from the interval at `LEVEL`, whatever alpha is.
         p = _p_from_interval(estimate, *self.sums(c[None])[0])
         return Contrast(estimate, error, low, high, p)
 
@@ -1151,8 +1151,8 @@ def _excess_by_noise(
 ) -> Array:
     """Compute noise over sampling of each line, (lines,), as far as less noise helps.
 
-    Merged rows are told apart then.  What a line lacks because noise hides the size of all effects
-    has needs of its own, :func:`_needs_of_size`.
+    Merged rows are distinguished then.  What a line lacks because noise hides the size of all
+    effects has needs of its own, :func:`_needs_of_size`.
     """
     if by_size:
         return judged.over_sampling(judged.noise)

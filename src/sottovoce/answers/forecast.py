@@ -1,8 +1,8 @@
 """Forecasts of a table of coefficients before any row is read: the rows that it needs, and the
 standard errors to expect.
 
-The recipe itself is asked of made-up tables of the schema, with the noise that the planned number
-of rows has, and the rule that prints real tables judges the outcome
+The recipe itself runs on synthetic tables of the schema, with the noise that the planned number of
+rows has, and the rule that prints real tables judges the outcome
 (:mod:`sottovoce.answers.rehearsal`).
 """
 
@@ -47,21 +47,25 @@ from .rehearsal import (
 from .terms import Naming, Term, naming_of
 
 EXPLAINED = 0.25
-"""Part of a made-up number's variance that its columns explain."""
+"""Part of a synthetic number's variance that its columns explain."""
 ROWS = 1500
-"""Rows of a made-up table."""
-REAL_WORLDS, EVEN_WORLDS, DECLARED_WORLDS = 15, 5, 15
-"""Made-up tables with the habits of real ones, of tables that differ in next to nothing, and for
-standard errors.
-"""
+"""Rows of a synthetic table."""
+REAL_WORLDS = 15
+"""Number of synthetic tables with the habits of real ones."""
+EVEN_WORLDS = 5
+"""Number of synthetic tables with even and unrelated columns, which differ in next to nothing."""
+DECLARED_WORLDS = 15
+"""Number of synthetic tables for standard errors, as the schema declares them."""
 FOUR_IN_FIVE = (0.1, 0.9)
-"""Quantiles between which four in five made-up tables lie."""
+"""Quantiles between which four in five synthetic tables lie."""
 SELDOM = 0.1
-"""Share of draws that must print a line for its standard error to be told."""
+"""Least share of draws that must print a line for its standard error to be forecast."""
 MORE_DRAWS = 2
-"""Draws of the noise of each for standard errors."""
-FEWEST, MOST, CLOSE = 50.0, 1e6, 0.1
-"""Between these the number of rows that are needed is sought, until its logarithm is as close."""
+"""Draws of the noise for each synthetic table, for standard errors."""
+FEWEST, MOST = 50.0, 1e6
+"""Bracket in which the number of rows that are needed is sought."""
+CLOSE = 0.1
+"""Width of the bracket of its logarithm at which the search ends."""
 MERGES = frozenset({Cause.MERGED.value, Cause.SMALL_SITE.value})
 """Causes of refusals of levels and sites that are too rare for the noise."""
 NEVER = MERGES | {Cause.SEPARATION.value, Cause.UNFINISHED.value}
@@ -94,7 +98,7 @@ class Asked(ABC):
 
     @property
     def layout(self) -> fits.Layout:
-        """Made-up rows at sites of equal size."""
+        """Synthetic rows at sites of equal size."""
         sites = max(1, len(self.naming.sites))
         return fits.Layout(self.naming, np.full(sites, ROWS / sites))
 

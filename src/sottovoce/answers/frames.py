@@ -119,7 +119,7 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
     back = sight.frame.back @ vectors
     moments = (back * raised[:, None, :]) @ back.transpose(0, 2, 1)
     frame = whitening(moments, 0.0, kept).frame
-    # What was not seen, or lost, was told along the eigenvectors: now in the new frame.
+    # What is not seen, or lost, along the eigenvectors is carried into the new frame.
     turned = frame.A @ back
     into_frame = turned.transpose(0, 2, 1)
     unseen = (turned * unseen_along[:, None, :]) @ into_frame

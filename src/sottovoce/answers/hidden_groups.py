@@ -57,7 +57,7 @@ def hidden_groups(
     HiddenGroups
     """
     groups = found.groups
-    every = naming.constant / naming.value  # its product with every row is 1
+    every = naming.constant / naming.value
     places = _places_of_hidden(found, seen, estimate)
     own, blocks = groups.directions[places], groups.blocks[places]
     directions = own @ naming.into_units.T
@@ -155,7 +155,8 @@ def _weights_outside(of_pivots: IntArray, naming: Naming, mean_row: Array, pivot
     constants = np.flatnonzero(naming.constant > 0.0)
     weights = np.linalg.solve(pivots.T, mean_row)
     weights[of_pivots] = 0.0
-    if np.any(np.isin(of_pivots, constants)):  # rows of these sites count as those of the others
+    if np.any(np.isin(of_pivots, constants)):
+        # Rows of these sites count as those of the others.
         weights[constants] /= max(weights[constants].sum(), _LEAST_SHARE)
     return np.asarray(weights @ pivots)
 
