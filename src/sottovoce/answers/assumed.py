@@ -58,7 +58,7 @@ def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str,
     found = dict[str, dict[str, float]]()
     for text in texts:
         name, _, number = text.rpartition("=")  # a share holds no "=", and names may
-        column, level = _find_level(columns, name, text)
+        column, level = _find_named_level(columns, name, text)
         share = _parse_share(text, number)
         known = found.setdefault(column, {})
         if level in known:
@@ -66,11 +66,11 @@ def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str,
             raise InvalidInput("shares", text, rule, "leave one of the two out")
         known[level] = share
     for column, shares in found.items():
-        _check_total(column, shares, all_levels=len(shares) == len(columns[column]))
+        _check_total_share(column, shares, all_levels=len(shares) == len(columns[column]))
     return found
 
 
-def _check_total(column: str, shares: dict[str, float], *, all_levels: bool) -> None:
+def _check_total_share(column: str, shares: dict[str, float], *, all_levels: bool) -> None:
     """Refuse shares of a column's levels that cannot be those of its rows."""
     total = sum(shares.values())
     adds_up = all_levels and total <= 1.0 + ROUNDED
@@ -82,7 +82,7 @@ def _check_total(column: str, shares: dict[str, float], *, all_levels: bool) -> 
         raise InvalidInput("shares", round(total, 6), rule, "raise them")
 
 
-def _find_level(columns: dict[str, list[str]], name: str, text: str) -> tuple[str, str]:
+def _find_named_level(columns: dict[str, list[str]], name: str, text: str) -> tuple[str, str]:
     """Return the column and the level of a name, ``"column: level"`` or without the blank.
 
     Names of columns and of levels may hold colons, too, so every level of the schema is tried.

@@ -94,7 +94,7 @@ class SiteConstants:
 
     def random_effects(self, alpha: float) -> Between:
         """Estimate random effects (:func:`between`); InvalidInput for too few sites."""
-        self._check_count()
+        self._check_site_count()
         return between(self.effects, self.covariance, alpha)
 
     def spreads(self) -> Array:
@@ -102,13 +102,13 @@ class SiteConstants:
 
         InvalidInput as for :meth:`random_effects`.
         """
-        self._check_count()
+        self._check_site_count()
         values, z = _site_differences(self.effects, self.covariance)
         # At the true spread Q is chi squared, so each of its quantiles is as likely.
         quantiles = special.chdtri(self.count - 1, _CHANCES)
         return np.sqrt(_solve_for_variance(quantiles, values, z))
 
-    def _check_count(self) -> None:
+    def _check_site_count(self) -> None:
         if self.count < FEWEST:
             rule = f"need constants of their own, of which {FEWEST} at least are printed"
             remedy = "leave out site_constants=no; of fewer sites see the table itself"
@@ -161,7 +161,7 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
         sd=tau_squared**0.5,
         sd_ends=(low**0.5, high**0.5),
         p=float(special.chdtrc(K - 1, np.sum(z**2 / values))),
-        apart=_half_width(spreads, alpha),
+        apart=_solve_half_width(spreads, alpha),
         sites=tuple(zip(predictions.tolist(), errors.tolist(), strict=True)),
     )
 
@@ -201,13 +201,13 @@ def widened(ends: Array, spreads: Array, alpha: float) -> Array:
     """
     half = 0.5 * (ends[:, 1] - ends[:, 0])
     finite = np.isfinite(half)
-    alone = _half_width(spreads, alpha)
+    alone = _solve_half_width(spreads, alpha)
     errors = np.where(finite, half, 0.0) / -normal.quantile(alpha / 2.0)
-    more = np.where(finite, _half_widths(errors, spreads, alpha) - half, alone)
+    more = np.where(finite, _interpolate_half_widths(errors, spreads, alpha) - half, alone)
     return np.asarray(ends + np.stack([-more, more], axis=1))
 
 
-def _half_widths(errors: Array, spreads: Array, alpha: float) -> Array:
+def _interpolate_half_widths(errors: Array, spreads: Array, alpha: float) -> Array:
     """Compute half-widths for normal errors (n,) and a draw together.
 
     They are solved at public ratios of the two, and interpolated in between.
@@ -215,7 +215,7 @@ def _half_widths(errors: Array, spreads: Array, alpha: float) -> Array:
     largest = float(spreads.max(initial=0.0))
     if largest == 0.0:
         return errors * -normal.quantile(alpha / 2.0)
-    solved = [_half_width(np.hypot(spreads, largest * ratio), alpha) for ratio in _RATIOS]
+    solved = [_solve_half_width(np.hypot(spreads, largest * ratio), alpha) for ratio in _RATIOS]
     known = np.array(solved) / largest
     ratios = errors / largest
     # Squares of half-widths are nearly linear in squared errors.
@@ -238,7 +238,7 @@ def _site_differences(effects: Array, V: Array) -> tuple[Array, Array]:
     return np.maximum(values, 1e-300), vectors.T @ basis.T @ effects
 
 
-def _half_width(spreads: Array, alpha: float) -> float:
+def _solve_half_width(spreads: Array, alpha: float) -> float:
     """Compute the half-width of a ``1 - alpha`` interval for a centred draw of uncertain spread."""
     if not np.any(spreads > 0.0):
         return 0.0

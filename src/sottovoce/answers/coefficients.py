@@ -302,7 +302,7 @@ class Coefficients(Sequence[dict[str, Any]]):
         c[positions] = list(weights.values())
         # Without `few` the interval is even to both sides, so its middle is the estimate and its
         # half the standard error.
-        least, most = self._sums(c[None], alpha, None)[0]
+        least, most = self._intervals_of_sums(c[None], alpha, None)[0]
         if not (math.isfinite(least) and math.isfinite(most)):
             raise _unknown_contrast([self.lines[k] for k in positions])
         estimate = 0.5 * (least + most)
@@ -404,9 +404,9 @@ class Coefficients(Sequence[dict[str, Any]]):
             If `alpha` is not inside (0, 1).
         """
         _check_alpha(alpha)
-        return self._sums(weights, alpha, self.few)
+        return self._intervals_of_sums(weights, alpha, self.few)
 
-    def _sums(self, weights: Array, alpha: float, few: FewOutcomes | None) -> Array:
+    def _intervals_of_sums(self, weights: Array, alpha: float, few: FewOutcomes | None) -> Array:
         """Compute :meth:`sums`; without `few` they are even to both sides."""
         shown = [k for k, line in enumerate(self.lines) if not line.refused]
         printed = np.full(len(self.lines), math.nan)
@@ -584,20 +584,20 @@ class _Judged(NamedTuple):
     levels: BoolArray
 
     @property
-    def total(self) -> Array:
+    def total_variance(self) -> Array:
         """Variances of the lines, (lines,)."""
         return np.diag(self.covariance)
 
     @property
-    def excess(self) -> Array:
+    def excess_over_sampling(self) -> Array:
         """Noise over sampling: with more rows it falls as one over their number.
 
         What noise leaves of the released squares of slopes may be next to nothing; the Hessian then
         tells the sampling.
         """
-        return self.over_sampling(self.total - self.sampling)
+        return self.ratio_to_sampling(self.total_variance - self.sampling)
 
-    def over_sampling(self, variances: Array) -> Array:
+    def ratio_to_sampling(self, variances: Array) -> Array:
         """Compute the ratio of variances (lines,) to those of sampling; 0 without sampling."""
         sampling = np.maximum(self.sampling, self.by_model)
         return np.divide(variances, sampling, out=np.zeros_like(sampling), where=sampling > 0.0)
@@ -605,13 +605,13 @@ class _Judged(NamedTuple):
     @property
     def noise_share(self) -> Array:
         """Share of the variance that is not sampling; 0 without noise."""
-        total = self.total
+        total = self.total_variance
         sampling_share = np.divide(self.sampling, total, out=np.ones_like(total), where=total > 0.0)
         rest = 1.0 - sampling_share
         return np.where(self.noise > 0.0, np.clip(rest, 0.0, 1.0), 0.0)
 
     @property
-    def moving(self) -> BoolArray:
+    def still_moving(self) -> BoolArray:
         """Lines whose steps have not converged: the last is longer than its noise, and no shorter.
 
         Where a coefficient has no end, each step is as long as the one before (in log-odds about
@@ -625,7 +625,7 @@ class _Judged(NamedTuple):
         # Separation: the step goes on in the same direction, nearly as far as the one before.
         on = self.step * np.sign(self.before) > STEADY * np.abs(self.before)
         steady = long & on & (np.abs(self.before) > noise)
-        variance = np.maximum(self.total, self.undone**2 + self.sampling + self.noise)
+        variance = np.maximum(self.total_variance, self.undone**2 + self.sampling + self.noise)
         mostly_undone = self.undone**2 > MOSTLY * variance
         left = self.levels & ((size > LONGEST) | mostly_undone)
         return (size > noise) & (steady | left)
@@ -822,9 +822,9 @@ def _refusal_causes(
     rules += [
         (certain, Cause.SEPARATION),
         (~(tau <= TAU) | lost.unclear, Cause.NOISE),
-        (judged.moving & (judged.noise < judged.sampling), Cause.UNFINISHED),
-        (judged.moving, Cause.ASTRAY),
-        (judged.excess > _LARGEST_EXCESS, Cause.NOISE),
+        (judged.still_moving & (judged.noise < judged.sampling), Cause.UNFINISHED),
+        (judged.still_moving, Cause.ASTRAY),
+        (judged.excess_over_sampling > _LARGEST_EXCESS, Cause.NOISE),
     ]
     causes = list[Cause | None]()
     for k in range(len(tau)):
@@ -850,7 +850,7 @@ def _refusal_of_table(
     q = float(found.strain[replicate])
     # A strained table is printed, and flagged, only if noise hides none of its coefficients.
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
-        mostly_sampling = float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
+        mostly_sampling = float(judged.noise.sum()) < 0.5 * float(judged.total_variance.sum())
         # Where noise is the smaller part of the variances it is steps that have not come near.
         if math.isfinite(q) and mostly_sampling:
             return Cause.TABLE_UNFINISHED
@@ -894,12 +894,12 @@ def table(
     judged = _judge_lines(found, naming, M, groups, replicate)
     lost = _find_lost_lines(found, naming, M, replicate)
     causes = _refusal_causes(found, naming, M, judged, groups, lost, replicate)
-    needs = _needs_of_table(found, M, judged, causes, replicate, delta)
+    needs = _requirements_of_table(found, M, judged, causes, replicate, delta)
     compared = _compare_with_pivots(found, naming, groups, causes, few, replicate)
     determined = None
     if compared is not None:
         determined = compared.determined
-    low, high = ends_of(judged.estimate, judged.total, np.eye(len(M)), 1.0 - LEVEL, few)
+    low, high = ends_of(judged.estimate, judged.total_variance, np.eye(len(M)), 1.0 - LEVEL, few)
     lines = list[Coefficient]()
     for k, (term, cause) in enumerate(zip(naming.terms, causes, strict=True)):
         line = _line_by_comparison(term, compared, groups, naming, k, cause)
@@ -945,7 +945,7 @@ def _printed_line(
     return Coefficient(
         term,
         estimate,
-        standard_error=math.sqrt(judged.total[k]),
+        standard_error=math.sqrt(judged.total_variance[k]),
         noise_share=float(judged.noise_share[k]),
         low=low,
         high=high,
@@ -1152,25 +1152,25 @@ def _excess_by_noise(
     """Compute noise over sampling of each line, (lines,), as far as less noise helps.
 
     Merged rows are distinguished then.  What a line lacks because noise hides the size of all
-    effects has needs of its own, :func:`_needs_of_size`.
+    effects has needs of its own, :func:`_requirements_of_size`.
     """
     if by_size:
-        return judged.over_sampling(judged.noise)
+        return judged.ratio_to_sampling(judged.noise)
     if found.of_merged is None:
-        return judged.excess
+        return judged.excess_over_sampling
     of_merged = np.einsum("ij,jk,ik->i", M, found.of_merged[replicate], M)
-    excess = judged.total - judged.sampling - of_merged
-    return judged.over_sampling(np.maximum(excess, 0.0))
+    excess = judged.total_variance - judged.sampling - of_merged
+    return judged.ratio_to_sampling(np.maximum(excess, 0.0))
 
 
-def _needs_of_size(found: Estimates, replicate: int) -> SizeNeeds:
+def _requirements_of_size(found: Estimates, replicate: int) -> SizeNeeds:
     """Return what would suffice where noise hides the size of all effects together."""
     assert found.own_room is not None and found.sampling_room is not None
     room, by_sampling = found.own_room[replicate], found.sampling_room[replicate]
     return size_needs(float(room), float(by_sampling), ROOM)
 
 
-def _needs(
+def _requirements(
     found: Estimates,
     M: Array,
     excess: Array,
@@ -1181,10 +1181,10 @@ def _needs(
     """Compute the epsilon and the rows that would suffice.
 
     With less noise tau follows from the same matrices, and the strain q falls as ``(n mu)^-1``.
-    `M` and `excess` (:attr:`_Judged.excess`) are of the lines that less noise would print.  An
-    eigenvalue that noise hides may be as small as one likes: it is taken to be `HIDDEN` deviations,
-    and ``more`` says that it was.  None if nothing is needed, and empty if a thousand times as many
-    rows would not suffice.  Without ``epsilon`` if no epsilon would do.
+    `M` and `excess` (:attr:`_Judged.excess_over_sampling`) are of the lines that less noise would
+    print.  An eigenvalue that noise hides may be as small as one likes: it is taken to be `HIDDEN`
+    deviations, and ``more`` says that it was.  None if nothing is needed, and empty if a thousand
+    times as many rows would not suffice.  Without ``epsilon`` if no epsilon would do.
     """
     if not len(M):
         return None
@@ -1237,7 +1237,7 @@ def _least_factor(
     return None, more
 
 
-def _needs_of_table(
+def _requirements_of_table(
     found: Estimates,
     M: Array,
     judged: _Judged,
@@ -1245,13 +1245,13 @@ def _needs_of_table(
     replicate: int,
     delta: float | None,
 ) -> dict[str, float] | None:
-    """Return what would suffice (:func:`_needs`) for lines that noise refuses, or printed."""
+    """Return :func:`_requirements` of lines that are printed, or refused by noise."""
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
     of_size = None
     if Cause.SIZE_HIDDEN in causes:
-        of_size = _needs_of_size(found, replicate)
+        of_size = _requirements_of_size(found, replicate)
     excess = _excess_by_noise(found, judged, M, replicate, of_size is not None)
-    return _needs(found, M[noise_decides], excess[noise_decides], replicate, delta, of_size)
+    return _requirements(found, M[noise_decides], excess[noise_decides], replicate, delta, of_size)
 
 
 def _remedy_text(needs: dict[str, float] | None) -> str:

@@ -496,12 +496,12 @@ def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, 
     str
     """
     own = [k for k in relation.lines if not constants[k]]
-    called = _join_names([names[k] for k in own])
+    called = _join_with_and([names[k] for k in own])
     noisy = relation.share > 0.0
     if not own:
         return "constants of sites cannot be told apart"
     if len(own) == 1:
-        return f"{called} {_flat_column(relation, own[0], sites=sites, noisy=noisy)}"
+        return f"{called} {_describe_flat_column(relation, own[0], sites=sites, noisy=noisy)}"
     if len(own) == 2:
         sign = ""
         # Their weighted sum is 0, so with weights of one sign the columns go against each other.
@@ -517,7 +517,7 @@ def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, 
     return f"{called} cannot be told apart, as each follows from the others{known}"
 
 
-def _flat_column(relation: Relation, line: int, *, sites: bool, noisy: bool) -> str:
+def _describe_flat_column(relation: Relation, line: int, *, sites: bool, noisy: bool) -> str:
     """Describe a column that does not vary, as the end of a clause."""
     where = ""
     # with the constants of several sites: the column is constant within each
@@ -551,7 +551,7 @@ def _round_below_one(share: float) -> str:
     return f"{rounded:.{digits}f}"
 
 
-def _join_names(names: Sequence[str]) -> str:
+def _join_with_and(names: Sequence[str]) -> str:
     """Join names with commas and a last "and"."""
     parts = (", ".join(names[:-1]), *names[-1:])
     return " and ".join(part for part in parts if part)

@@ -101,7 +101,7 @@ class FewOutcomes(NamedTuple):
         gained = np.zeros((len(weights), 2))
         factors = weights @ self.directions.T
         for k in np.flatnonzero(np.any(np.abs(factors) > _NONE, axis=0)):
-            own = self._of_group(int(k), alpha)
+            own = self._gain_of_group(int(k), alpha)
             towards = factors[:, k] * self.side[k]
             # The group's own end takes the place of its normal law (Zou and Donner 2008): the low
             # end of a sum that grows with the rarer outcome, else the high one.
@@ -109,7 +109,7 @@ class FewOutcomes(NamedTuple):
                 gained[these, end] += towards[these] ** 2 * own
         return gained
 
-    def _of_group(self, k: int, alpha: float) -> float:
+    def _gain_of_group(self, k: int, alpha: float) -> float:
         """Return the gain for a group's own log-odds, towards fewer of the rarer outcome."""
         count, noise = float(self.rarer[k]), float(self.noise[k])
         least = least_mean(count, noise, float(self.printed[k]), alpha)

@@ -415,7 +415,8 @@ class Study:
     def rows_needed(self, habits: Habits, count: int) -> RowsNeeded:
         """Estimate the rows with which `count` synthetic tables print half their lines, and all."""
         worlds = self.worlds(habits, count)
-        log_rows = np.array([self._log_rows(made, number) for number, made in enumerate(worlds)])
+        found = [self._search_log_rows(made, number) for number, made in enumerate(worlds)]
+        log_rows = np.array(found)
         quantiles = (FOUR_IN_FIVE[0], 0.5, FOUR_IN_FIVE[1])
         low, middle, high = np.exp(np.quantile(log_rows, quantiles, axis=0))
         return RowsNeeded(
@@ -424,7 +425,7 @@ class Study:
             half_range=(float(low[0]), float(high[0])),
         )
 
-    def _log_rows(self, made: Made, seed: int) -> tuple[float, float]:
+    def _search_log_rows(self, made: Made, seed: int) -> tuple[float, float]:
         """Find the numbers of rows from which on one synthetic table prints half, and all.
 
         Returns their logarithms.

@@ -72,9 +72,9 @@ def hidden_groups(
         others = own[overlap[k]]
         squares = max(float(own[k] @ seen.sharp_moments @ own[k]), _LEAST_SHARE)
         product = own[k] @ seen.sharp_moments / squares
-        mean_row = _mean_row(naming, int(groups.columns[place]), float(blocks[k]), product)
+        mean_row = _mean_row_of_group(naming, int(groups.columns[place]), float(blocks[k]), product)
         means.append(_weights_outside(of_pivots[overlap[k]], naming, mean_row, pivots))
-        rows.append(_rows_alone(own[k], others, every, seen))
+        rows.append(_count_rows_alone(own[k], others, every, seen))
         # The entries of its level and of constants are certain, and have no noise.
         other = np.where((naming.blocks == blocks[k]) | (naming.constant > 0.0), 0.0, margins)
         of_mean = (seen.moments_spread * _noise_of_product(own[k], other) / squares) ** 2
@@ -109,7 +109,7 @@ def _places_of_hidden(found: Undetermined, seen: Evidence, estimate: Array) -> I
     return np.flatnonzero(found.none & whole & (found.side == by_model))
 
 
-def _rows_alone(v: Array, others: Array, every: Array, seen: Evidence) -> float:
+def _count_rows_alone(v: Array, others: Array, every: Array, seen: Evidence) -> float:
     """Count the rows of a group that are in none of the `others` (m, d), rather too low.
 
     That is less two deviations of the noise, so that a bound by their number holds.
@@ -196,7 +196,7 @@ def _count_rarer_outcome(groups: Groups, every: Array, seen: Evidence) -> RarerO
     return RarerOutcome(pooled, pooled_noise(weight, counts), counts[0].common)
 
 
-def _mean_row(naming: Naming, column: int, block: float, product: Array) -> Array:
+def _mean_row_of_group(naming: Naming, column: int, block: float, product: Array) -> Array:
     """Return the weights of lines in the margin of a group's mean row, (lines,).
 
     Entries that its rows have for certain replace the noisy ones.  `product` is the mean of its
