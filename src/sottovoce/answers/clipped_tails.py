@@ -30,11 +30,13 @@ MARGIN = math.sqrt(2.0)
 """Residuals are kept up to this many times the edge beyond which none are seen."""
 POWER = 2.6
 """Tails that noise hides are taken to fall at least as this power of the residual."""
-_PARTS = np.arange(4) / 4.0  # of the way from an edge to the next one: an h that is tried
+_PARTS = np.arange(4) / 4.0
+"""Parts of the way from an edge to the next one, at which an h is tried."""
 _ROUNDED = 1.0 + 1e-9
-_SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
-# noise deviations by which the mean square of residuals must be above 0 to tell anything
+_SEEN = 2.0
+"""Noise deviations by which residuals beyond an edge are taken to be there."""
 _CLEAR = 3.0
+"""Noise deviations by which the mean square of residuals must be above 0 to tell anything."""
 
 
 def width(cells: Array, noise: float, edges: Array) -> float:

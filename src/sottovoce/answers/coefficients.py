@@ -162,7 +162,8 @@ class Coefficients(Sequence[dict[str, Any]]):
     """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about;
     None if all is.
     """
-    covariance: Array = field(repr=False)  # of all lines, NaN for those that are refused
+    # of all lines, NaN for those that are refused
+    covariance: Array = field(repr=False)
     determined: KnownSums | None = field(default=None, repr=False)
     """What is known though some lines are refused: None if none is, or if all of the table is."""
     odds: bool = True  # coefficients are log-odds

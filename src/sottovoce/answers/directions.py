@@ -47,15 +47,24 @@ turns by as much.
 """
 SEEN = 2.0
 """Noise deviations by which an eigenvalue stands out, beside the norm of a matrix of noise."""
-_EXACT = 1e-9  # of the mean eigenvalue: what rounding leaves of 0
-_LEAST_VARIANCE = 1e-300  # of a column, of which noise may leave nothing
-_TURNED = 1e-6  # of a line's length: what rounding turns it into a direction
-_DOUBT = 3.0  # deviations of an estimated direction, within which a line does not turn into it
-_PART = 0.05  # of a projection on lost directions, above which two lines belong together
-_CLEAR = 0.4  # an angle of a hidden direction's noise, above which its columns are not named
-_ALIKE = 0.1  # the largest share of a hidden direction of several columns that are named
-_NAMED = 0.3  # of the largest weight in a hidden direction, from which on a column is named
-_FEW = 3  # names of a hidden direction, at most: where noise hides more, it hides the whole table
+_EXACT = 1e-9
+"""Rounding in an eigenvalue of 0, over the mean eigenvalue."""
+_LEAST_VARIANCE = 1e-300
+"""Least variance of a column, of which noise may leave nothing."""
+_TURNED = 1e-6
+"""Part of a line's length by which rounding may turn it into a direction."""
+_DOUBT = 3.0
+"""Deviations of an estimated direction, within which a line does not turn into it."""
+_PART = 0.05
+"""Entry of the projection on lost directions, above which two lines belong together."""
+_CLEAR = 0.4
+"""Angle of the noise in a hidden direction, above which its columns are not named."""
+_ALIKE = 0.1
+"""Largest share of a hidden direction of several columns that are named."""
+_NAMED = 0.3
+"""Part of the largest weight in a hidden direction, from which on a column is named."""
+_FEW = 3
+"""Most names of a hidden direction: where noise hides more, it hides the whole table."""
 
 
 class Directions(NamedTuple):
@@ -212,7 +221,7 @@ def directions(
     # Eigenvalues are in order: none is 0 above one that stands out.
     zero = np.logical_and.accumulate(values <= limit, axis=1)
     most = np.maximum(values, 0.0) + SEEN * noise[:, None] + rounding
-    along = frame.A @ vectors  # directions as weights of the columns, in columns
+    along = frame.A @ vectors  # weights of the columns
     together = np.einsum("rj,rjk,rjk->rk", variances, along, along)
     moved = np.divide(most, mean, out=np.ones_like(most), where=mean > 0.0) * moments[:, None]
     # The share of its columns' variance that a direction has, two noise deviations included.
@@ -355,7 +364,8 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     """
     lost, size, values = found.lost[0], found.size[0], found.values[0]
     noiseless = not found.noise[0] > 0.0
-    scale = np.maximum(np.abs(M).max(axis=1), 1e-300)  # units may be as large or small as one likes
+    # Units may be as large or small as one likes: lines are scaled to entries of 1.
+    scale = np.maximum(np.abs(M).max(axis=1), 1e-300)
     M = M / scale[:, None]
     along = M @ found.frame.A[0] @ found.vectors[0]  # of directions in columns
     turn = along[:, lost] / size[lost]  # for a score of 1

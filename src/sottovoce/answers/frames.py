@@ -17,12 +17,16 @@ that of the columns.
 """
 LONG = 0.1
 """Largest share of the rows that may be longer than 1 in a frame, and are shortened."""
-_FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
-_EMPTY = 2.0  # noise deviations, below which a second moment in a frame may be none
-_BARELY = 0.1  # the least unseen part of a direction that may have been noise
+_FLOOR = 0.05
+"""Part of the noise's norm to which eigenvalues of a Hessian are raised in the steps."""
+_EMPTY = 2.0
+"""Noise deviations, below which a second moment in a frame may be none."""
+_BARELY = 0.1
+"""Least unseen part of a direction that may have been noise."""
 _SPREADS = np.logspace(-3.0, 6.0, 91)
 """Variances that a step may have in a direction of a frame."""
-_TURNS = 20  # of expectation and maximisation, for the law of these variances
+_TURNS = 20
+"""Iterations of expectation and maximisation, for the law of these variances."""
 
 
 class Frame(NamedTuple):

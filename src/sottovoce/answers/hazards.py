@@ -50,8 +50,10 @@ EXACT = 1e-6
 """Gain in log-likelihood that a step may promise where a fit without noise has converged."""
 STILL = 1e-4
 """Relative change of slopes in the last step of a fit without noise that has converged."""
-_LEAST = 1e-6  # the least hazard of an interval: without events the likelihood has no maximum
-_CANCELLED = 1e-13  # of the largest eigenvalue: directions in which rows do not differ
+_LEAST = 1e-6
+"""Least hazard of an interval: without events the likelihood has no maximum."""
+_CANCELLED = 1e-13
+"""Part of the largest eigenvalue, below which rows do not differ in a direction."""
 
 
 class Hazards(NamedTuple):

@@ -25,10 +25,13 @@ UNLIKE = 3.0
 """Variance of the chances of a group's rows over the square of their mean, at most, where these
 are small.
 """
-_SIZE_DOUBT = 2.0  # noise deviations by which a group's rows are taken to be fewer than they seem
+_SIZE_DOUBT = 2.0
+"""Noise deviations by which a group's rows are taken to be fewer than they seem."""
 _LEAST_WEIGHT = 1e-300
-_LEAST_SHARE = 1e-9  # of the rows in a group: noise may leave none
-_MOSTLY_OTHERS = 0.9  # of a group's rows at most are taken to be in others, too
+_LEAST_SHARE = 1e-9
+"""Least share of the rows in a group: noise may leave none."""
+_MOSTLY_OTHERS = 0.9
+"""Largest share of a group's rows that is taken to be in other groups, too."""
 _ROUNDING = 1e-9
 
 
