@@ -832,9 +832,9 @@ def _refusal_causes(
         causes.append(next((cause for holds, cause in rules if holds[k]), None))
     # A group without the rarer outcome is the cause of those lines only that nothing else refuses.
     if groups is not None:
-        for k in np.flatnonzero(none):
-            if causes[k] is None:
-                causes[k] = groups.cause(into_lines, int(k))
+        for line in np.flatnonzero(none).tolist():
+            if causes[line] is None:
+                causes[line] = groups.cause(into_lines, line)
     return causes
 
 
