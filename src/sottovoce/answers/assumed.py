@@ -1,4 +1,4 @@
-"""What a forecast of coefficients takes for true of rows that nobody has read."""
+"""Public assumptions of a forecast of coefficients about rows that nobody has read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Assumed:
 
 
 def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Shares of levels by column and level, of texts such as ``"stage: b=0.03"``.
+    """Read shares of levels, by column and level, from texts such as ``"stage: b=0.03"``.
 
     Raises
     ------
@@ -58,59 +58,62 @@ def expected_shares(schema: Schema, texts: Sequence[str]) -> dict[str, dict[str,
     found = dict[str, dict[str, float]]()
     for text in texts:
         name, _, number = text.rpartition("=")  # a share holds no "=", and names may
-        column, level = _level_of(columns, name, text)
-        share, known = _share(text, number), found.setdefault(column, {})
+        column, level = _find_named_level(columns, name, text)
+        share = _parse_share(text, number)
+        known = found.setdefault(column, {})
         if level in known:
             rule = f"share of level {printable(level)} of {printable(column)} is told twice"
             raise InvalidInput("shares", text, rule, "leave one of the two out")
         known[level] = share
     for column, shares in found.items():
-        total, every = sum(shares.values()), len(shares) == len(columns[column])
-        if total >= 1.0 and not (every and total <= 1.0 + ROUNDED):
-            rule = f"shares of {column} must leave room for its other levels"
-            raise InvalidInput("shares", round(total, 6), rule, "lower them")
-        if every and total < 1.0 - ROUNDED:
-            raise InvalidInput(
-                "shares",
-                round(total, 6),
-                f"shares of all levels of {column} must add up to 1",
-                "raise them",
-            )
+        _check_total_share(column, shares, all_levels=len(shares) == len(columns[column]))
     return found
 
 
-def _level_of(columns: dict[str, list[str]], name: str, text: str) -> tuple[str, str]:
-    """The column and the level that a name means, as ``"column: level"`` or without the blank.
+def _check_total_share(column: str, shares: dict[str, float], *, all_levels: bool) -> None:
+    """Refuse shares of a column's levels that cannot be those of its rows."""
+    total = sum(shares.values())
+    adds_up = all_levels and total <= 1.0 + ROUNDED
+    if total >= 1.0 and not adds_up:
+        rule = f"shares of {column} must leave room for its other levels"
+        raise InvalidInput("shares", round(total, 6), rule, "lower them")
+    if all_levels and total < 1.0 - ROUNDED:
+        rule = f"shares of all levels of {column} must add up to 1"
+        raise InvalidInput("shares", round(total, 6), rule, "raise them")
+
+
+def _find_named_level(columns: dict[str, list[str]], name: str, text: str) -> tuple[str, str]:
+    """Return the column and the level of a name, ``"column: level"`` or without the blank.
 
     Names of columns and of levels may hold colons, too, so every level of the schema is tried.
     """
-    every = [(column, level) for column, levels in columns.items() for level in levels]
-    meant = [
-        (column, level) for column, level in every if f"{column}: {level}".strip() == name.strip()
-    ]
-    if not meant:
-        meant = [
-            (column, level)
-            for column, level in every
-            if f"{column}:{level}".strip() == name.strip()
-        ]
+    with_blank, without_blank = list[tuple[str, str]](), list[tuple[str, str]]()
+    for column, levels in columns.items():
+        for level in levels:
+            if f"{column}: {level}".strip() == name.strip():
+                with_blank.append((column, level))
+            if f"{column}:{level}".strip() == name.strip():
+                without_blank.append((column, level))
+    # A level may begin with a blank itself: the form of the table of coefficients goes first.
+    meant = with_blank or without_blank
     if not meant:
         raise InvalidInput(
             "shares", text, "must name a level of the schema", 'use "column: level=0.03"'
         )
     if len(meant) > 1:
         called = " and ".join(printable(column) for column, _ in meant)
-        raise InvalidInput(
-            "shares", text, f"names levels of {called}", 'use "column:level=0.03", without a blank'
-        )
+        remedy = 'use "column:level=0.03", without a blank'
+        raise InvalidInput("shares", text, f"names levels of {called}", remedy)
     return meant[0]
 
 
-def _share(text: str, number: str) -> float:
+def _parse_share(text: str, number: str) -> float:
+    """Read a share, inside (0, 1)."""
     try:
         share = float(number)
     except ValueError:
         share = math.nan
+    # what is no number fails this comparison, too
     if not 0.0 < share < 1.0:
         raise InvalidInput(
             "shares", text, "the share must be inside (0, 1)", 'use "column: level=0.03"'

@@ -32,23 +32,33 @@ _HALVINGS = 60
 _RATIOS = np.append(0.0, np.geomspace(1e-3, 30.0, 60))
 """Errors over the largest spread, at which half-widths are solved."""
 # chances of Q, for the spread that one more site is drawn with
-_GRID = (np.arange(400) + 0.5) / 400.0
+_CHANCES = (np.arange(400) + 0.5) / 400.0
 
 
 class Between(NamedTuple):
     """Random effects of sites: mean and spread of a normal population, and one more draw.
 
-    Ends of intervals are pairs.  `sites` are best predictions, drawn towards the mean, with their
-    standard errors. `apart` leaves out what is unsure for all sites alike, such as a constant far
-    from where rows are.
+    Parameters
+    ----------
+    mean, sd : float
+        Mean, and standard deviation between sites, of the population.
+    mean_ends, sd_ends : (low, high)
+        Ends of their intervals.
+    p : float
+        Of no difference between sites at all.
+    apart : float
+        How far from the average of these sites one more may be.  It leaves out what is unsure for
+        all sites alike, such as a constant far from where rows are.
+    sites : tuple of (effect, standard error)
+        Best linear predictions, drawn towards the mean.
     """
 
     mean: float
     mean_ends: tuple[float, float]
     sd: float
     sd_ends: tuple[float, float]
-    p: float  # of no difference at all
-    apart: float  # from the average of these sites, at most, of one more
+    p: float
+    apart: float
     sites: tuple[tuple[float, float], ...]
 
 
@@ -84,7 +94,7 @@ class SiteConstants:
 
     def random_effects(self, alpha: float) -> Between:
         """Estimate random effects (:func:`between`); InvalidInput for too few sites."""
-        self._check_count()
+        self._check_site_count()
         return between(self.effects, self.covariance, alpha)
 
     def spreads(self) -> Array:
@@ -92,11 +102,13 @@ class SiteConstants:
 
         InvalidInput as for :meth:`random_effects`.
         """
-        self._check_count()
-        curves = _differences(self.effects, self.covariance)
-        return np.sqrt(_falls_to(special.chdtri(self.count - 1, _GRID), *curves))
+        self._check_site_count()
+        values, z = _site_differences(self.effects, self.covariance)
+        # At the true spread Q is chi squared, so each of its quantiles is as likely.
+        quantiles = special.chdtri(self.count - 1, _CHANCES)
+        return np.sqrt(_solve_for_variance(quantiles, values, z))
 
-    def _check_count(self) -> None:
+    def _check_site_count(self) -> None:
         if self.count < FEWEST:
             rule = f"need constants of their own, of which {FEWEST} at least are printed"
             remedy = "leave out site_constants=no; of fewer sites see the table itself"
@@ -124,41 +136,47 @@ def between(effects: Array, V: Array, alpha: float) -> Between:
     -------
     Between
     """
-    K, one = len(effects), np.ones(len(effects))
-    values, z = _differences(effects, V)
+    K = len(effects)
+    ones = np.ones(K)
+    values, z = _site_differences(effects, V)
     surprising = special.chdtri(K - 1, np.array([alpha / 2.0, 1.0 - alpha / 2.0]))
     # Q(tau^2) at its quantiles for the interval, and at K - 1 for the estimate.
-    low, high, square = _falls_to([*surprising, K - 1.0], values, z)
-    W = np.linalg.inv(V + square * np.eye(K))
-    variance = 1.0 / float(one @ W @ one)
-    mean = variance * float(one @ W @ effects)
+    low, high, tau_squared = _solve_for_variance([*surprising, K - 1.0], values, z)
+    # Generalised least squares for the mean, with the spread as it is estimated.
+    W = np.linalg.inv(V + tau_squared * np.eye(K))
+    variance = 1.0 / float(ones @ W @ ones)
+    mean = variance * float(ones @ W @ effects)
     half = float(special.stdtrit(K - 1, 1.0 - alpha / 2.0)) * variance**0.5
     # Best linear predictions of the t_i given the estimates.
-    drawn = mean + square * (W @ (effects - mean))
-    # of t_i given the estimates, and what the mean's own error adds
-    left = square * (1.0 - square * np.diag(W)) + (1.0 - square * (W @ one)) ** 2 * variance
+    predictions = mean + tau_squared * (W @ (effects - mean))
+    # Their variance: of t_i given the estimates, and what the mean's own error adds.
+    given_mean = tau_squared * (1.0 - tau_squared * np.diag(W))
+    by_mean = (1.0 - tau_squared * (W @ ones)) ** 2 * variance
+    errors = np.sqrt(np.maximum(given_mean + by_mean, 0.0))
+    # One more site differs from the average of K by its own draw and by theirs.
     spreads = SiteConstants(effects, V).spreads() * (1.0 + 1.0 / K) ** 0.5
-    chance = float(special.chdtrc(K - 1, np.sum(z**2 / values)))
     return Between(
-        mean,
-        (mean - half, mean + half),
-        square**0.5,
-        (low**0.5, high**0.5),
-        chance,
-        _within(spreads, alpha),
-        tuple(zip(drawn.tolist(), np.sqrt(np.maximum(left, 0.0)).tolist(), strict=True)),
+        mean=mean,
+        mean_ends=(mean - half, mean + half),
+        sd=tau_squared**0.5,
+        sd_ends=(low**0.5, high**0.5),
+        p=float(special.chdtrc(K - 1, np.sum(z**2 / values))),
+        apart=_solve_half_width(spreads, alpha),
+        sites=tuple(zip(predictions.tolist(), errors.tolist(), strict=True)),
     )
 
 
-def _falls_to(targets: Array | list[float], values: Array, z: Array) -> Array:
+def _solve_for_variance(targets: Array | list[float], values: Array, z: Array) -> Array:
     """Find the smallest tau^2 at which Q is at most each of the targets."""
     targets = np.asarray(targets, dtype=float)
+    # Q falls in tau^2, and is at most sum(z^2) / tau^2: bisection, of all targets at once.
     high = np.sum(z**2) / targets
     low = np.zeros_like(high)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         above = np.sum(z**2 / (values + middle[:, None]), axis=1) > targets
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
+        low = np.where(above, middle, low)
+        high = np.where(above, high, middle)
     return np.where(np.sum(z**2 / values) > targets, high, 0.0)
 
 
@@ -183,49 +201,51 @@ def widened(ends: Array, spreads: Array, alpha: float) -> Array:
     """
     half = 0.5 * (ends[:, 1] - ends[:, 0])
     finite = np.isfinite(half)
-    alone = _within(spreads, alpha)
+    alone = _solve_half_width(spreads, alpha)
     errors = np.where(finite, half, 0.0) / -normal.quantile(alpha / 2.0)
-    more = np.where(finite, _half_widths(errors, spreads, alpha) - half, alone)
+    more = np.where(finite, _interpolate_half_widths(errors, spreads, alpha) - half, alone)
     return np.asarray(ends + np.stack([-more, more], axis=1))
 
 
-def _half_widths(errors: Array, spreads: Array, alpha: float) -> Array:
-    """Half-widths for normal errors (n,) and a draw together: solved at public ratios of the
-    two, and in between.
+def _interpolate_half_widths(errors: Array, spreads: Array, alpha: float) -> Array:
+    """Compute half-widths for normal errors (n,) and a draw together.
+
+    They are solved at public ratios of the two, and interpolated in between.
     """
     largest = float(spreads.max(initial=0.0))
     if largest == 0.0:
         return errors * -normal.quantile(alpha / 2.0)
-    known = (
-        np.array([_within(np.hypot(spreads, largest * ratio), alpha) for ratio in _RATIOS])
-        / largest
-    )
+    solved = [_solve_half_width(np.hypot(spreads, largest * ratio), alpha) for ratio in _RATIOS]
+    known = np.array(solved) / largest
     ratios = errors / largest
     # Squares of half-widths are nearly linear in squared errors.
     inside = np.sqrt(np.interp(ratios**2, _RATIOS**2, known**2))
+    # Beyond the largest ratio errors are nearly all of it.
     beyond = ratios * -normal.quantile(alpha / 2.0)
     return np.asarray(largest * np.where(ratios > _RATIOS[-1], np.maximum(inside, beyond), inside))
 
 
-def _differences(effects: Array, V: Array) -> tuple[Array, Array]:
-    """Eigenvalues of the covariance of differences between sites, and the differences'
-    coordinates.
+def _site_differences(effects: Array, V: Array) -> tuple[Array, Array]:
+    """Compute the eigenvalues l of the covariance of sites' differences, and their coordinates z.
+
+    Both are (K - 1,).
     """
-    basis = np.linalg.qr(np.column_stack([np.ones(len(effects)), np.eye(len(effects))[:, 1:]]))[0][
-        :, 1:
-    ]
+    K = len(effects)
+    # An orthonormal basis of what is orthogonal to the mean of all sites.
+    basis, _ = np.linalg.qr(np.column_stack([np.ones(K), np.eye(K)[:, 1:]]))
+    basis = basis[:, 1:]
     values, vectors = np.linalg.eigh(basis.T @ V @ basis)
     return np.maximum(values, 1e-300), vectors.T @ basis.T @ effects
 
 
-def _within(spreads: Array, alpha: float) -> float:
-    """Half-width of a level ``1 - alpha`` interval for a centred draw of uncertain spread."""
+def _solve_half_width(spreads: Array, alpha: float) -> float:
+    """Compute the half-width of a ``1 - alpha`` interval for a centred draw of uncertain spread."""
     if not np.any(spreads > 0.0):
         return 0.0
 
-    def beyond(half: float) -> float:
-        return (
-            float(np.mean(special.erfc(half / np.maximum(spreads, 1e-300) / np.sqrt(2.0)))) - alpha
-        )
+    def excess_chance(half: float) -> float:
+        # The chance to lie beyond is the mean over all spreads, each as likely.
+        beyond = special.erfc(half / np.maximum(spreads, 1e-300) / np.sqrt(2.0))
+        return float(np.mean(beyond)) - alpha
 
-    return float(optimize.brentq(beyond, 0.0, 40.0 * float(spreads.max())))
+    return float(optimize.brentq(excess_chance, 0.0, 40.0 * float(spreads.max())))

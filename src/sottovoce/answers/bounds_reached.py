@@ -1,4 +1,4 @@
-"""How many targets lie at or beyond their declared bounds, from two released counts."""
+"""The share of targets at or beyond their declared bounds, from two released shares."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ def targets_at_bounds(
         above 0.
     """
     lower, upper = (float(x) for x in np.clip(shares, 0.0, 1.0))
-    whole, noise = float(np.sum(shares)), math.sqrt(2.0) * spread
+    whole = float(np.sum(shares))
+    noise = math.sqrt(2.0) * spread  # of two independent shares
     inside = min(max(whole, 0.0), 1.0)
-    half = -normal.quantile((1.0 - level) / 2.0) * math.hypot(
-        math.sqrt(inside * (1.0 - inside) / rows), noise
-    )
+    # Rows at a bound are a binomial number: its deviation as a share, and that of the noise.
+    sampling = math.sqrt(inside * (1.0 - inside) / rows)
+    half = -normal.quantile((1.0 - level) / 2.0) * math.hypot(sampling, noise)
     return {
         "share": inside,
         "low": max(0.0, whole - half),

@@ -8,7 +8,6 @@ post-processing, with intervals that hold sampling and noise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -28,16 +27,37 @@ _CONSTANT: Array = np.array([0.0, 1.0])
 
 @dataclass(frozen=True, repr=False)
 class ClassEvaluation(ReleasedEvaluation):
-    """The released quality, with exact numbers that only the rows' holder may see."""
+    """Released quality for several classes, with exact numbers that only the data owner may see.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the K classes.
+    rows : float
+        Rows that were held out; those without a known class count as wrong.
+    noise : float
+        Standard deviation of the noise on each count.
+    accuracy : Estimate
+    found, right, share : dict of str to Estimate
+        Recall, precision, and share of all rows, by class.
+    counts : array (K, K)
+        Noisy numbers, at least 0, of rows of class i that are predicted as k.
+    statement : Statement
+        Privacy statement of the release.
+    exact : dict
+        Metrics without noise.
+    asked : list of dict
+        The releases as plain data.
+    """
 
     names: tuple[str, ...]
-    rows: float  # held out; those without a known class count as wrong
-    noise: float  # standard deviation on each count
+    rows: float
+    noise: float
     accuracy: Estimate
-    found: dict[str, Estimate]  # recall by class
-    right: dict[str, Estimate]  # precision
-    share: dict[str, Estimate]  # of all rows
-    counts: Array  # noisy, at least 0: rows of class i that are predicted as k  (K, K)
+    found: dict[str, Estimate]
+    right: dict[str, Estimate]
+    share: dict[str, Estimate]
+    counts: Array
     statement: Statement
     exact: dict[str, Any]
     asked: list[dict[str, Any]]
@@ -87,8 +107,11 @@ class Confusion(Once):
 
     @property
     def items(self) -> tuple[Item, ...]:
-        edges = np.arange(0.5, self.K**2 - 1.0)
-        return (Item("answers by class", lambda at: Scores(at, _CONSTANT, edges), 1.0),)
+        return (Item("answers by class", self._cells_query, 1.0),)
+
+    def _cells_query(self, at: Array) -> Scores:
+        edges = np.arange(0.5, self.K**2 - 1.0)  # between the numbers of the cells
+        return Scores(at, _CONSTANT, edges)
 
     def point(self, d: int) -> Array:
         return np.array([1.0, 0.0])
@@ -112,9 +135,9 @@ def cells_of(task: ManyClasses, margins: Array, y: Array) -> tuple[Array, Array]
         1 for rows with a known class, 0 for others.
     """
     known = task.known(y)
-    cell = np.where(
-        known, task.number(np.maximum(y, 0)) * len(task.names) + task.decode(margins), 0
-    )
+    true_class = task.number(np.maximum(y, 0))
+    predicted = task.decode(margins)
+    cell = np.where(known, true_class * len(task.names) + predicted, 0)
     return cell.astype(float), known.astype(float)
 
 
@@ -145,30 +168,35 @@ def measure(
     ClassEvaluation
     """
     K, n = len(names), found.rows
-    counts = n * found.value[0].reshape(2, K, K)[1]
-    measured = _measured(names, counts, n, n * found.spread)
+    # Of the two labels of the histogram, the second is that of rows with a known class.
+    raw = n * found.value[0].reshape(2, K, K)[1]
+    noise = n * found.spread
+    counts = project(raw, n)
+    right, whole = np.eye(K), np.ones_like(raw)
+    recall = dict[str, Estimate]()
+    precision = dict[str, Estimate]()
+    share = dict[str, Estimate]()
+    for k, name in enumerate(names):
+        of_class, predicted = np.zeros_like(raw), np.zeros_like(raw)
+        of_class[k] = 1.0
+        predicted[:, k] = 1.0
+        # The number below a share is public; that below the other two is a noisy count.
+        recall[name] = ratio(raw, counts, right * of_class, of_class, noise**2, None)
+        precision[name] = ratio(raw, counts, right * predicted, predicted, noise**2, None)
+        share[name] = ratio(raw, counts, of_class, whole, noise**2, n)
     return ClassEvaluation(
-        names, n, n * found.spread, *measured, np.maximum(counts, 0.0), statement, exact, asked
+        names=names,
+        rows=n,
+        noise=noise,
+        accuracy=ratio(raw, counts, right, whole, noise**2, n),
+        found=recall,
+        right=precision,
+        share=share,
+        counts=np.maximum(raw, 0.0),
+        statement=statement,
+        exact=exact,
+        asked=asked,
     )
-
-
-def _measured(
-    names: Sequence[str], raw: Array, n: float, noise: float
-) -> tuple[Estimate, dict[str, Estimate], dict[str, Estimate], dict[str, Estimate]]:
-    """Accuracy, and recall, precision and share by class, from noisy counts."""
-    counts, right, whole = project(raw, n), np.eye(len(names)), np.ones_like(raw)
-
-    def by_class(across: bool, hit: Array | None) -> dict[str, Estimate]:
-        found = {}
-        for k, name in enumerate(names):
-            mine = np.zeros_like(raw)
-            mine[(slice(None), k) if across else k] = 1.0
-            pair = (mine, whole) if hit is None else (hit * mine, mine)
-            found[name] = ratio(raw, counts, *pair, noise**2, n if hit is None else None)
-        return found
-
-    accuracy = ratio(raw, counts, right, whole, noise**2, n)
-    return accuracy, by_class(False, right), by_class(True, right), by_class(False, None)
 
 
 def exact(task: ManyClasses, margins: Array, y: Array) -> dict[str, Any]:
@@ -185,12 +213,13 @@ def exact(task: ManyClasses, margins: Array, y: Array) -> dict[str, Any]:
     -------
     dict
     """
-    K, (cell, known) = len(task.names), cells_of(task, margins, y)
-    counts = np.bincount(cell[known > 0].astype(int), minlength=K * K).reshape(K, K).astype(float)
+    K = len(task.names)
+    cell, known = cells_of(task, margins, y)
+    by_cell = np.bincount(cell[known > 0].astype(int), minlength=K * K)
+    counts = by_cell.reshape(K, K).astype(float)
     total = float(counts.sum())
-    rows = np.maximum(counts.sum(axis=1), 1.0)
-    return {
-        "rows": total,
-        "accuracy": float(np.trace(counts)) / max(total, 1.0),
-        **{f"recall on {name}": float(counts[k, k] / rows[k]) for k, name in enumerate(task.names)},
-    }
+    rows = np.maximum(counts.sum(axis=1), 1.0)  # a class without rows has a recall of 0
+    found = {"rows": total, "accuracy": float(np.trace(counts)) / max(total, 1.0)}
+    for k, name in enumerate(task.names):
+        found[f"recall on {name}"] = float(counts[k, k] / rows[k])
+    return found

@@ -1,5 +1,5 @@
-"""What steps leave of a site's own constant where all residuals of the site are clipped to the same
-side.
+"""The part of a site's own constant that steps miss where all residuals of the site are clipped to
+the same side.
 
 A gradient of residuals that are clipped at h tells a constant's distance only up to h.  A small
 site's constant is known badly when its last gradient is asked, and may be farther away than that:
@@ -24,13 +24,26 @@ class ClippedStep(NamedTuple):
     """Step of a site's constant by one clipped gradient, for R replicates.
 
     Distances are from the point of the last gradient, in units of the constant.
+
+    Parameters
+    ----------
+    seen : array (R,)
+        Mean of the site's clipped residuals.
+    error : array (R,)
+        Its standard deviation.
+    start : array (R,)
+        How far the last gradient's point is beyond that of this one.
+    h : float
+        Threshold at which residuals are clipped.
+    share : array (R,)
+        Weight of this gradient in the estimate.
     """
 
-    seen: Array  # the mean of the site's clipped residuals, (R,)
-    error: Array  # the standard deviation of that, (R,)
-    start: Array  # how far the last gradient's point is beyond that of this one, (R,)
-    h: float  # where residuals are clipped
-    share: Array  # the weight of this gradient in the estimate, (R,)
+    seen: Array
+    error: Array
+    start: Array
+    h: float
+    share: Array
 
 
 class Shortfall(NamedTuple):
@@ -58,6 +71,7 @@ def shortfall(steps: Sequence[ClippedStep], farthest: float) -> Shortfall:
     Shortfall
         Of the estimate that averages all gradients by their shares.
     """
+    # Every distance up to the farthest is as likely beforehand.
     distances = np.linspace(-farthest, farthest, _POINTS)
     resolution = distances[1] - distances[0]
     log_likelihood = np.zeros((len(steps[0].seen), _POINTS))
@@ -65,9 +79,11 @@ def shortfall(steps: Sequence[ClippedStep], farthest: float) -> Shortfall:
     for step in steps:
         away = distances + step.start[:, None]
         told = np.clip(away, -step.h, step.h)
+        # A smaller error than half a cell of the grid would leave no distance that is likely.
         error = np.maximum(step.error, 0.5 * resolution)[:, None]
         log_likelihood = log_likelihood - 0.5 * ((step.seen[:, None] - told) / error) ** 2
         lost = lost + step.share[:, None] * (away - told)
+    # Less the largest, so that no row of weights underflows to 0.
     weight = np.exp(log_likelihood - np.max(log_likelihood, axis=1, keepdims=True))
     weight /= weight.sum(axis=1, keepdims=True)
     mean = np.sum(weight * lost, axis=1)

@@ -1,5 +1,5 @@
-"""Where residuals are clipped, and which rows that concerns (docs/privacy/answers.md, "What h
-does").
+"""The clipping of residuals: where they are clipped, and the mean row of those that are
+(docs/privacy/answers.md, "What h does").
 
 Residuals that are clipped by c on average in rows whose mean is u move least squares by ``M^-1 u
 c``.  If these rows are like all others, that moves the constant alone.  Where residuals are larger
@@ -18,8 +18,8 @@ from ..util.typing import Array
 from .frames import with_eigenvalues
 
 FARTHER = 1.5
-"""How much farther out than rows weighed by squared residuals those in a tail are, from the mean of
-all rows.
+"""Distance of the mean row in a tail from the mean of all rows, over that of the mean row weighted
+by squared residuals.
 
 If the logarithm of a spread is linear in normal columns, weights by the power a of residuals move
 the mean row in proportion to a, and the chance of a residual beyond an edge grows with the power a
@@ -30,12 +30,13 @@ MARGIN = math.sqrt(2.0)
 """Residuals are kept up to this many times the edge beyond which none are seen."""
 POWER = 2.6
 """Tails that noise hides are taken to fall at least as this power of the residual."""
-_PARTS = np.arange(4) / 4.0  # of the way from an edge to the next one: an h that is tried
+_PARTS = np.arange(4) / 4.0
+"""Parts of the way from an edge to the next one, at which an h is tried."""
 _ROUNDED = 1.0 + 1e-9
-_SEEN = 2.0  # noise deviations by which residuals beyond an edge are taken to be there
-_CLEAR = (
-    3.0  # noise deviations by which the mean square of residuals must be above 0 to tell anything
-)
+_SEEN = 2.0
+"""Noise deviations by which residuals beyond an edge are taken to be there."""
+_CLEAR = 3.0
+"""Noise deviations by which the mean square of residuals must be above 0 to tell anything."""
 
 
 def width(cells: Array, noise: float, edges: Array) -> float:
@@ -57,6 +58,7 @@ def width(cells: Array, noise: float, edges: Array) -> float:
     """
     for k, edge in enumerate(edges):
         beyond = cells[k + 1 :]
+        # a sum of that many noisy shares
         if float(beyond.sum()) <= _SEEN * noise * math.sqrt(len(beyond)):
             return min(float(edge) * MARGIN, float(edges[-1]))
     return float(edges[-1])
@@ -67,13 +69,12 @@ class Costs(NamedTuple):
 
     sampling: Array  # whatever h is
     noise: Array  # times the square of h
-    clipped: (
-        Array  # times the square of what residuals are clipped by on average, with the same sign
-    )
+    # times the square of what residuals are clipped by on average, with the same sign
+    clipped: Array
     weights: Array  # of the logarithms of the variances
 
     def of(self, h: float, clipped: float) -> Array:
-        """The variances, (m,)."""
+        """Compute the variances, (m,), where residuals are clipped at h by `clipped` on average."""
         return np.asarray(self.sampling + h**2 * self.noise + clipped**2 * self.clipped)
 
 
@@ -96,14 +97,18 @@ def cheapest_width(cells: Array, noise: float, edges: Array, costs: Costs) -> fl
     -------
     float
     """
-    tried = np.append(
-        (edges[:-1, None] * (edges[1:] / edges[:-1])[:, None] ** _PARTS).ravel(), edges[-1]
-    )
+    # Four to a cell of the histogram, evenly by their logarithm.
+    ratios = (edges[1:] / edges[:-1])[:, None]
+    within_cells = edges[:-1, None] * ratios**_PARTS
+    tried = np.append(within_cells.ravel(), edges[-1])
     tried = tried[tried <= width(cells, noise, edges) * _ROUNDED]
-    variances = [
-        costs.of(h, clipped_at(cells, noise, edges, h, doubt=_SEEN)) for h in tried.tolist()
-    ]
-    return float(tried[int(np.argmin(np.log(variances) @ costs.weights))])
+    variances = []
+    for h in tried.tolist():
+        # Deviations of rows are added, so that a tail which noise hides is not taken for none.
+        clipped = clipped_at(cells, noise, edges, h, doubt=_SEEN)
+        variances.append(costs.of(h, clipped))
+    mean_logarithms = np.log(variances) @ costs.weights
+    return float(tried[int(np.argmin(mean_logarithms))])
 
 
 def clipped_at(cells: Array, noise: float, edges: Array, h: float, doubt: float = 1.0) -> float:
@@ -127,16 +132,20 @@ def clipped_at(cells: Array, noise: float, edges: Array, h: float, doubt: float 
     -------
     float
     """
+    # Shares of rows beyond each edge, with the noise of so many cells.
     beyond = np.maximum(np.cumsum(cells[::-1])[::-1][1:], 0.0)
     deviations = noise * np.sqrt(np.arange(len(beyond), 0, -1))
     shares = beyond + doubt * deviations
-    unseen = int(np.append(np.flatnonzero(beyond <= _SEEN * deviations), len(edges) - 1)[0])
+    # The first edge beyond which no rows are seen, or the last one.
+    none_seen = np.flatnonzero(beyond <= _SEEN * deviations)
+    unseen = int(np.append(none_seen, len(edges) - 1)[0])
     before = max(0, int(np.searchsorted(edges, h * _ROUNDED)) - 1)
     start, seen = h, 0.0
     for k in range(before, unseen):
         share, after = float(beyond[k]), float(shares[k + 1])
         width = float(edges[k + 1] - edges[k])
         part = float(edges[k + 1]) - start
+        # In the cell where h is only the part beyond it counts.
         if 0.0 < after < share:
             share *= (after / share) ** (1.0 - part / width)
         seen += _mean_of_exponential(share, after) * part
@@ -145,12 +154,14 @@ def clipped_at(cells: Array, noise: float, edges: Array, h: float, doubt: float 
     # last.
     nearer = slice(unseen, max(unseen, before) + 1)
     share = float(np.min(shares[nearer] * (edges[nearer] / start) ** POWER))
+    # The integral of (x / start)^-POWER from the start on is start / (POWER - 1).
     return seen + start * share / (POWER - 1.0)
 
 
 def _mean_of_exponential(start: float, end: float) -> float:
-    """The mean of what falls from `start` to `end` as an exponential; `start` if it does not
-    fall.
+    """Compute the mean of what falls from `start` to `end` as an exponential.
+
+    It is `start` if it does not fall.
     """
     if not 0.0 < end < start:
         return start
@@ -160,8 +171,9 @@ def _mean_of_exponential(start: float, end: float) -> float:
 def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
     """Estimate second moments of the mean row u of those whose residuals are clipped, in a frame.
 
-    Beforehand u less the mean of all rows is like one row. Rows weighed by squared residuals tell u
-    but for noise, by which what is known beforehand is drawn to it.
+    A priori u less the mean of all rows is like one row.  Rows weighted by squared residuals tell u
+    up to noise, by which the prior is shrunk towards it (docs/privacy/answers.md, "What a clipped
+    tail does").
 
     Parameters
     ----------
@@ -181,18 +193,21 @@ def second_moments(M: Array, J: Array, noise: Array, constant: Array) -> Array:
     mean = np.einsum("rij,rj->ri", M, constant)
     entry = np.sqrt(np.maximum(np.sum(mean * constant, axis=1, keepdims=True), 1e-12))
     constant, mean = constant / entry, mean / entry  # now the product is 1
-    weighed = np.einsum("rij,rj->ri", J, constant)
-    square = np.sum(weighed * constant, axis=1, keepdims=True)  # the mean square of residuals
+    # u_J = J k / k'J k: the mean row by squared residuals, with k the constant.
+    weighted = np.einsum("rij,rj->ri", J, constant)
+    square = np.sum(weighted * constant, axis=1, keepdims=True)  # the mean square of residuals
     length = np.sum(constant**2, axis=1, keepdims=True)
     told = square > _CLEAR * noise[:, None] * length
     square = np.where(told, square, 1.0)
+    # of an entry of u_J by noise in J; infinite where noise hides the residuals
     variance = np.where(told, 0.5 * noise[:, None] ** 2 * length / square**2, np.inf)
     values, vectors = np.linalg.eigh(M)
     values = np.maximum(values, 1e-300)
+    # Along an eigenvector the prior variance is the eigenvalue, and u_J counts by this share.
     share = values / (values + variance)
-    away = np.where(told, weighed / square - mean, 0.0)
+    away = np.where(told, weighted / square - mean, 0.0)
     # The mean row of a tail that falls as the power 3, as squared residuals tell it.
     known = FARTHER * share * np.einsum("rji,rj->ri", vectors, away)
     tail = mean + np.einsum("rij,rj->ri", vectors, known)
-    unknown = values * (1.0 - share)
+    unknown = values * (1.0 - share)  # posterior variance
     return np.asarray(tail[:, :, None] * tail[:, None, :] + with_eigenvalues(vectors, unknown))

@@ -37,25 +37,28 @@ special = Later("scipy.special")
 LEVEL = 0.95
 """Confidence level of intervals."""
 LONGEST = 0.9
-"""A last step that moves a level's log-odds by more than this is taken to be as long, for what
-it left undone.
+"""Largest step of a level's log-odds for the bound on what it left undone; longer ones count as
+this.
 """
 CHANCE = 2.0
-"""Noise deviations by which a last step must be longer than none to say that steps have not come
-near.
-"""
+"""Noise deviations that a last step must exceed for steps to count as not converged."""
 LONG = 2.0
-"""Sampling errors by which a last step is a long one."""
+"""Sampling errors that a last step must exceed to count as a long one."""
 STEADY = 0.75
-"""A step that is longer than this part of the one before comes no nearer."""
+"""Ratio of a step to the one before, above which steps do not converge."""
 MOSTLY = 0.5
-"""The part of a variance that the last step may have left undone, above which a line is refused."""
+"""Share of a variance that the last step may have left undone, above which a line is refused."""
+# A bound of a half would refuse most lines whose intervals cover: of the coefficients within reach
+# on eight real tables it leaves 36% (docs/privacy/answers.md, "Separation").
 MOST_NOISE = 0.99
-"""The part of a variance that is not sampling, above which a line is refused: its interval is
-ten times too wide.
+"""Share of a variance that is not sampling, above which a line is refused: its interval is ten
+times too wide.
 """
+_LARGEST_EXCESS = MOST_NOISE / (1.0 - MOST_NOISE)
+"""Noise over sampling variance, above which a line is refused: `MOST_NOISE` as a ratio."""
 _NO_CURVATURE = 1e-12  # of a group without rows
 _OF_ALL = (Cause.TABLE_UNFINISHED, Cause.TABLE_NOISE, Cause.TABLE_HIDDEN, Cause.SIZE_HIDDEN)
+"""Causes that refuse the whole table: no sum of its lines is known then."""
 HIDDEN = 1.3
 """An eigenvalue that noise hides is taken to be that many of its deviations: what a refusal says
 is needed is then within a factor of 1.5 of the truth on most tables of
@@ -79,10 +82,8 @@ class Coefficient:
     p: float | None
     unsure: bool = False
     refused: str | None = None
-    cause: str | None = (
-        # of a refusal or a question mark: the code of a :class:`sottovoce.reports.causes.Cause`
-        None
-    )
+    # of a refusal or a question mark: the code of a :class:`sottovoce.reports.causes.Cause`
+    cause: str | None = None
 
     @property
     def one_sided(self) -> str | None:
@@ -92,37 +93,45 @@ class Coefficient:
         """
         if (self.low is None) == (self.high is None):
             return None
-        return "above" if self.high is None else "below"
+        if self.high is None:
+            return "above"
+        return "below"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; ``noise_share`` is of the variance."""
-        ratios = [None if x is None else _exp(x) for x in (self.estimate, self.low, self.high)]
+        """Return plain data; ``noise_share`` is of the variance."""
+        typical = None
+        if self.term.typical is not None:
+            typical = list(self.term.typical)
         return {
             "name": self.term.name,
             "level": self.term.level,
             "reference": self.term.reference,
             "unit": self.term.unit,
             "estimate": self.estimate,
-            "odds_ratio": ratios[0],
+            "odds_ratio": _odds_ratio(self.estimate),
             "standard_error": self.standard_error,
             "noise_share": self.noise_share,
             "low": self.low,
             "high": self.high,
             "p": self.p,
-            "odds_ratio_low": ratios[1],
-            "odds_ratio_high": ratios[2],
+            "odds_ratio_low": _odds_ratio(self.low),
+            "odds_ratio_high": _odds_ratio(self.high),
             "unsure": self.unsure,
             "refused": self.refused,
             "cause": self.cause,
             "times_wider": times_wider(self.noise_share),
             "one_sided": self.one_sided,
-            "typical": None if self.term.typical is None else list(self.term.typical),
+            "typical": typical,
             "steps": self.term.steps,
         }
 
 
-def _exp(x: float) -> float:
-    return math.exp(min(x, 700.0))
+def _odds_ratio(log_odds: float | None) -> float | None:
+    """Compute the odds ratio of a coefficient; None without one."""
+    if log_odds is None:
+        return None
+    # beyond about 709 the exponential overflows
+    return math.exp(min(log_odds, 700.0))
 
 
 class Contrast(NamedTuple):
@@ -153,13 +162,16 @@ class Coefficients(Sequence[dict[str, Any]]):
     """The smallest ``epsilon`` or number of ``rows`` at which all of it would be printed, about;
     None if all is.
     """
-    covariance: Array = field(repr=False)  # of all lines, NaN for those that are refused
+    # of all lines, NaN for those that are refused
+    covariance: Array = field(repr=False)
     determined: KnownSums | None = field(default=None, repr=False)
     """What is known though some lines are refused: None if none is, or if all of the table is."""
     odds: bool = True  # coefficients are log-odds
     weighed: str = ""  # :attr:`sottovoce.answers.terms.Naming.weighed`
     at_bounds: dict[str, Any] | None = None
-    """Of a number's table: :func:`sottovoce.answers.bounds_reached.targets_at_bounds`."""
+    """Clipped targets in a number's table:
+    :func:`sottovoce.answers.bounds_reached.targets_at_bounds`.
+    """
     clusters: str = ""  # :attr:`sottovoce.answers.terms.Naming.clusters`
     undivided: KnownSums | None = field(default=None, repr=False)
     """What is known of lines that are lost; None if none is."""
@@ -167,29 +179,33 @@ class Coefficients(Sequence[dict[str, Any]]):
     """Groups with few rows of the rarer outcome, towards which intervals are longer."""
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """Plain data; without odds ratios unless coefficients are log-odds."""
+        """Return plain data; without odds ratios unless coefficients are log-odds."""
         lines = [line.to_dict() for line in self.lines]
+        if self.odds:
+            return lines
         return [
-            {k: v for k, v in line.items() if self.odds or not k.startswith("odds_ratio")}
+            {key: value for key, value in line.items() if not key.startswith("odds_ratio")}
             for line in lines
         ]
 
     def plain(self) -> dict[str, Any]:
         """Return the whole table as plain data; ``covariance`` has None where a line is refused."""
-        covariance = [
-            [None if math.isnan(x) else x for x in line] for line in self.covariance.tolist()
-        ]
-        return {
+        covariance = self.covariance.astype(object)
+        covariance[np.isnan(self.covariance)] = None  # JSON has no NaN
+        plain: dict[str, Any] = {
             "coefficients": self.to_dict(),
-            "covariance": covariance,
+            "covariance": covariance.tolist(),
             "strain": self.strain,
             "needs": self.needs,
             "weighed": self.weighed,
             "clusters": self.clusters,
-            "undivided": None if self.undivided is None else self.undivided.to_plain(),
-            "determined": None if self.determined is None else self.determined.to_plain(),
-            "few_outcomes": None if self.few is None else self.few.to_plain(),
-        } | ({} if self.at_bounds is None else {"at_bounds": self.at_bounds})
+            "undivided": _optional_plain(self.undivided),
+            "determined": _optional_plain(self.determined),
+            "few_outcomes": _optional_plain(self.few),
+        }
+        if self.at_bounds is not None:
+            plain["at_bounds"] = self.at_bounds
+        return plain
 
     @classmethod
     @of_anybody()
@@ -203,50 +219,25 @@ class Coefficients(Sequence[dict[str, Any]]):
         """
         if "covariance" not in plain:
             rule = "this run has no covariance of its coefficients"
-            raise InvalidInput(
-                "run", None, rule, "ask for intervals with --inference, in this version"
-            )
-        lines = plain["coefficients"]
-        terms = [
-            Term(
-                one["name"],
-                one["level"],
-                one["reference"],
-                one["unit"],
-                None if one["typical"] is None else tuple(one["typical"]),
-                one["steps"],
-            )
-            for one in lines
-        ]
-        numbers = (
-            "estimate",
-            "standard_error",
-            "noise_share",
-            "low",
-            "high",
-            "p",
-            "unsure",
-            "refused",
-        )
-        made = [
-            Coefficient(term, **{name: one[name] for name in numbers}, cause=one["cause"])
-            for term, one in zip(terms, lines, strict=True)
-        ]
-        covariance = np.array(plain["covariance"], dtype=float)
-        odds = any("odds_ratio" in one for one in lines)
-        lost, known, few = (plain[name] for name in ("undivided", "determined", "few_outcomes"))
+            remedy = "ask for intervals with --inference, in this version"
+            raise InvalidInput("run", None, rule, remedy)
+        lines = tuple(_line_from_plain(one) for one in plain["coefficients"])
+        few = None
+        if plain["few_outcomes"] is not None:
+            few = FewOutcomes.of_plain(plain["few_outcomes"], len(lines))
         return cls(
-            lines=tuple(made),
+            lines=lines,
             strain=float(plain["strain"]),
             needs=plain["needs"],
-            covariance=covariance,
-            odds=odds,
+            covariance=np.array(plain["covariance"], dtype=float),
+            # Tables of numbers are written without odds ratios.
+            odds=any("odds_ratio" in one for one in plain["coefficients"]),
             weighed=plain["weighed"],
             at_bounds=plain.get("at_bounds"),
             clusters=plain["clusters"],
-            undivided=None if lost is None else KnownSums.from_plain(lost),
-            determined=None if known is None else KnownSums.from_plain(known),
-            few=None if few is None else FewOutcomes.of_plain(few, len(made)),
+            undivided=_optional_sums(plain["undivided"]),
+            determined=_optional_sums(plain["determined"]),
+            few=few,
         )
 
     def __len__(self) -> int:
@@ -271,9 +262,9 @@ class Coefficients(Sequence[dict[str, Any]]):
             If `alpha` is not inside (0, 1).
         """
         ends = self.sums(np.eye(len(self)), alpha)
-        known = np.array(
-            [line.refused is None or line.one_sided is not None for line in self.lines], dtype=bool
-        )
+        # A refused line stays NaN, even where it is known as a sum of other comparisons.
+        shown = [line.refused is None or line.one_sided is not None for line in self.lines]
+        known = np.array(shown, dtype=bool)
         return np.where(known[:, None], ends, np.nan)
 
     def contrast(self, weights: Mapping[str, float], alpha: float = 1.0 - LEVEL) -> Contrast:
@@ -307,25 +298,20 @@ class Coefficients(Sequence[dict[str, Any]]):
         """
         _check_alpha(alpha)
         _check_weights(weights)
+        positions = _line_positions(self.lines, list(weights), refused=True)
         c = np.zeros(len(self.lines))
-        c[_places(self.lines, list(weights), refused=True)] = list(weights.values())
-        least, most = self._sums(c[None], alpha, None)[0]  # even to both sides
+        c[positions] = list(weights.values())
+        # Without `few` the interval is even to both sides, so its middle is the estimate and its
+        # half the standard error.
+        least, most = self._intervals_of_sums(c[None], alpha, None)[0]
         if not (math.isfinite(least) and math.isfinite(most)):
-            hidden = [self.lines[k] for k in _places(self.lines, list(weights), refused=True)]
-            hidden = [line for line in hidden if line.refused is not None]
-            names = [line.term.text for line in hidden]
-            if all(line.cause == Cause.LOST.value for line in hidden):
-                rule = "cannot be told apart: this sum depends on how they are divided"
-                raise InvalidInput(
-                    "names", names, rule, "leave them out, or ask for what they have together"
-                )
-            raise InvalidInput(
-                "names", names[0], "is refused, and the sum depends on it", "leave it out"
-            )
-        mid, error = 0.5 * (least + most), 0.5 * (most - least) / -normal.quantile(alpha / 2.0)
+            raise _unknown_contrast([self.lines[k] for k in positions])
+        estimate = 0.5 * (least + most)
+        error = 0.5 * (most - least) / -normal.quantile(alpha / 2.0)
         low, high = self.sums(c[None], alpha)[0]
-        p = _p_of(mid, *self.sums(c[None])[0])  # by the interval at `LEVEL`, whatever alpha is
-        return Contrast(mid, error, low, high, p)
+        # p follows from the interval at `LEVEL`, whatever alpha is.
+        p = _p_from_interval(estimate, *self.sums(c[None])[0])
+        return Contrast(estimate, error, low, high, p)
 
     def wald(self, names: str | Sequence[str]) -> Wald:
         """Test jointly that coefficients are zero (Wald); it costs no budget.
@@ -345,19 +331,27 @@ class Coefficients(Sequence[dict[str, Any]]):
             If no name is given, there is no coefficient of a name, it is refused, or one is named
             twice.
         """
-        asked = [names] if isinstance(names, str) else list(names)
+        if isinstance(names, str):
+            names = [names]
+        asked = list(names)
         if not asked:
             raise InvalidInput(
                 "names", None, "is empty, and a test is of one coefficient at least", "name one"
             )
-        own = [[x.term.text for x in self.lines if x.term.name == name] or [name] for name in asked]
-        which = _places(self.lines, [text for texts in own for text in texts])
+        texts = list[str]()
+        for name in asked:
+            lines_of_column = [x.term.text for x in self.lines if x.term.name == name]
+            # what is no column's name may be that of a single line, such as "stage: b"
+            texts += lines_of_column or [name]
+        which = _line_positions(self.lines, texts)
         if len(set(which)) < len(which):
             rule = "names a coefficient twice (a column stands for all of its levels)"
             raise InvalidInput("names", asked, rule, "name each once")
         b = np.array([self.lines[k].estimate for k in which], dtype=float)
-        statistic = float(b @ np.linalg.solve(self.covariance[np.ix_(which, which)], b))
-        return Wald(statistic, len(which), float(special.chdtrc(len(which), statistic)))
+        covariance = self.covariance[np.ix_(which, which)]
+        statistic = float(b @ np.linalg.solve(covariance, b))
+        p = float(special.chdtrc(len(which), statistic))
+        return Wald(statistic, len(which), p)
 
     def between_sites(self, alpha: float = 1.0 - LEVEL) -> Between:
         """Estimate random effects of the sites' own constants; it costs no budget.
@@ -380,12 +374,12 @@ class Coefficients(Sequence[dict[str, Any]]):
     @property
     def site_constants(self) -> SiteConstants:
         """The printed constants of single sites, with their covariance."""
-        own = [
-            k
-            for k, x in enumerate(self.lines)
-            if x.term.name == CONSTANT and x.term.level is not None
-        ]
-        which = [k for k in own if self.lines[k].refused is None]
+        which = list[int]()
+        for k, line in enumerate(self.lines):
+            # the level of a constant is the name of its site
+            of_site = line.term.name == CONSTANT and line.term.level is not None
+            if of_site and line.refused is None:
+                which.append(k)
         effects = np.array([self.lines[k].estimate for k in which], dtype=float)
         return SiteConstants(effects, self.covariance[np.ix_(which, which)])
 
@@ -411,16 +405,15 @@ class Coefficients(Sequence[dict[str, Any]]):
             If `alpha` is not inside (0, 1).
         """
         _check_alpha(alpha)
-        return self._sums(weights, alpha, self.few)
+        return self._intervals_of_sums(weights, alpha, self.few)
 
-    def _sums(self, weights: Array, alpha: float, few: FewOutcomes | None) -> Array:
-        """:meth:`sums`, which are even to both sides but for groups with `few` of the rarer
-        outcome.
-        """
-        printed = np.array(
-            [math.nan if line.refused else line.estimate for line in self.lines], dtype=float
-        )
+    def _intervals_of_sums(self, weights: Array, alpha: float, few: FewOutcomes | None) -> Array:
+        """Compute :meth:`sums`; without `few` they are even to both sides."""
+        shown = [k for k, line in enumerate(self.lines) if not line.refused]
+        printed = np.full(len(self.lines), math.nan)
+        printed[shown] = np.array([self.lines[k].estimate for k in shown], dtype=float)
         ends = np.full((len(weights), 2), math.nan)
+        # What printed lines tell goes first; sums that they do not tell may be known otherwise.
         for known in (KnownSums(printed, self.covariance), self.undivided, self.determined):
             left = np.isnan(ends).any(axis=1)
             if known is not None and left.any():
@@ -445,10 +438,62 @@ class Coefficients(Sequence[dict[str, Any]]):
         return notebook(table=page_table(self.to_dict()), remark=self.remark())
 
 
-def _places(
+def _optional_plain(part: KnownSums | FewOutcomes | None) -> dict[str, Any] | None:
+    """Return a part of the table as plain data; None if the table does not have it."""
+    if part is None:
+        return None
+    return part.to_plain()
+
+
+def _optional_sums(plain: Mapping[str, Any] | None) -> KnownSums | None:
+    """Construct known sums from plain data; None if the table has none."""
+    if plain is None:
+        return None
+    return KnownSums.from_plain(plain)
+
+
+def _line_from_plain(plain: Mapping[str, Any]) -> Coefficient:
+    """Construct a line from plain data of :meth:`Coefficient.to_dict`."""
+    typical = None
+    if plain["typical"] is not None:
+        typical = tuple(plain["typical"])
+    term = Term(
+        plain["name"],
+        plain["level"],
+        plain["reference"],
+        plain["unit"],
+        typical,
+        plain["steps"],
+    )
+    return Coefficient(
+        term,
+        estimate=plain["estimate"],
+        standard_error=plain["standard_error"],
+        noise_share=plain["noise_share"],
+        low=plain["low"],
+        high=plain["high"],
+        p=plain["p"],
+        unsure=plain["unsure"],
+        refused=plain["refused"],
+        cause=plain["cause"],
+    )
+
+
+def _unknown_contrast(lines: Sequence[Coefficient]) -> InvalidInput:
+    """Return why a sum of these lines has no interval: it depends on those that are refused."""
+    hidden = [line for line in lines if line.refused is not None]
+    names = [line.term.text for line in hidden]
+    if all(line.cause == Cause.LOST.value for line in hidden):
+        rule = "cannot be told apart: this sum depends on how they are divided"
+        remedy = "leave them out, or ask for what they have together"
+        return InvalidInput("names", names, rule, remedy)
+    return InvalidInput("names", names[0], "is refused, and the sum depends on it", "leave it out")
+
+
+def _line_positions(
     lines: Sequence[Coefficient], names: Sequence[str], *, refused: bool = False
 ) -> list[int]:
-    """Positions of printed lines by name, and with `refused` of all lines."""
+    """Return the positions of printed lines by name, and with `refused` of all lines."""
     known = {line.term.text: k for k, line in enumerate(lines)}
     for name in names:
         if name not in known:
@@ -476,33 +521,30 @@ def with_sites(plain: dict[str, Any]) -> dict[str, Any]:
         return plain | {"between_sites": found.between_sites()._asdict()}
 
 
-def _p_of(estimate: float, low: float, high: float) -> float:
+def _p_from_interval(estimate: float, low: float, high: float) -> float:
     """Compute p from an interval at `LEVEL`, by its length on the side of 0.
 
     p is below 1 - `LEVEL` if 0 is outside the interval.
     """
-    length = estimate - low if estimate > 0.0 else high - estimate
+    if estimate > 0.0:
+        length = estimate - low
+    else:
+        length = high - estimate
     error = length / -normal.quantile((1.0 - LEVEL) / 2.0)
-    return normal.two_sided(estimate / error) if error > 0.0 else 0.0
+    if error > 0.0:
+        return normal.two_sided(estimate / error)
+    return 0.0
 
 
 def _check_weights(weights: Mapping[str, float]) -> None:
     """Refuse weights of which there is no sum to estimate."""
     for name, weight in weights.items():
         if not (isinstance(weight, numbers.Real) and math.isfinite(weight)):
-            raise InvalidInput(
-                "weights",
-                weight,
-                f"must be a finite number, and that of {name!r} is none",
-                "use 1.0",
-            )
+            rule = f"must be a finite number, and that of {name!r} is none"
+            raise InvalidInput("weights", weight, rule, "use 1.0")
     if not any(weights.values()):
-        raise InvalidInput(
-            "weights",
-            dict(weights),
-            "must not all be 0",
-            "give one coefficient a weight, such as 1.0",
-        )
+        remedy = "give one coefficient a weight, such as 1.0"
+        raise InvalidInput("weights", dict(weights), "must not all be 0", remedy)
 
 
 def _check_alpha(alpha: float) -> None:
@@ -511,140 +553,169 @@ def _check_alpha(alpha: float) -> None:
 
 
 class _Judged(NamedTuple):
-    """Estimates, steps and variances of one replicate's lines, in user's units, (lines,)."""
+    """Estimates, steps and variances of one replicate's lines, in user's units, (lines,).
+
+    Parameters
+    ----------
+    estimate : array
+    covariance : array (lines, lines)
+        With what the last step may have left undone.
+    sampling : array
+        Variance that is there without privacy noise, too.
+    by_model : array
+        The same by the Hessian alone, as if the model were right; infinite for a quadratic.
+    noise : array
+        Variance by privacy noise.
+    step, before : array
+        The last step, and the one before it; zeros if there was none.
+    undone : array
+        What a step as long as the last one may have left of a level.
+    levels : bool array
+        The lines of levels.
+    """
 
     estimate: Array
-    covariance: Array  # with what the last step may have left undone  (lines, lines)
-    sampling: Array  # variance that is there without privacy noise, too
-    by_model: (
-        Array  # the same by the Hessian alone, as if the model were right; infinite for a quadratic
-    )
-    noise: Array  # variance
-    step: Array  # the last one
-    before: Array  # the one before, zeros if there was none
-    undone: Array  # what a step as long as the last one may have left of a level
-    levels: BoolArray  # whether a line is a level's
+    covariance: Array
+    sampling: Array
+    by_model: Array
+    noise: Array
+    step: Array
+    before: Array
+    undone: Array
+    levels: BoolArray
 
     @property
-    def total(self) -> Array:
-        """Variances."""
+    def total_variance(self) -> Array:
+        """Variances of the lines, (lines,)."""
         return np.diag(self.covariance)
 
     @property
-    def excess(self) -> Array:
+    def excess_over_sampling(self) -> Array:
         """Noise over sampling: with more rows it falls as one over their number.
 
         What noise leaves of the released squares of slopes may be next to nothing; the Hessian then
         tells the sampling.
         """
-        return self.excess_of(self.total - self.sampling)
+        return self.ratio_to_sampling(self.total_variance - self.sampling)
 
-    def excess_of(self, variances: Array) -> Array:
-        """These variances of lines over those of sampling."""
+    def ratio_to_sampling(self, variances: Array) -> Array:
+        """Compute the ratio of variances (lines,) to those of sampling; 0 without sampling."""
         sampling = np.maximum(self.sampling, self.by_model)
         return np.divide(variances, sampling, out=np.zeros_like(sampling), where=sampling > 0.0)
 
     @property
     def noise_share(self) -> Array:
         """Share of the variance that is not sampling; 0 without noise."""
-        rest = 1.0 - np.divide(
-            self.sampling, self.total, out=np.ones_like(self.total), where=self.total > 0.0
-        )
+        total = self.total_variance
+        sampling_share = np.divide(self.sampling, total, out=np.ones_like(total), where=total > 0.0)
+        rest = 1.0 - sampling_share
         return np.where(self.noise > 0.0, np.clip(rest, 0.0, 1.0), 0.0)
 
     @property
-    def moving(self) -> BoolArray:
-        """Whether steps have not converged: the last is longer than its noise, and no shorter.
+    def still_moving(self) -> BoolArray:
+        """Lines whose steps have not converged: the last is longer than its noise, and no shorter.
 
         Where a coefficient has no end, each step is as long as the one before (in log-odds about
         1), and near an end each is about the square of it.  Of a level it is enough that most of
         its variance is what that step may have left undone, or that nobody knows how much that is;
         of a constant it is not, as rows may be far from where all columns are 0.
         """
+        size = np.abs(self.step)
         noise = CHANCE * np.sqrt(self.noise)
-        long = np.abs(self.step) > LONG * np.sqrt(self.sampling)
+        long = size > LONG * np.sqrt(self.sampling)
+        # Separation: the step goes on in the same direction, nearly as far as the one before.
         on = self.step * np.sign(self.before) > STEADY * np.abs(self.before)
         steady = long & on & (np.abs(self.before) > noise)
-        beyond = (np.abs(self.step) > LONGEST) | (
-            self.undone**2
-            > MOSTLY * np.maximum(self.total, self.undone**2 + self.sampling + self.noise)
-        )
-        left = self.levels & beyond
-        return (np.abs(self.step) > noise) & (steady | left)
+        variance = np.maximum(self.total_variance, self.undone**2 + self.sampling + self.noise)
+        mostly_undone = self.undone**2 > MOSTLY * variance
+        left = self.levels & ((size > LONGEST) | mostly_undone)
+        return (size > noise) & (steady | left)
 
 
-def _judged(
+def _judge_lines(
     found: Estimates, naming: Naming, into_lines: Array, groups: Undetermined | None, replicate: int
 ) -> _Judged:
     """Compute the numbers of one replicate's lines: ``into_lines`` times coefficients."""
     M = into_lines
+    estimate = M @ found.estimate[replicate]
     with np.errstate(over="ignore", invalid="ignore"):  # units may be as small as one likes
         covariance = M @ found.covariance[replicate] @ M.T
-        sampling, noise = (
-            np.einsum("ij,jk,ik->i", M, C[replicate], M) for C in (found.sampling, found.noise)
-        )
+        sampling = np.einsum("ij,jk,ik->i", M, found.sampling[replicate], M)
+        noise = np.einsum("ij,jk,ik->i", M, found.noise[replicate], M)
     encoded_step = found.estimate[replicate] - found.at[replicate]
     step = M @ encoded_step
+    none = np.zeros(len(M))
     if found.quadratic:
-        none = np.zeros(len(M))
-        unknown = none + math.inf  # the spread of residuals is known by their squares alone
+        # A step of a quadratic leaves nothing undone, and the spread of residuals is known by
+        # their squares alone, not by the Hessian.
         return _Judged(
-            M @ found.estimate[replicate],
-            covariance,
-            sampling,
-            unknown,
-            noise,
-            none,
-            none,
-            none,
-            none > 0.0,
+            estimate=estimate,
+            covariance=covariance,
+            sampling=sampling,
+            by_model=none + math.inf,
+            noise=noise,
+            step=none,
+            before=none,
+            undone=none,
+            levels=none > 0.0,
         )
     one = slice(replicate, replicate + 1)
     inverse, _ = inverse_of(found.hessian[one], found.kept[one], np.zeros(1))
     turned = M @ found.frame[replicate]
     by_model = np.einsum("ij,jk,ik->i", turned, inverse[0], turned) / found.rows
-    before = np.zeros(len(M)) if found.moved is None else M @ found.moved[replicate]
-    constant = _constants(naming)
-    levels = np.array([term.level is not None for term in naming.terms]) & ~constant
-    if groups is None:
-        undone = missing = np.zeros((0, len(M)))
-    else:
-        undone, missing = (
-            part @ M.T for part in _by_group(found, naming, groups, encoded_step, replicate)
-        )
+    before = none
+    if found.moved is not None:
+        before = M @ found.moved[replicate]
+    levels = np.array([term.level is not None for term in naming.terms]) & ~_constant_lines(naming)
+    undone = missing = np.zeros((0, len(M)))
+    if groups is not None:
+        by_columns = _by_group(found, naming, groups, encoded_step, replicate)
+        undone, missing = (part @ M.T for part in by_columns)
     covariance = covariance + undone.T @ undone + missing.T @ missing
     # A line that several columns decide together is still on its way though no group of rows is.
-    of_lines = np.where(levels, left_undone(np.hypot(step, np.sqrt(np.maximum(noise, 0.0)))), 0.0)
+    may_be = np.hypot(step, np.sqrt(np.maximum(noise, 0.0)))
     return _Judged(
-        M @ found.estimate[replicate],
-        covariance,
-        sampling,
-        by_model,
-        noise,
-        step,
-        before,
-        of_lines,
-        levels,
+        estimate=estimate,
+        covariance=covariance,
+        sampling=sampling,
+        by_model=by_model,
+        noise=noise,
+        step=step,
+        before=before,
+        undone=np.where(levels, left_undone(may_be), 0.0),
+        levels=levels,
     )
 
 
-def _lost(found: Estimates, naming: Naming, into_lines: Array, replicate: int) -> LostLines:
+def _find_lost_lines(
+    found: Estimates, naming: Naming, into_lines: Array, replicate: int
+) -> LostLines:
     """Find the lines of a map (lines, d) that the rows do not tell, whatever the epsilon."""
     none = np.zeros(len(naming.terms), dtype=bool)
     if found.directions is None:
-        return LostLines(none, none, (), (), np.empty((0, len(none))), True)
-    lost = lost_lines(found.directions.of(replicate), into_lines, _constants(naming))
-    return lost._replace(turned=lost.turned & ~_merged(found, naming, replicate))
+        return LostLines(
+            turned=none,
+            unclear=none,
+            relations=(),
+            hidden=(),
+            directions=np.empty((0, len(none))),
+            noiseless=True,
+        )
+    constants = _constant_lines(naming)
+    lost = lost_lines(found.directions.of(replicate), into_lines, constants)
+    # Columns of merged levels are empty, and their lines have a cause of their own.
+    return lost._replace(turned=lost.turned & ~_merged_lines(found, naming, replicate))
 
 
-def _constants(naming: Naming) -> BoolArray:
+def _constant_lines(naming: Naming) -> BoolArray:
     """Return the lines that are constants, (lines,)."""
     return np.array([term.name == CONSTANT for term in naming.terms])
 
 
-def _merged(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
+def _merged_lines(found: Estimates, naming: Naming, replicate: int) -> BoolArray:
     """Return lines of merged levels, and of small sites, (lines,)."""
-    return np.asarray(~found.kept[replicate] & ((naming.marks > 0.0) | (naming.constant > 0.0)))
+    of_levels_and_sites = (naming.marks > 0.0) | (naming.constant > 0.0)
+    return np.asarray(~found.kept[replicate] & of_levels_and_sites)
 
 
 def _by_group(
@@ -664,17 +735,18 @@ def _by_group(
     # In the columns of the evidence, which has one constant where sites were asked apart.
     into_all = found.evidence_columns(naming)
     own = directions @ into_all
-    of_a_site = (
-        (groups.groups.blocks[whole] == 0.0) & ~groups.groups.all_rows[whole] & bool(found.of_sites)
-    )
+    of_constants = (groups.groups.blocks[whole] == 0.0) & ~groups.groups.all_rows[whole]
+    of_a_site = of_constants & bool(found.of_sites)
     own[of_a_site] = np.eye(own.shape[1])[-1] / naming.value
     back = found.evidence.back[replicate]
     inside = own @ back
-    along = inside @ found.hessian[replicate][: len(back), : len(back)]
+    hessian = found.hessian[replicate][: len(back), : len(back)]
+    along = inside @ hessian
     curvature = np.sum(along * inside, axis=1)
     hidden = CHANCE * found.hessian_noise[replicate] * np.sum(inside**2, axis=1)
     # Of a group whose curvature noise hides the step may be as long as one likes.
     there = curvature > np.maximum(hidden, _NO_CURVATURE)
+    # The mean row of a group, weighted by curvature.
     means = np.divide(
         along @ back, curvature[:, None], out=np.zeros_like(own), where=there[:, None]
     )
@@ -682,14 +754,15 @@ def _by_group(
     of_constant = means[of_a_site, -1:] * (directions[of_a_site][:, constants] > 0.0)
     means = means @ into_all.T
     means[np.ix_(of_a_site, constants)] = of_constant
-    noise, sampling = (
-        np.einsum("gi,ij,gj->g", means, part[replicate], means)
-        for part in (found.noise, found.sampling)
-    )
-    may_be = np.where(there, np.hypot(means @ step, np.sqrt(np.maximum(noise, 0.0))), LONGEST)
+    noise = np.einsum("gi,ij,gj->g", means, found.noise[replicate], means)
+    sampling = np.einsum("gi,ij,gj->g", means, found.sampling[replicate], means)
+    # Noise may have hidden a part of the step: its variance counts with the step's square.
+    seen = np.hypot(means @ step, np.sqrt(np.maximum(noise, 0.0)))
+    may_be = np.where(there, seen, LONGEST)
     undone = left_undone(may_be)[:, None] * directions
     rows, rarer = groups.rows[whole], groups.rarer[whole]
     counted = there & (rarer > 0.0) & (rarer < rows)
+    # 1 / (n p (1 - p)), with p = rarer / rows
     least = np.divide(rows, rarer * (rows - rarer), out=np.zeros_like(rows), where=counted)
     # Counts weigh sites by their noise, as if there were fewer rows than those that the estimate
     # follows from.
@@ -698,20 +771,19 @@ def _by_group(
     return undone, missing[:, None] * directions
 
 
-def _size_hidden(
+def _is_size_hidden(
     found: Estimates, naming: Naming, groups: Undetermined | None, replicate: int
 ) -> bool:
     """Return whether noise hides the size of all effects together.
 
-    Levels that are refused for their own reasons are left out.
-
-    The estimate of a level without the rarer outcome may be anything, and most of the size of all
-    effects.
+    Levels that are refused for their own reasons are left out: the estimate of a level without the
+    rarer outcome may be anything, and most of the size of all effects.
     """
     if found.room is None or found.room[replicate] >= ROOM:
         return False
     if groups is None or found.evidence is None or found.of_sites or not np.any(groups.one_outcome):
         return True
+    # The room is computed again without these levels.
     columns = groups.groups.decided(np.eye(naming.d))
     of_levels = np.any(columns[groups.one_outcome], axis=0)
     one = slice(replicate, replicate + 1)
@@ -723,7 +795,7 @@ def _size_hidden(
     return bool(size_of(law, effects, found.covariance[one], slopes).room[0] < ROOM)
 
 
-def _causes(
+def _refusal_causes(
     found: Estimates,
     naming: Naming,
     into_lines: Array,
@@ -733,12 +805,13 @@ def _causes(
     replicate: int,
 ) -> list[Cause | None]:
     """Return why each line of a map (lines, d) is refused, None for printed lines."""
-    merged = _merged(found, naming, replicate)
+    merged = _merged_lines(found, naming, replicate)
+    # Lines that have a cause of their own do not refuse the whole table by their fragility.
     tau = np.where(merged | lost.turned, 0.0, found.fragility(into_lines)[replicate])
     none = certain = np.zeros(len(tau), dtype=bool)
     if groups is not None:
         none, certain = groups.lines(into_lines)
-    whole = _cause_of_all(found, naming, judged, groups, lost, tau, replicate)
+    whole = _refusal_of_table(found, naming, judged, groups, lost, tau, replicate)
     # The first of these that holds of a line is its cause.
     rules: list[tuple[BoolArray, Cause]] = [
         (merged & (naming.marks > 0.0), Cause.MERGED),
@@ -750,19 +823,22 @@ def _causes(
     rules += [
         (certain, Cause.SEPARATION),
         (~(tau <= TAU) | lost.unclear, Cause.NOISE),
-        (judged.moving & (judged.noise < judged.sampling), Cause.UNFINISHED),
-        (judged.moving, Cause.ASTRAY),
-        (judged.excess > MOST_NOISE / (1.0 - MOST_NOISE), Cause.NOISE),
+        (judged.still_moving & (judged.noise < judged.sampling), Cause.UNFINISHED),
+        (judged.still_moving, Cause.ASTRAY),
+        (judged.excess_over_sampling > _LARGEST_EXCESS, Cause.NOISE),
     ]
-    causes = [next((cause for holds, cause in rules if holds[k]), None) for k in range(len(tau))]
+    causes = list[Cause | None]()
+    for k in range(len(tau)):
+        causes.append(next((cause for holds, cause in rules if holds[k]), None))
+    # A group without the rarer outcome is the cause of those lines only that nothing else refuses.
     if groups is not None:
-        for k in np.flatnonzero(none):
-            if causes[k] is None:
-                causes[k] = groups.cause(into_lines, int(k))
+        for line in np.flatnonzero(none).tolist():
+            if causes[line] is None:
+                causes[line] = groups.cause(into_lines, line)
     return causes
 
 
-def _cause_of_all(
+def _refusal_of_table(
     found: Estimates,
     naming: Naming,
     judged: _Judged,
@@ -775,11 +851,14 @@ def _cause_of_all(
     q = float(found.strain[replicate])
     # A strained table is printed, and flagged, only if noise hides none of its coefficients.
     if q > UNSURE or (q > SURE and not np.all(tau <= TAU)):
-        late = math.isfinite(q) and float(judged.noise.sum()) < 0.5 * float(judged.total.sum())
-        if late:
+        mostly_sampling = float(judged.noise.sum()) < 0.5 * float(judged.total_variance.sum())
+        # Where noise is the smaller part of the variances it is steps that have not come near.
+        if math.isfinite(q) and mostly_sampling:
             return Cause.TABLE_UNFINISHED
-        return Cause.TABLE_HIDDEN if lost.hidden else Cause.TABLE_NOISE
-    if _size_hidden(found, naming, groups, replicate):
+        if lost.hidden:
+            return Cause.TABLE_HIDDEN
+        return Cause.TABLE_NOISE
+    if _is_size_hidden(found, naming, groups, replicate):
         return Cause.SIZE_HIDDEN
     return None
 
@@ -787,9 +866,9 @@ def _cause_of_all(
 def table(
     found: Estimates, naming: Naming, replicate: int = 0, delta: float | None = None
 ) -> Coefficients:
-    """Construct the table of coefficients of one replicate, in the user's units.
+    """Construct the table of one replicate, in the user's units, and decide which lines it refuses.
 
-    It decides which lines are refused, and why; nothing is asked of the rows.
+    Nothing is asked of the rows.
 
     Parameters
     ----------
@@ -805,72 +884,75 @@ def table(
     Returns
     -------
     Coefficients
-        With 95% intervals.
     """
-    M, q = naming.into_units, float(found.strain[replicate])
-    groups = None if found.evidence is None else found.undetermined(naming, replicate)
-    judged = _judged(found, naming, M, groups, replicate)
-    lost = _lost(found, naming, M, replicate)
-    causes = _causes(found, naming, M, judged, groups, lost, replicate)
-    needs = _needs_of_table(found, M, judged, causes, replicate, delta)
-    few = None if groups is None else few_outcomes(groups, M)
-    compared = None
-    refusals = {cause for cause in causes if cause is not None}
-    # Some sums are known though lines are refused, but none where the whole table is.
-    if found.moments is not None and refusals and refusals.isdisjoint(_OF_ALL):
-        compared = _compared(found, naming, groups, causes, few, replicate)
-    low, high = ends_of(judged.estimate, judged.total, np.eye(len(M)), 1.0 - LEVEL, few)
+    M = naming.into_units
+    strain = float(found.strain[replicate])
+    groups: Undetermined | None = None
+    few: FewOutcomes | None = None
+    if found.evidence is not None:
+        groups = found.undetermined(naming, replicate)
+        few = few_outcomes(groups, M)
+    judged = _judge_lines(found, naming, M, groups, replicate)
+    lost = _find_lost_lines(found, naming, M, replicate)
+    causes = _refusal_causes(found, naming, M, judged, groups, lost, replicate)
+    needs = _requirements_of_table(found, M, judged, causes, replicate, delta)
+    compared = _compare_with_pivots(found, naming, groups, causes, few, replicate)
+    determined = None
+    if compared is not None:
+        determined = compared.determined
+    low, high = ends_of(judged.estimate, judged.total_variance, np.eye(len(M)), 1.0 - LEVEL, few)
     lines = list[Coefficient]()
     for k, (term, cause) in enumerate(zip(naming.terms, causes, strict=True)):
         line = _line_by_comparison(term, compared, groups, naming, k, cause)
-        if line is not None:
-            lines.append(line)
-        elif cause is None:
-            lines.append(
-                _printed(term, judged, k, float(low[k]), float(high[k]), strained=q > SURE)
-            )
-        else:
-            lines.append(_refused(term, cause, _why(cause, lost, k, naming, needs)))
+        if line is None:
+            if cause is None:
+                ends = float(low[k]), float(high[k])
+                line = _printed_line(term, judged, k, *ends, strained=strain > SURE)
+            else:
+                line = _refused_line(term, cause, _refusal_text(cause, lost, k, naming, needs))
+        lines.append(line)
     hidden = np.array([line.refused is not None for line in lines])
     return Coefficients(
         tuple(lines),
-        q,
+        strain,
         needs,
         covariance=np.where(hidden[:, None] | hidden, np.nan, judged.covariance),
-        determined=None if compared is None else compared.determined,
+        determined=determined,
         weighed=naming.weighed,
         clusters=naming.clusters,
-        undivided=_undivided(lost, judged, causes, hidden),
+        undivided=_sums_of_lost_lines(lost, judged, causes, hidden),
         few=few,
     )
 
 
-def _why(
+def _refusal_text(
     cause: Cause, lost: LostLines, line: int, naming: Naming, needs: dict[str, float] | None
 ) -> str:
     """Return why a line is refused, and what would suffice."""
-    return (
-        cause.sentence
-        + _detail(cause, lost, line, naming)
-        + (_remedy(needs) if cause.by_noise else "")
-    )
+    text = cause.sentence + _refusal_detail(cause, lost, line, naming)
+    if cause.by_noise:
+        text += _remedy_text(needs)
+    return text
 
 
-def _printed(
+def _printed_line(
     term: Term, judged: _Judged, k: int, low: float, high: float, *, strained: bool
 ) -> Coefficient:
-    """A line with all its numbers."""
-    estimate, error = float(judged.estimate[k]), math.sqrt(judged.total[k])
+    """Construct line k with all its numbers."""
+    estimate = float(judged.estimate[k])
+    cause = None
+    if strained:
+        cause = Cause.STRAINED.value
     return Coefficient(
         term,
         estimate,
-        error,
-        float(judged.noise_share[k]),
-        low,
-        high,
-        _p_of(estimate, low, high),
+        standard_error=math.sqrt(judged.total_variance[k]),
+        noise_share=float(judged.noise_share[k]),
+        low=low,
+        high=high,
+        p=_p_from_interval(estimate, low, high),
         unsure=strained,
-        cause=Cause.STRAINED.value if strained else None,
+        cause=cause,
     )
 
 
@@ -890,20 +972,31 @@ def _line_by_comparison(
         return None
     share, ends = compared.shares[k], compared.ends[k]
     if share is not None:
-        why = f"{Cause.REFERENCE.sentence}; it has about {max(0.0, 100.0 * share):.1f}% of the rows"
-        return _refused(term, Cause.REFERENCE, why)
+        percent = max(0.0, 100.0 * share)  # noise may make a share negative
+        why = f"{Cause.REFERENCE.sentence}; it has about {percent:.1f}% of the rows"
+        return _refused_line(term, Cause.REFERENCE, why)
     if cause is None or ends == (None, None):
         return None
     assert groups is not None
     cause = groups.cause(naming.into_units, k)
-    return _refused(term, cause, f"{cause.sentence}; one end of its interval is known", *ends)
+    return _refused_line(term, cause, f"{cause.sentence}; one end of its interval is known", *ends)
 
 
-def _refused(
+def _refused_line(
     term: Term, cause: Cause, why: str, low: float | None = None, high: float | None = None
 ) -> Coefficient:
-    """A line without an estimate, with one end of its interval at most."""
-    return Coefficient(term, None, None, None, low, high, None, refused=why, cause=cause.value)
+    """Construct a line without an estimate, with one end of its interval at most."""
+    return Coefficient(
+        term,
+        estimate=None,
+        standard_error=None,
+        noise_share=None,
+        low=low,
+        high=high,
+        p=None,
+        refused=why,
+        cause=cause.value,
+    )
 
 
 class _Compared(NamedTuple):
@@ -923,30 +1016,38 @@ class _Compared(NamedTuple):
     shares: list[float | None]
 
 
-def _compared(
+def _compare_with_pivots(
     found: Estimates,
     naming: Naming,
     groups: Undetermined | None,
     causes: list[Cause | None],
     few: FewOutcomes | None,
     replicate: int,
-) -> _Compared:
-    """Compare levels with the most frequent one of each block in place of its reference."""
-    assert found.moments is not None
+) -> _Compared | None:
+    """Compare levels with the most frequent one of each block in place of its reference.
+
+    None if all lines are printed, or if no sum of them is known.
+    """
+    refusals = {cause for cause in causes if cause is not None}
+    # Some sums are known though lines are refused, but none where the whole table is.
+    if found.moments is None or not refusals or not refusals.isdisjoint(_OF_ALL):
+        return None
     kept, moments = found.kept[replicate], found.moments[replicate]
     blocks = blocks_of(naming.marks, naming.blocks, naming.constant, naming.value, moments)
-    T, pivot_of = pivots(naming, kept, moments, *_of_one_outcome(groups, naming.d, len(blocks)))
-    in_groups, hidden = np.zeros(naming.d, dtype=bool), no_groups(naming.d)
+    one_outcome = _levels_of_one_outcome(groups, naming.d, len(blocks))
+    T, pivot_of = pivots(naming, kept, moments, *one_outcome)
+    hidden = no_groups(naming.d)
+    # Evidence of sites' own answers is of rows with one constant.
     if groups is not None and found.evidence is not None and not found.of_sites:
-        # Evidence of sites' own answers is of rows with one constant.
-        hidden = hidden_groups(
-            naming, groups, found.evidence.of(replicate), found.estimate[replicate], T
-        )
+        seen = found.evidence.of(replicate)
+        hidden = hidden_groups(naming, groups, seen, found.estimate[replicate], T)
+    # Each pivot is judged as a line of the table is.
     into_pivots = T @ naming.into_units
-    judged = _judged(found, naming, into_pivots, groups, replicate)
-    lost = _lost(found, naming, into_pivots, replicate)
-    pivot_causes = _causes(found, naming, into_pivots, judged, groups, lost, replicate)
+    judged = _judge_lines(found, naming, into_pivots, groups, replicate)
+    lost = _find_lost_lines(found, naming, into_pivots, replicate)
+    pivot_causes = _refusal_causes(found, naming, into_pivots, judged, groups, lost, replicate)
     refused = np.array([cause is not None for cause in pivot_causes])
+    in_groups = np.zeros(naming.d, dtype=bool)
     if groups is not None:
         in_groups, _ = groups.lines(into_pivots)
     estimate = np.where(refused, np.nan, judged.estimate)
@@ -954,16 +1055,18 @@ def _compared(
     determined = KnownSums(estimate, covariance, pivots=T, hidden=hidden)
     shares: list[float | None] = [None] * naming.d
     for block, pivot in zip(blocks, pivot_of, strict=True):
+        # The pivot compares the reference with the most frequent level: if it is printed, or
+        # refused for what the data are, the reference hides nothing.
         if pivot is None or in_groups[pivot] or pivot_causes[pivot] in (None, Cause.LOST):
             continue
         merged = merged_reference(block, kept) is not None
         for k in _refused_by_reference(block, naming, pivot, refused):
             if merged or causes[k] is not None:
                 shares[k] = block.reference
-    return _Compared(determined, _single_ends(determined, naming.d, few), shares)
+    return _Compared(determined, _one_sided_ends(determined, naming.d, few), shares)
 
 
-def _of_one_outcome(
+def _levels_of_one_outcome(
     groups: Undetermined | None, lines: int, blocks: int
 ) -> tuple[BoolArray, BoolArray]:
     """Return the levels, and the references, whose rows may all have one outcome."""
@@ -976,17 +1079,19 @@ def _of_one_outcome(
     return levels, references
 
 
-def _single_ends(
+def _one_sided_ends(
     known: KnownSums, lines: int, few: FewOutcomes | None
 ) -> list[tuple[float | None, float | None]]:
     """Return the known end of lines with exactly one, None for all other ends."""
     found = list[tuple[float | None, float | None]]()
     for low, high in known.sums(np.eye(lines), 1.0 - LEVEL, few).tolist():
         has_low, has_high = math.isfinite(low), math.isfinite(high)
-        if has_low == has_high:
-            found.append((None, None))
+        if has_low and not has_high:
+            found.append((low, None))
+        elif has_high and not has_low:
+            found.append((None, high))
         else:
-            found.append((low if has_low else None, high if has_high else None))
+            found.append((None, None))
     return found
 
 
@@ -994,37 +1099,40 @@ def _refused_by_reference(
     block: Block, naming: Naming, pivot: int, refused: BoolArray
 ) -> list[int]:
     """Return lines of a block, and constants, that only the reference refuses."""
-    lines = [*block.columns.tolist(), *np.flatnonzero(naming.constant > 0.0).tolist()]
+    constants = np.flatnonzero(naming.constant > 0.0)
+    lines = [*block.columns.tolist(), *constants.tolist()]
     return [k for k in lines if k == pivot or not refused[k]]
 
 
-def _undivided(
+def _sums_of_lost_lines(
     lost: LostLines, judged: _Judged, causes: Sequence[Cause | None], hidden: BoolArray
 ) -> KnownSums | None:
     """Return the sums that are known of lost lines; None without lost lines."""
     if Cause.LOST not in causes:
         return None
+    # Lost lines keep their estimates: sums that do not turn into lost directions are known.
     other = hidden & np.array([cause is not Cause.LOST for cause in causes])
     covariance = np.where(other[:, None] | other, np.nan, judged.covariance)
     estimate = np.where(other, np.nan, judged.estimate)
     return KnownSums(estimate, covariance, directions=lost.directions, noiseless=lost.noiseless)
 
 
-def _detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:
+def _refusal_detail(cause: Cause, lost: LostLines, line: int, naming: Naming) -> str:
     """Return which columns a refusal concerns, and the remedy, as the end of a sentence.
 
     Empty if the refusal needs none.
     """
-    names, constants = [term.text for term in naming.terms], _constants(naming)
+    names = [term.text for term in naming.terms]
+    constants = _constant_lines(naming)
 
-    def said(relation: Relation) -> str:
+    def describe(relation: Relation) -> str:
         return in_words(relation, names, constants, sites=bool(naming.sites))
 
     relation = lost.relation_of(line)
     if cause is Cause.LOST and relation is not None:
-        return f": {said(relation)}; {remedy(relation, constants)}"
+        return f": {describe(relation)}; {remedy(relation, constants)}"
     if cause is Cause.TABLE_HIDDEN:
-        return f": it may be that {said(lost.hidden[0])}, and then no epsilon would do"
+        return f": it may be that {describe(lost.hidden[0])}, and then no epsilon would do"
     return ""
 
 
@@ -1044,24 +1152,26 @@ def _excess_by_noise(
 ) -> Array:
     """Compute noise over sampling of each line, (lines,), as far as less noise helps.
 
-    Merged rows are told apart then.  What a line lacks because noise hides the size of all effects
-    has needs of its own, :func:`_size_needs`.
+    Merged rows are distinguished then.  What a line lacks because noise hides the size of all
+    effects has needs of its own, :func:`_requirements_of_size`.
     """
     if by_size:
-        return judged.excess_of(judged.noise)
+        return judged.ratio_to_sampling(judged.noise)
     if found.of_merged is None:
-        return judged.excess
+        return judged.excess_over_sampling
     of_merged = np.einsum("ij,jk,ik->i", M, found.of_merged[replicate], M)
-    return judged.excess_of(np.maximum(judged.total - judged.sampling - of_merged, 0.0))
+    excess = judged.total_variance - judged.sampling - of_merged
+    return judged.ratio_to_sampling(np.maximum(excess, 0.0))
 
 
-def _size_needs(found: Estimates, replicate: int) -> SizeNeeds:
+def _requirements_of_size(found: Estimates, replicate: int) -> SizeNeeds:
     """Return what would suffice where noise hides the size of all effects together."""
     assert found.own_room is not None and found.sampling_room is not None
-    return size_needs(float(found.own_room[replicate]), float(found.sampling_room[replicate]), ROOM)
+    room, by_sampling = found.own_room[replicate], found.sampling_room[replicate]
+    return size_needs(float(room), float(by_sampling), ROOM)
 
 
-def _needs(
+def _requirements(
     found: Estimates,
     M: Array,
     excess: Array,
@@ -1069,23 +1179,27 @@ def _needs(
     delta: float | None,
     of_size: SizeNeeds | None = None,
 ) -> dict[str, float] | None:
-    """Epsilon and rows that would do: with less noise, tau by the same matrices; q falls as ``(n
-    mu)^-1``.
+    """Compute the epsilon and the rows that would suffice.
 
-    `M` and `excess` (:attr:`_Judged.excess`) are of the lines that less noise would print.  An
-    eigenvalue that noise hides may be as small as one likes: it is taken to be `HIDDEN` deviations,
-    and ``more`` says that it was.  None if nothing is needed, and empty if a thousand times as many
-    rows would not suffice.  Without ``epsilon`` if no epsilon would do.
+    With less noise tau follows from the same matrices, and the strain q falls as ``(n mu)^-1``.
+    `M` and `excess` (:attr:`_Judged.excess_over_sampling`) are of the lines that less noise would
+    print.  An eigenvalue that noise hides may be as small as one likes: it is taken to be `HIDDEN`
+    deviations, and ``more`` says that it was.  None if nothing is needed, and empty if a thousand
+    times as many rows would not suffice.  Without ``epsilon`` if no epsilon would do.
     """
-    q, most = float(found.strain[replicate]), MOST_NOISE / (1.0 - MOST_NOISE)
+    if not len(M):
+        return None
+    strain = float(found.strain[replicate])
     held = found.fragility(M)[replicate] <= TAU
-    if not len(M) or (of_size is None and q <= SURE and np.all(held) and np.all(excess <= most)):
+    printed = strain <= SURE and np.all(held) and np.all(excess <= _LARGEST_EXCESS)
+    if of_size is None and printed:
         return None
     # elsewhere the noise in variances is itself mostly noise
-    excess = np.where(held & (q <= UNSURE), excess, 0.0)
+    excess = np.where(held & (strain <= UNSURE), excess, 0.0)
     factor, more = _least_factor(found, M, excess, replicate)
     if factor is None:
-        return {}  # a number beyond the last factor would only be that factor
+        # A number beyond the last factor would only be that factor.
+        return {}
     rows = shift = factor
     if of_size is not None:
         rows, shift = max(rows, of_size.rows), max(shift, of_size.shift)
@@ -1101,29 +1215,30 @@ def _needs(
 def _least_factor(
     found: Estimates, M: Array, excess: Array, replicate: int
 ) -> tuple[float | None, bool]:
-    """Find the least factor on noise that prints these lines.
+    """Find the least factor by which noise must fall for these lines to be printed.
 
-    Returns None if none does, and whether noise hides an eigenvalue.
-
-    Then a still smaller one may be there, and more may be needed.
+    Returns None if none is enough, and whether noise hides an eigenvalue: then a still smaller one
+    may be there, and more may be needed.
     """
-    q, most = float(found.strain[replicate]), MOST_NOISE / (1.0 - MOST_NOISE)
+    strain = float(found.strain[replicate])
     noise = float(found.hessian_noise[replicate])
     values, vectors = np.linalg.eigh(found.hessian[replicate])
-    more = bool(values[0] <= noise) or not math.isfinite(q)
+    more = bool(values[0] <= noise) or not math.isfinite(strain)
     raised = (vectors * np.maximum(values, HIDDEN * noise)) @ vectors.T
-    strain = q if math.isfinite(q) else 0.0
+    if not math.isfinite(strain):
+        # Nothing is known of it: only `more` tells that more may be needed.
+        strain = 0.0
     one = slice(replicate, replicate + 1)
+    frame, kept = found.frame[one], found.kept[one]
     for factor in _FACTORS:
-        tau = fragility(
-            found.frame[one], raised[None], found.kept[one], np.array([noise / factor]), M
-        )
-        if strain / factor <= SURE and np.all(tau <= TAU) and np.all(excess / factor <= most):
+        tau = fragility(frame, raised[None], kept, np.array([noise / factor]), M)
+        enough = strain / factor <= SURE and np.all(tau <= TAU)
+        if enough and np.all(excess / factor <= _LARGEST_EXCESS):
             return float(factor), more
     return None, more
 
 
-def _needs_of_table(
+def _requirements_of_table(
     found: Estimates,
     M: Array,
     judged: _Judged,
@@ -1131,23 +1246,30 @@ def _needs_of_table(
     replicate: int,
     delta: float | None,
 ) -> dict[str, float] | None:
-    """Return what would suffice (:func:`_needs`) for lines that noise refuses, or printed."""
+    """Return :func:`_requirements` of lines that are printed, or refused by noise."""
     noise_decides = np.array([cause is None or cause.by_noise for cause in causes])
-    of_size = _size_needs(found, replicate) if Cause.SIZE_HIDDEN in causes else None
+    of_size = None
+    if Cause.SIZE_HIDDEN in causes:
+        of_size = _requirements_of_size(found, replicate)
     excess = _excess_by_noise(found, judged, M, replicate, of_size is not None)
-    return _needs(found, M[noise_decides], excess[noise_decides], replicate, delta, of_size)
+    return _requirements(found, M[noise_decides], excess[noise_decides], replicate, delta, of_size)
 
 
-def _remedy(needs: dict[str, float] | None) -> str:
+def _remedy_text(needs: dict[str, float] | None) -> str:
     """Return the epsilon or rows that would suffice, as the end of a sentence."""
     if needs is None:
         return ""
     if not needs:
         return "; even a thousand times as many rows would not suffice"
-    return f"; {needed(needs)} " + ("is needed" if "more" in needs else "would do, about")
+    if "more" in needs:
+        return f"; {needed(needs)} is needed"
+    return f"; {needed(needs)} would do, about"
 
 
 def rounded_up(x: float) -> float:
-    """Round a positive number up to two digits."""
+    """Round a positive number up to two digits; from 1e12 on it stays."""
     unit = 10.0 ** (math.floor(math.log10(x)) - 1)
-    return math.ceil(x / unit * (1.0 - 1e-12)) * unit if x < 1e12 else x
+    if x < 1e12:
+        # less a rounding error, by which a number of two digits would be raised
+        return math.ceil(x / unit * (1.0 - 1e-12)) * unit
+    return x

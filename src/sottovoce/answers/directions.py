@@ -1,5 +1,5 @@
-"""Directions that the rows lose: combinations of columns that are 0 in every row, so that nothing
-is known along them.
+"""Lost directions: combinations of columns that are 0 in every row, so that nothing is known along
+them.
 
 A column of zeros, one that repeats another, one that is constant at every site beside the sites'
 constants, or one that is the sum of others: along such a direction v, with ``v'x = 0`` for every
@@ -47,30 +47,58 @@ turns by as much.
 """
 SEEN = 2.0
 """Noise deviations by which an eigenvalue stands out, beside the norm of a matrix of noise."""
-_EXACT = 1e-9  # of the mean eigenvalue: what rounding leaves of 0
-_LEAST_VARIANCE = 1e-300  # of a column, of which noise may leave nothing
-_TURNED = 1e-6  # of a line's length: what rounding turns it into a direction
-_DOUBT = 3.0  # deviations of an estimated direction, within which a line does not turn into it
-_PART = 0.05  # of a projection on lost directions, above which two lines belong together
-_CLEAR = 0.4  # an angle of a hidden direction's noise, above which its columns are not named
-_ALIKE = 0.1  # the largest share of a hidden direction of several columns that are named
-_NAMED = 0.3  # of the largest weight in a hidden direction, from which on a column is named
-_FEW = 3  # names of a hidden direction, at most: where noise hides more, it hides the whole table
+_EXACT = 1e-9
+"""Rounding in an eigenvalue of 0, over the mean eigenvalue."""
+_LEAST_VARIANCE = 1e-300
+"""Least variance of a column, of which noise may leave nothing."""
+_TURNED = 1e-6
+"""Part of a line's length by which rounding may turn it into a direction."""
+_DOUBT = 3.0
+"""Deviations of an estimated direction, within which a line does not turn into it."""
+_PART = 0.05
+"""Entry of the projection on lost directions, above which two lines belong together."""
+_CLEAR = 0.4
+"""Angle of the noise in a hidden direction, above which its columns are not named."""
+_ALIKE = 0.1
+"""Largest share of a hidden direction of several columns that are named."""
+_NAMED = 0.3
+"""Part of the largest weight in a hidden direction, from which on a column is named."""
+_FEW = 3
+"""Most names of a hidden direction: where noise hides more, it hides the whole table."""
 
 
 class Directions(NamedTuple):
-    """The eigenvectors of H in the frame, and which of them are lost or hidden, of R replicates."""
+    """Eigenvectors of H in the frame, with those that are lost or hidden, of R replicates.
+
+    Parameters
+    ----------
+    frame : Frame
+    values : array (R, d)
+        Eigenvalues of H, in increasing order.
+    vectors : array (R, d, d)
+        Eigenvectors q, in columns.
+    noise : array (R,)
+        Standard deviation of the noise on an entry of H.
+    lost : bool array (R, d)
+    hidden : bool array (R, d)
+        Eigenvectors whose eigenvalue is 0 within the noise, and that are not lost.
+    share : array (R, d)
+        Upper bound of the share of its columns' variance that a direction has.
+    size : array (R, d)
+        Root of the variance of a row's score along ``A q`` if its columns were unrelated.
+    variances : array (R, d)
+        Lower bound of the variance of each column.
+    """
 
     frame: Frame
-    values: Array  # eigenvalues of H, in order                      (R, d)
-    vectors: Array  # in columns                                     (R, d, d)
-    noise: Array  # on an entry of H                                 (R,)
-    lost: BoolArray  # (R, d)
-    hidden: BoolArray  # 0 within the noise, and not lost            (R, d)
-    share: Array  # at most so much of their columns' variance directions have  (R, d)
-    # root of that variance: of a row's score along ``A q`` if its columns were unrelated  (R, d)
+    values: Array
+    vectors: Array
+    noise: Array
+    lost: BoolArray
+    hidden: BoolArray
+    share: Array
     size: Array
-    variances: Array  # of the columns, at least                     (R, d)
+    variances: Array
 
     @property
     def any_lost(self) -> BoolArray:
@@ -101,7 +129,9 @@ class Directions(NamedTuple):
         along = self.vectors * self.lost[:, None, :]
         inside = np.einsum("rij,rj->ri", self.frame.back, shift)
         orthogonal = np.eye(along.shape[-1]) - self.across
-        parts = np.linalg.pinv(orthogonal @ along, rcond=_TURNED) @ orthogonal @ inside[:, :, None]
+        # The combination of the q whose part outside the space is that of the shift.
+        solve = np.linalg.pinv(orthogonal @ along, rcond=_TURNED)
+        parts = solve @ orthogonal @ inside[:, :, None]
         rest = (along @ parts)[:, :, 0]
         return np.asarray(inside - rest), np.asarray(rest)
 
@@ -117,9 +147,8 @@ class Directions(NamedTuple):
         if not self.lost.any():
             return shift
         inside, _ = self.parted(shift)
-        return np.where(
-            self.any_lost[:, None], np.einsum("rij,rj->ri", self.frame.A, inside), shift
-        )
+        across = np.einsum("rij,rj->ri", self.frame.A, inside)
+        return np.where(self.any_lost[:, None], across, shift)
 
     def unknown(self, shift: Array) -> Array:
         """Variance on a gradient's entry from noise in H along the lost part of a shift, (R,)."""
@@ -127,7 +156,9 @@ class Directions(NamedTuple):
             return np.zeros(len(shift))
         _, rest = self.parted(shift)
         stretched = self.across @ self.frame.A
+        # Noise in a gradient's entry, turned into the space, has this variance on average.
         mean = np.einsum("rij,rij->r", stretched, stretched) / shift.shape[-1]
+        # An entry of H beside the diagonal has half of the noise variance of one on it.
         return np.asarray(0.5 * self.noise**2 * np.sum(rest**2, axis=1) / mean * self.any_lost)
 
     def restricted(self, H: Array) -> Array:
@@ -137,8 +168,9 @@ class Directions(NamedTuple):
         """
         across = self.across
         own = across @ H @ across
-        rest = np.einsum("rii->r", own) / np.maximum(np.einsum("rii->r", across), 1.0)
-        return np.asarray(own + rest[:, None, None] * (np.eye(H.shape[-1]) - across))
+        dimensions = np.maximum(np.einsum("rii->r", across), 1.0)
+        mean = np.einsum("rii->r", own) / dimensions
+        return np.asarray(own + mean[:, None, None] * (np.eye(H.shape[-1]) - across))
 
     def of(self, replicate: int) -> Directions:
         """Return one replicate, with a first axis of length 1."""
@@ -186,9 +218,10 @@ def directions(
     mean = np.mean(np.maximum(values, 0.0), axis=1)[:, None]
     rounding = _EXACT * mean
     limit = noise[:, None] * (SEEN + few) + rounding
+    # Eigenvalues are in order: none is 0 above one that stands out.
     zero = np.logical_and.accumulate(values <= limit, axis=1)
     most = np.maximum(values, 0.0) + SEEN * noise[:, None] + rounding
-    along = frame.A @ vectors  # directions as weights of the columns, in columns
+    along = frame.A @ vectors  # weights of the columns
     together = np.einsum("rj,rjk,rjk->rk", variances, along, along)
     moved = np.divide(most, mean, out=np.ones_like(most), where=mean > 0.0) * moments[:, None]
     # The share of its columns' variance that a direction has, two noise deviations included.
@@ -196,18 +229,18 @@ def directions(
         moved, together, out=np.full_like(moved, np.inf), where=together > _LEAST_VARIANCE
     )
     lost = zero & (share <= LOST)
-    # others are of columns that were left out
+    # Directions without any variance are those of columns that were left out.
     seen = together > _EXACT**2 * together.max(axis=1, keepdims=True)
     return Directions(
-        frame,
-        values,
-        vectors,
-        noise,
-        lost,
-        zero & ~lost & seen,
-        share,
-        np.sqrt(together),
-        variances,
+        frame=frame,
+        values=values,
+        vectors=vectors,
+        noise=noise,
+        lost=lost,
+        hidden=zero & ~lost & seen,
+        share=share,
+        size=np.sqrt(together),
+        variances=variances,
     )
 
 
@@ -255,32 +288,57 @@ def variances_of(S: Array, constant: Array) -> Array:
     return np.asarray(np.maximum(own, FLAT * typical))
 
 
-# What it means for the lines of a table
+# The lines of a table that depend on lost directions
 
 
 class Relation(NamedTuple):
-    """Lines whose coefficients may move together without moving any row's score."""
+    """Lines whose coefficients may move together without moving any row's score.
+
+    Parameters
+    ----------
+    lines : tuple of int
+    share : float
+        Upper bound of the share of their columns' variance that they do not have in common; 0
+        without noise.
+    weights : array (lines,)
+        Weights of all lines, for a score of 1 if their columns were unrelated.
+    directions : int
+        Number of directions in which these lines move.
+    """
 
     lines: tuple[int, ...]
-    # of their columns' variance, at most, that they do not have in common; 0 without noise
     share: float
-    weights: Array  # of all lines, for a score of 1 if their columns were unrelated  (lines,)
-    directions: int = 1  # in which these lines move
+    weights: Array
+    directions: int = 1
 
 
 class LostLines(NamedTuple):
-    """The lines of one table that turn into lost directions, and what hides the whole table."""
+    """Lines of one table that turn into lost directions, and those that hide the whole table.
 
-    turned: BoolArray  # (lines,)
-    unclear: BoolArray  # of which noise hides whether they turn  (lines,)
+    Parameters
+    ----------
+    turned : bool array (lines,)
+    unclear : bool array (lines,)
+        Lines of which noise hides whether they turn.
+    relations : tuple of Relation
+        Of the lines that turn.
+    hidden : tuple of Relation
+        Relations that may be lost, or not; empty if noise hides more than can be named.
+    directions : array (k, lines)
+        Lost directions, as weights of all lines for a score of 1.
+    noiseless : bool
+        Whether the directions are known without noise.
+    """
+
+    turned: BoolArray
+    unclear: BoolArray
     relations: tuple[Relation, ...]
-    # that may be lost, or not; empty if noise hides more than can be named
     hidden: tuple[Relation, ...]
-    directions: Array  # the lost ones, as weights of all lines for a score of 1  (k, lines)
+    directions: Array
     noiseless: bool
 
     def relation_of(self, line: int) -> Relation | None:
-        """The relation that a line is part of."""
+        """Return the relation that a line is part of; None for other lines."""
         return next((one for one in self.relations if line in one.lines), None)
 
 
@@ -305,35 +363,42 @@ def lost_lines(found: Directions, M: Array, constants: BoolArray) -> LostLines:
     LostLines
     """
     lost, size, values = found.lost[0], found.size[0], found.values[0]
-    scale = np.maximum(np.abs(M).max(axis=1), 1e-300)  # units may be as large or small as one likes
+    noiseless = not found.noise[0] > 0.0
+    # Units may be as large or small as one likes: lines are scaled to entries of 1.
+    scale = np.maximum(np.abs(M).max(axis=1), 1e-300)
     M = M / scale[:, None]
     along = M @ found.frame.A[0] @ found.vectors[0]  # of directions in columns
-    turn = along[:, lost] / size[lost]
+    turn = along[:, lost] / size[lost]  # for a score of 1
     # Noise may leave nothing of a column's variance; lines without that column have their own
     # length.
     length = np.sqrt(np.sum(M**2 / np.maximum(found.variances[0], _LEAST_VARIANCE), axis=1))
+    # To first order noise in H turns a lost eigenvector towards the others by its entry over the
+    # distance of their eigenvalues.
     apart = values[~lost, None] - values[lost]
-    off = along[:, ~lost] ** 2 @ (
-        0.5 * found.noise[0] ** 2 / np.maximum(apart**2, 1e-300) / size[lost] ** 2
-    )
-    doubt = _DOUBT * np.sqrt(off.sum(axis=1))
+    of_eigenvectors = 0.5 * found.noise[0] ** 2 / np.maximum(apart**2, 1e-300) / size[lost] ** 2
+    variance = along[:, ~lost] ** 2 @ of_eigenvectors
+    doubt = _DOUBT * np.sqrt(variance.sum(axis=1))
     turned = (np.sqrt(np.sum(turn**2, axis=1)) > _TURNED * length + doubt) & bool(lost.any())
     unit = np.where(constants, 1.0 / scale, length)  # a coefficient for a score of 1
-    most = float(found.share[0][lost].max(initial=0.0)) if found.noise[0] > 0.0 else 0.0
-    relations = []
-    for lines in _together(turn / unit[:, None], turned, constants):
-        _, sizes, right = np.linalg.svd(
-            turn[list(lines)] / unit[list(lines), None], full_matrices=False
-        )
+    largest_share = 0.0
+    if not noiseless:
+        largest_share = float(found.share[0][lost].max(initial=0.0))
+    relations = list[Relation]()
+    for lines in _group_by_direction(turn / unit[:, None], turned, constants):
+        own = turn[list(lines)] / unit[list(lines), None]
+        _, sizes, right = np.linalg.svd(own, full_matrices=False)
+        # The direction in which these lines move most, and in how many they move.
         weights = scale * (turn @ right[0])
-        relations.append(Relation(lines, most, weights, int(np.sum(sizes > _PART * sizes[0]))))
-    unclear = (doubt > UNCLEAR * unit) & ~turned
-    own = np.where(turned, scale * turn.T, 0.0)  # the rest is noise
-    hidden = [
-        one._replace(weights=scale * one.weights) for one in _hidden(found, along, unit, constants)
-    ]
+        count = int(np.sum(sizes > _PART * sizes[0]))
+        relations.append(Relation(lines, largest_share, weights, count))
+    hidden = _hidden_relation(found, along, unit, constants)
     return LostLines(
-        turned, unclear, tuple(relations), tuple(hidden), own, not found.noise[0] > 0.0
+        turned=turned,
+        unclear=(doubt > UNCLEAR * unit) & ~turned,
+        relations=tuple(relations),
+        hidden=tuple(one._replace(weights=scale * one.weights) for one in hidden),
+        directions=np.where(turned, scale * turn.T, 0.0),  # the rest is noise
+        noiseless=noiseless,
     )
 
 
@@ -356,11 +421,15 @@ def turns_into(directions: Array, weights: Array, *, noiseless: bool) -> BoolArr
     bool array (n,)
     """
     turn = np.abs(weights @ directions.T)
+    # Parts that cancel each other leave rounding, or the noise in the directions.
     parts = np.abs(weights) @ np.abs(directions.T)
-    return np.asarray(~np.all(turn <= (_TURNED if noiseless else UNCLEAR) * parts, axis=1))
+    tolerance = UNCLEAR
+    if noiseless:
+        tolerance = _TURNED
+    return np.asarray(~np.all(turn <= tolerance * parts, axis=1))
 
 
-def _hidden(
+def _hidden_relation(
     found: Directions, along: Array, unit: Array, constants: BoolArray
 ) -> tuple[Relation, ...]:
     """Return the one direction that noise hides, if it can be named."""
@@ -368,6 +437,7 @@ def _hidden(
     if hidden.sum() != 1:
         return ()
     k = int(np.flatnonzero(hidden)[0])
+    # The eigenvector has an angle of about the noise over the distance to the other eigenvalues.
     apart = values[~(hidden | found.lost[0])] - values[k]
     if not np.all(apart > 0.0) or found.noise[0] * np.linalg.norm(1.0 / apart) > _CLEAR:
         return ()
@@ -379,7 +449,9 @@ def _hidden(
     return (Relation(lines, float(share[k]), weights),)
 
 
-def _together(turn: Array, turned: BoolArray, constants: BoolArray) -> list[tuple[int, ...]]:
+def _group_by_direction(
+    turn: Array, turned: BoolArray, constants: BoolArray
+) -> list[tuple[int, ...]]:
     """Group lines that turn into the same directions.
 
     The projection on all directions has blocks of such lines.
@@ -389,22 +461,29 @@ def _together(turn: Array, turned: BoolArray, constants: BoolArray) -> list[tupl
     """
     own = np.flatnonzero(turned & ~constants)
     if not len(own):
-        return [tuple(np.flatnonzero(turned).tolist())] if turned.any() else []
+        if not turned.any():
+            return []
+        return [tuple(np.flatnonzero(turned).tolist())]
     _, sizes, right = np.linalg.svd(turn[own], full_matrices=False)
     seen = sizes > _TURNED * sizes[0]
+    # Products of these rows are the entries of the projection on all directions.
     basis = turn @ (right[seen] / sizes[seen, None]).T
     near = np.abs(basis[own] @ basis[own].T) > _PART
     length = np.linalg.norm(basis, axis=1)
-    left, found = set(range(len(own))), list[tuple[int, ...]]()
+    left = set(range(len(own)))
+    found = list[tuple[int, ...]]()
     while left:
-        group, more = set[int](), {min(left)}
-        while more:
-            group |= more
-            more = {int(k) for k in np.flatnonzero(near[sorted(more)].any(axis=0))} - group
+        # All that can be reached from one line is a block of the projection.
+        group, reached = set[int](), {min(left)}
+        while reached:
+            group |= reached
+            neighbours = np.flatnonzero(near[sorted(reached)].any(axis=0))
+            reached = {int(k) for k in neighbours} - group
         members = own[sorted(group)]
         along = np.abs(basis @ basis[members].T).max(axis=1)
         beside = turned & constants & (along > _PART * length * length[members].max())
-        found.append(tuple(sorted({*members.tolist(), *np.flatnonzero(beside).tolist()})))
+        lines = {*members.tolist(), *np.flatnonzero(beside).tolist()}
+        found.append(tuple(sorted(lines)))
         left -= group
     return found
 
@@ -427,25 +506,38 @@ def in_words(relation: Relation, names: Sequence[str], constants: BoolArray, *, 
     str
     """
     own = [k for k in relation.lines if not constants[k]]
-    called = _listed([names[k] for k in own])
+    called = _join_with_and([names[k] for k in own])
     noisy = relation.share > 0.0
     if not own:
         return "constants of sites cannot be told apart"
     if len(own) == 1:
-        where = " within sites" if sites and len(relation.lines) > 2 else ""
-        least = math.sqrt(relation.share) / max(abs(float(relation.weights[own[0]])), 1e-300)
-        known = f", as far as noise shows (standard deviation below {least:.2g})" if noisy else ""
-        return f"{called} does not vary{where}{known}"
+        return f"{called} {_describe_flat_column(relation, own[0], sites=sites, noisy=noisy)}"
     if len(own) == 2:
-        sign = "-" if float(np.prod(np.sign(relation.weights[own]))) > 0.0 else ""
-        known = (
-            f"r is {sign}{_nearly_one(relation.share)} or nearer to {sign}1"
-            if noisy
-            else f"r = {sign}1"
-        )
+        sign = ""
+        # Their weighted sum is 0, so with weights of one sign the columns go against each other.
+        if float(np.prod(np.sign(relation.weights[own]))) > 0.0:
+            sign = "-"
+        known = f"r = {sign}1"
+        if noisy:
+            known = f"r is {sign}{_round_below_one(relation.share)} or nearer to {sign}1"
         return f"{called} cannot be told apart ({known})"
-    known = ", as far as noise shows" if noisy else ""
+    known = ""
+    if noisy:
+        known = ", as far as noise shows"
     return f"{called} cannot be told apart, as each follows from the others{known}"
+
+
+def _describe_flat_column(relation: Relation, line: int, *, sites: bool, noisy: bool) -> str:
+    """Describe a column that does not vary, as the end of a clause."""
+    where = ""
+    # with the constants of several sites: the column is constant within each
+    if sites and len(relation.lines) > 2:
+        where = " within sites"
+    known = ""
+    if noisy:
+        least = math.sqrt(relation.share) / max(abs(float(relation.weights[line])), 1e-300)
+        known = f", as far as noise shows (standard deviation below {least:.2g})"
+    return f"does not vary{where}{known}"
 
 
 def remedy(relation: Relation, constants: BoolArray) -> str:
@@ -453,22 +545,23 @@ def remedy(relation: Relation, constants: BoolArray) -> str:
     own = sum(not constants[k] for k in relation.lines)
     leave = "leave it out"
     if own > 1:
-        leave = (
-            "leave one of them out"
-            if relation.directions == 1
-            else f"leave {relation.directions} of them out"
-        )
+        leave = "leave one of them out"
+        if relation.directions != 1:
+            leave = f"leave {relation.directions} of them out"
     if relation.share == 0.0:
         return f"no epsilon would do, so {leave}"
     return f"unless noise hides a difference no epsilon would do, so {leave}"
 
 
-def _nearly_one(share: float) -> str:
-    """1 less a share, rounded down."""
+def _round_below_one(share: float) -> str:
+    """Return 1 less a share as text, rounded down: a correlation is not told as 1."""
+    # one digit more than where the share begins
     digits = min(12, max(2, math.ceil(-math.log10(max(share, 1e-12))) + 1))
-    return f"{math.floor((1.0 - share) * 10.0**digits) / 10.0**digits:.{digits}f}"
+    rounded = math.floor((1.0 - share) * 10.0**digits) / 10.0**digits
+    return f"{rounded:.{digits}f}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Names as a text with "and"."""
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+def _join_with_and(names: Sequence[str]) -> str:
+    """Join names with commas and a last "and"."""
+    parts = (", ".join(names[:-1]), *names[-1:])
+    return " and ".join(part for part in parts if part)

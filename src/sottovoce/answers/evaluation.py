@@ -56,35 +56,43 @@ def rows_of(parts: Sequence[tuple[Array, Array]]) -> Rows:
 
     Labels are -1, 1, or 0 for none; a constant is appended.
     """
-    return Rows.of_any_norm(
-        [(np.hstack([X, np.ones((len(X), 1))]) * np.abs(y)[:, None], y) for X, y in parts]
-    )
+    found = []
+    for X, y in parts:
+        with_constant = np.hstack([X, np.ones((len(X), 1))])
+        # a row without a label becomes a zero row, which is in no cell
+        found.append((with_constant * np.abs(y)[:, None], y))
+    return Rows.of_any_norm(found)
 
 
 def groups_of(levels: Sequence[Level], d: int) -> Array | None:
     """Return masks of the marked levels, (g, d); None without any."""
     marked = [level.feature for level in levels if level.feature is not None]
-    return np.eye(d)[marked] if marked else None
+    if not marked:
+        return None
+    return np.eye(d)[marked]
 
 
 def levels_of(schema: Schema | None, by: str | None) -> tuple[Level, ...]:
     """Return the levels of column `by` in encoded rows; InvalidInput if it declares none."""
     if by is None:
         return ()
+    blocks: Sequence[Any] = ()
+    if schema is not None:
+        blocks = schema.blocks
     first = 0
-    for block in schema.blocks if schema is not None else ():
+    for block in blocks:
         if block.name == by and isinstance(block, Bins | Category):
             named = [Level(name, first + k) for k, name in enumerate(block.names)]
-            rest = f"{by}: others" if block.base is None else reference_of(block)
+            rest = f"{by}: others"
+            if block.base is not None:
+                rest = reference_of(block)
             return (*named, Level(rest, None))
         first += len(block.names)
-    known = [
-        block.name
-        for block in (() if schema is None else schema.blocks)
-        if isinstance(block, Bins | Category)
-    ]
-    use = f"use one of {', '.join(known[:8])}" if known else "leave it out"
-    raise InvalidInput("by", by, "must be a column for which the schema declares levels", use)
+    known = [block.name for block in blocks if isinstance(block, Bins | Category)]
+    remedy = "leave it out"
+    if known:
+        remedy = f"use one of {', '.join(known[:8])}"
+    raise InvalidInput("by", by, "must be a column for which the schema declares levels", remedy)
 
 
 def check_threshold(threshold: float) -> None:
@@ -121,26 +129,25 @@ class Held:
 
         InvalidInput if so.
         """
-        for name, value, default in (
-            ("by", self.by, Held.by),
-            ("threshold", self.threshold, Held.threshold),
-        ):
-            if value != default:
-                raise InvalidInput(name, value, "is for labels of two classes", "leave it out")
+        rule, remedy = "is for labels of two classes", "leave it out"
+        if self.by != Held.by:
+            raise InvalidInput("by", self.by, rule, remedy)
+        if self.threshold != Held.threshold:
+            raise InvalidInput("threshold", self.threshold, rule, remedy)
 
     def config(self, run: RunConfig, method: Recipe) -> RunConfig:
         """Return the evaluation's configuration: its own budget, and noise keyed apart."""
         seed = run.seed
         if seed is not None:
-            seed = int.from_bytes(
-                hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest(), "big"
-            )
+            # With the training's own seed the two would have noise in common.
+            digest = hashlib.blake2b(f"{seed} evaluation".encode(), digest_size=6).digest()
+            seed = int.from_bytes(digest, "big")
         return run.for_recipe(method, epsilon=float(self.epsilon), seed=seed, replicates=1)
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(ReleasedEvaluation):
-    """The released quality by subgroup, with exact numbers that only the rows' holder may see.
+    """Released quality by subgroup, with exact numbers that only the data owner may see.
 
     `asked` has the name of every release with its share of the budget.
     """
@@ -152,22 +159,37 @@ class Evaluation(ReleasedEvaluation):
 
     def released(self) -> dict[str, Any]:
         """Return the released results as plain data."""
+        by_group = {name: found.to_dict() for name, found in self.quality.items() if name}
         return {
             **self.quality[""].to_dict(),
             "privacy": self.statement.to_dict(),
             "asked": self.asked,
-            "by": {name: found.to_dict() for name, found in self.quality.items() if name},
+            "by": by_group,
         }
 
 
 class Cells(NamedTuple):
-    """Outcome of :class:`Histogram`, for R replicates."""
+    """Outcome of :class:`Histogram`, for R replicates.
 
-    shares: Array  # of rows, by group, label and cell   (R, groups, 2, CELLS)
-    center: Array  # the middle of the cells, in logits  (R,)
+    Parameters
+    ----------
+    shares : array (R, groups, 2, CELLS)
+        Noisy shares of rows, by group, label and cell.
+    center : array (R,)
+        Middle of the cells, in logits.
+    rows : float
+        Public number of rows.
+    spread : float
+        Standard deviation of the noise on each share.
+    corrected : list
+        Both corrections, of every replicate and block.
+    """
+
+    shares: Array
+    center: Array
     rows: float
-    spread: float  # standard deviation of the noise on each share
-    corrected: list[list[list[Corrected]]]  # of every replicate and block
+    spread: float
+    corrected: list[list[list[Corrected]]]
 
 
 @dataclass(frozen=True)
@@ -211,84 +233,87 @@ class Histogram(Recipe):
 
     @property
     def items(self) -> tuple[Item, ...]:
-        asked = (
-            ("count of positives", lambda at: Positives(at, _last(at))),
-            ("scores", lambda at: Scores(at, _last(at), EDGES, self.groups)),
-            ("first correction of scores", self._corrections),
-            ("second correction of scores", self._corrections),
+        count, histogram, first, second = self.shares
+        return (
+            Item("count of positives", self._count_query, count),
+            Item("scores", self._scores_query, histogram),
+            Item("first correction of scores", self._corrections_query, first),
+            Item("second correction of scores", self._corrections_query, second),
         )
-        return tuple(Item(*one, share) for one, share in zip(asked, self.shares, strict=True))
 
-    def _corrections(self, at: Array) -> Corrections:
-        return Corrections(at, _last(at), EDGES, self.groups)
+    def _count_query(self, at: Array) -> Positives:
+        return Positives(at, _constant_column(at))
+
+    def _scores_query(self, at: Array) -> Scores:
+        return Scores(at, _constant_column(at), EDGES, self.groups)
+
+    def _corrections_query(self, at: Array) -> Corrections:
+        return Corrections(at, _constant_column(at), EDGES, self.groups)
 
     def script(self, facts: Facts, replicates: int) -> Script:
         assert self.weights is not None
-        count, scores = (item.what for item in self.items[:2])
         at = np.tile(np.append(self.weights, 0.0), (replicates, 1))
-        told = yield count(at)
-        least = min(0.5, max(1.0 / told.rows, 2.0 * told.spread))
-        base, cut = (
-            special.logit(np.clip(told.value[:, 0], least, 1.0 - least)),
-            float(special.logit(self.threshold)),
-        )
+        count = yield self._count_query(at)
+        # Noise may leave no positives, or no others: the base rate is kept away from 0 and 1.
+        least = min(0.5, max(1.0 / count.rows, 2.0 * count.spread))
+        base = special.logit(np.clip(count.value[:, 0], least, 1.0 - least))
+        cut = float(special.logit(self.threshold))
         # Cells are centred near the base rate's logit, with the threshold on an edge.
         center = cut + WIDTH * np.rint((base - cut) / WIDTH)
         at = np.hstack([at[:, :-1], -center[:, None]])
-        told = yield scores(at)
-        found = told.value.reshape(replicates, -1, 2, CELLS)
-        histogram = told
-        blocks = [
-            recalibration.blocks_of(told.rows * own, told.rows * told.spread, told.rows)
-            for own in found
-        ]
-        ahead = (
-            told.rows * self.listed.spread(3, facts, told.among) * math.sqrt(min(len(blocks[0]), 2))
-        )
+        histogram = yield self._scores_query(at)
+        rows, spread = histogram.rows, histogram.spread
+        shares = histogram.value.reshape(replicates, -1, 2, CELLS)
+        blocks = [recalibration.blocks_of(rows * own, rows * spread, rows) for own in shares]
+        # Noise of the second corrections, in rows: with groups each part of a row counts by
+        # 1 / sqrt(2), as the row is in two blocks.
+        ahead = rows * self.listed.spread(3, facts, histogram.among)
+        ahead = ahead * math.sqrt(min(len(blocks[0]), 2))
         points = [
             [recalibration.start(block, float(middle), ahead) for block in own]
             for own, middle in zip(blocks, center, strict=True)
         ]
         # Two steps of Newton's method on the score equations, each by corrections at its point.
-        first = yield from self._correct(at, blocks, points)
+        first = yield from self._ask_corrections(at, blocks, points)
         points = [
             [recalibration.again(block, answer) for block, answer in zip(*pair, strict=True)]
             for pair in zip(blocks, first, strict=True)
         ]
-        second = yield from self._correct(at, blocks, points)
+        second = yield from self._ask_corrections(at, blocks, points)
         answers = [
             [list(pair) for pair in zip(*both, strict=True)]
             for both in zip(first, second, strict=True)
         ]
-        return Cells(found, center, histogram.rows, histogram.spread, answers)
+        return Cells(shares, center, rows, spread, answers)
 
-    def _correct(
+    def _ask_corrections(
         self, at: Array, blocks: list[list[Block]], points: list[list[Curves]]
     ) -> Generator[Bounded, Answer, list[list[Corrected]]]:
-        """Asks for the corrections at a point of each block, of every replicate."""
+        """Ask for the corrections at a point of each block, of every replicate."""
         values = [[recalibration.values_of(curve) for curve in own] for own in points]
         units = [
             [recalibration.units_of(*pair) for pair in zip(*both, strict=True)]
             for both in zip(points, values, strict=True)
         ]
-        what = replace(
-            self._corrections(at),
+        query = replace(
+            self._corrections_query(at),
             curves=recalibration.stacked(points),
             values=np.array(values),
             units=np.array(units),
         )
-        told = yield what
-        scale = told.rows * np.array(units) * math.sqrt(min(what.blocks, 2))
-        found = told.value.reshape(len(points), -1, STATISTICS) * scale
+        answer = yield query
+        # Undoes the units, and the 1 / sqrt(2) of rows that are in two blocks.
+        scale = answer.rows * np.array(units) * math.sqrt(min(query.blocks, 2))
+        sums = list(answer.value.reshape(len(points), -1, STATISTICS) * scale)
+        noise = list(answer.spread * scale)
         return [
             [recalibration.corrected(*one) for one in zip(*own, strict=True)]
-            for own in zip(
-                blocks, points, values, list(found), list(told.spread * scale), strict=True
-            )
+            for own in zip(blocks, points, values, sums, noise, strict=True)
         ]
 
 
-def _last(at: Array) -> Array:
+def _constant_column(at: Array) -> Array:
+    """Return the mask of the last column, which holds the constant, (d,)."""
     return np.eye(at.shape[-1])[-1]
 
 
@@ -296,16 +321,17 @@ def check_rows(prepared: Prepared) -> None:
     """Check that held-out rows suffice for an AUC with balanced classes; InvalidInput."""
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Histogram)
-    n, groups = float(facts.n.sum()), method.listed.widths(facts)[1] // (2 * CELLS)
+    n = float(facts.n.sum())
+    groups = method.listed.widths(facts)[1] // (2 * CELLS)
+    # An area needs `LEAST` deviations of a count in the rarer class: half of the rows at best.
     needed = 2.0 * LEAST * n * method.listed.spread(1, facts, Among.all(facts)) * math.sqrt(groups)
     if n < needed:
         rule = (
             f"{n:,.0f} held-out rows are too few for this noise: about {math.ceil(needed):,} "
             "would do"
         )
-        raise InvalidInput(
-            "holdout", None, rule, "hold out more, or raise the evaluation's epsilon"
-        )
+        remedy = "hold out more, or raise the evaluation's epsilon"
+        raise InvalidInput("holdout", None, rule, remedy)
 
 
 def qualities(
@@ -333,8 +359,13 @@ def qualities(
         blocks = recalibration.blocks_of(n * shares, sigma, n)
         found = []
         for b, block in enumerate(blocks):
-            known = block.rows if b == 0 else None
-            found.append(_quality(block, cells.corrected[r][b], float(middle), threshold, known))
+            # The number of all rows is public; that of a group's is a noisy count.
+            public_rows = None
+            if b == 0:
+                public_rows = block.rows
+            answers = cells.corrected[r][b]
+            found.append(_block_quality(block, answers, float(middle), threshold, public_rows))
+        # Blocks are all rows, those of the reference, and those of each marked level.
         parts = {"": found[0]}
         marked = [level for level in levels if level.feature is not None]
         parts |= {level.name: found[k + 2] for k, level in enumerate(marked)}
@@ -343,9 +374,10 @@ def qualities(
     return out
 
 
-def _quality(
+def _block_quality(
     block: Block, answers: list[Corrected], middle: float, threshold: float, rows: float | None
 ) -> Quality:
+    """Estimate the quality among the rows of a block; `rows` is their number if it is public."""
     again = recalibration.recalibrate(block, answers)
     order = Order(*recalibration.together(answers, ORDER))
     return quality_of(block.counts, block.sigma, middle + EDGES, threshold, rows, again, order)
@@ -371,16 +403,19 @@ def exact(scores: Array, y: Array, threshold: float = 0.5) -> dict[str, float]:
     s, label = scores[y != 0], y[y != 0] > 0
     if not len(s):
         return {"rows": 0.0}
-    P, N = int(label.sum()), int((~label).sum())
+    positives, negatives = int(label.sum()), int((~label).sum())
+    # The loss has the derivative -1 / (1 + e^z) at a margin z: at -s that is minus the chance.
     p = -Logistic().derivative(-s)
     found = {
         "rows": float(len(s)),
-        "positives": P / len(s),
+        "positives": positives / len(s),
         "brier": float(np.mean((p - label) ** 2)),
         "accuracy": float(np.mean((p >= threshold) == label)),
     }
-    if P and N:
+    if positives and negatives:
+        # The area is the Mann-Whitney statistic; equal scores share their mean rank.
         _, place, many = np.unique(s, return_inverse=True, return_counts=True)
-        ranks = (np.cumsum(many) - (many - 1) / 2.0)[place]  # equal scores share their mean rank
-        found["auc"] = (float(ranks[label].sum()) - P * (P + 1) / 2.0) / (P * N)
+        ranks = (np.cumsum(many) - (many - 1) / 2.0)[place]
+        least = positives * (positives + 1) / 2.0
+        found["auc"] = (float(ranks[label].sum()) - least) / (positives * negatives)
     return found

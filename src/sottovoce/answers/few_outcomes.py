@@ -60,6 +60,7 @@ def least_mean(count: float, noise: float, printed: float, alpha: float) -> floa
     float
         0 if there is no such end.
     """
+    # The chance of such a count grows with the mean, so the end is found by bisection.
     low, high = 0.0, count
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -100,14 +101,15 @@ class FewOutcomes(NamedTuple):
         gained = np.zeros((len(weights), 2))
         factors = weights @ self.directions.T
         for k in np.flatnonzero(np.any(np.abs(factors) > _NONE, axis=0)):
-            own = self._of_group(int(k), alpha)
+            own = self._gain_of_group(int(k), alpha)
             towards = factors[:, k] * self.side[k]
+            # The group's own end takes the place of its normal law (Zou and Donner 2008): the low
+            # end of a sum that grows with the rarer outcome, else the high one.
             for end, these in enumerate((towards > _NONE, towards < -_NONE)):
-                # The group's own end takes the place of its normal law (Zou and Donner 2008).
                 gained[these, end] += towards[these] ** 2 * own
         return gained
 
-    def _of_group(self, k: int, alpha: float) -> float:
+    def _gain_of_group(self, k: int, alpha: float) -> float:
         """Return the gain for a group's own log-odds, towards fewer of the rarer outcome."""
         count, noise = float(self.rarer[k]), float(self.noise[k])
         least = least_mean(count, noise, float(self.printed[k]), alpha)
@@ -115,18 +117,22 @@ class FewOutcomes(NamedTuple):
             return math.inf
         even = (normal.quantile(alpha / 2.0) * _relative_error(count, noise)) ** 2
         # A binomial number is even to both sides at a share of one half: nothing is added there.
-        uneven = max(0.0, 1.0 - 2.0 * count / float(self.rows[k])) if self.rows[k] > 0.0 else 0.0
+        uneven = 0.0
+        if self.rows[k] > 0.0:
+            uneven = max(0.0, 1.0 - 2.0 * count / float(self.rows[k]))
         return uneven * max(0.0, math.log(count / least) ** 2 - even)
 
     def to_plain(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data, one list for each field."""
         return {name: array.tolist() for name, array in self._asdict().items()}
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any], lines: int) -> FewOutcomes:
         """Construct from plain data of :meth:`to_plain`, for a table with this number of lines."""
-        found = {name: np.array(plain[name], dtype=float) for name in cls._fields}
-        return cls(**(found | {"directions": found["directions"].reshape(-1, lines)}))
+        arrays = {name: np.array(plain[name], dtype=float) for name in cls._fields}
+        # An empty list does not tell how many lines there are.
+        arrays["directions"] = arrays["directions"].reshape(-1, lines)
+        return cls(**arrays)
 
 
 def ends_of(
@@ -152,25 +158,30 @@ def ends_of(
     low, high : array (n,)
     """
     squares = normal.quantile(alpha / 2.0) ** 2 * np.maximum(variance, 0.0)
-    gained = np.zeros((len(weights), 2)) if few is None else few.farther(weights, alpha)
-    return middle - np.sqrt(squares + gained[:, 0]), middle + np.sqrt(squares + gained[:, 1])
+    gained = np.zeros((len(weights), 2))
+    if few is not None:
+        gained = few.farther(weights, alpha)
+    low = middle - np.sqrt(squares + gained[:, 0])
+    high = middle + np.sqrt(squares + gained[:, 1])
+    return low, high
 
 
 def few_outcomes(found: Undetermined, into_lines: Array) -> FewOutcomes:
     """Select the groups that have few of the rarer outcome, in the lines (lines, d) of a table."""
+    # Groups that are `none` have one end; of groups with many the normal law is good enough.
     few = found.groups.whole & ~found.none & (found.rarer > 0.0)
     for k in np.flatnonzero(few):
         few[k] = _relative_error(float(found.rarer[k]), float(found.noise[k])) > _FEW
     return FewOutcomes(
-        found.groups.directions[few] @ into_lines.T,
-        found.side[few],
-        found.rarer[few],
-        found.noise[few],
-        found.printed[few],
-        found.rows[few],
+        directions=found.groups.directions[few] @ into_lines.T,
+        side=found.side[few],
+        rarer=found.rarer[few],
+        noise=found.noise[few],
+        printed=found.printed[few],
+        rows=found.rows[few],
     )
 
 
 def _relative_error(count: float, noise: float) -> float:
-    """Relative error of a count, by sampling and noise together."""
+    """Compute the relative error of a count, by sampling and noise together."""
     return math.sqrt(1.0 / count + (noise / count) ** 2)

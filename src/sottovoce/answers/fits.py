@@ -54,8 +54,12 @@ def site_constants(
     tuple of str
         Canonical names; empty for a single site.
     """
-    wanted = not at_random if asked is None else asked
-    return tuple(identity(text_of(name)) for name in names) if wanted and len(names) > 1 else ()
+    wanted = asked
+    if wanted is None:
+        wanted = not at_random
+    if not wanted or len(names) <= 1:
+        return ()
+    return tuple(identity(text_of(name)) for name in names)
 
 
 def check_products(sites: int, columns: int) -> None:
@@ -70,7 +74,7 @@ def check_products(sites: int, columns: int) -> None:
         If they do not.
     """
     d = columns + sites
-    size = 8.0 * sites * d * (d + 1) / 2.0
+    size = 8.0 * sites * d * (d + 1) / 2.0  # bytes
     if size > 0.5 * files.memory():
         rule = (
             f"gives each of {sites:,} sites a column: products of {d:,} columns at every site "
@@ -149,11 +153,12 @@ class Layout:
         -------
         SavedModel
         """
-        own = bool(self.naming.sites)
-        shares = self.sizes / self.sizes.sum() if own else np.ones(1)
-        return SavedModel(
-            self.naming, model, shares, record or {}, schema, site=self.site if own else None
-        )
+        shares = np.ones(1)
+        site: str | None = None
+        if self.naming.sites:
+            shares = self.sizes / self.sizes.sum()
+            site = self.site
+        return SavedModel(self.naming, model, shares, record or {}, schema, site=site)
 
 
 class Found(NamedTuple):
@@ -183,7 +188,9 @@ class Fit(ABC):
     @property
     def loss(self) -> Loss:
         """The loss for these rows: weighted down for rows longer than 1, if there may be such."""
-        return Weighted(self.plain_loss) if self.layout.naming.long else self.plain_loss
+        if self.layout.naming.long:
+            return Weighted(self.plain_loss)
+        return self.plain_loss
 
     @abstractmethod
     def read(self, outcome: Any, delta: float | None) -> Found:
@@ -206,7 +213,7 @@ class LogOdds(Fit):
         return Logistic()
 
     def rows(self, tables: Sequence[Any], labels: Sequence[Array]) -> Rows:
-        """Rows of the sites from their tables and labels -1, 1, or 0 for none."""
+        """Encode the rows of all sites from their tables, and labels -1, 1, or 0 for none."""
         return self.layout.naming.rows(list(zip(tables, labels, strict=True)))
 
     def read(self, outcome: Estimates, delta: float | None) -> Found:
@@ -232,11 +239,15 @@ class Numbers(Fit):
         naming = self.layout.naming
         if self.intervals:
             return slopes_of(naming)
-        free = np.ones(naming.d) if self.intercept else 1.0 - naming.constant
+        free = np.ones(naming.d)
+        if not self.intercept:
+            free = 1.0 - naming.constant
         return LeastSquares(constant=naming.constant, free=free)
 
     @property
     def plain_loss(self) -> Loss:
+        # At 0 the residual of a target in [-1, 1] is within 1, so its gradient is that of least
+        # squares (docs/privacy/answers.md, "Least squares").
         return HuberResidual(1.0)
 
     def rows(
@@ -260,6 +271,7 @@ class Numbers(Fit):
         -------
         Rows
         """
+        # The label of a row says whether it has a target; the target itself is its offset.
         known = [self.task.known(y).astype(float) for y in targets]
         rows = self.layout.naming.rows(list(zip(tables, known, strict=True)))
         if weights is not None:
@@ -272,26 +284,29 @@ class Numbers(Fit):
             lines = table_of(outcome, naming, self.task, delta)
             return Found(model_of(outcome)[0], lines, lines.plain())
         model = np.asarray(outcome[0])
-        return Found(
-            model,
-            None,
-            {"coefficients": self.lines(model), "needs": None, "weighed": naming.weighed},
-        )
+        coefficients = self.lines(model)
+        plain = dict[str, Any](coefficients=coefficients, needs=None, weighed=naming.weighed)
+        return Found(model, None, plain)
 
     def lines(self, model: Array) -> list[dict[str, Any]]:
-        """Coefficients without intervals, in the units of the columns and of the target.
+        """Return coefficients without intervals, in the units of the columns and of the target.
 
         A constant is the target of a row of zeros.
         """
         naming = self.layout.naming
-        half = 0.5 * (self.task.high - self.task.low)
+        half_width = 0.5 * (self.task.high - self.task.low)
+        middle = self.task.low + half_width
         found = []
         for term, value in zip(naming.terms, naming.into_units @ model, strict=True):
-            number = half * float(value) + (self.task.low + half if term.name == CONSTANT else 0.0)
-            names = {
-                "name": term.unit or term.name,
-                "level": term.level,
-                "reference": term.reference,
-            }
-            found.append(names | {"estimate": number})
+            shift = 0.0
+            if term.name == CONSTANT:
+                shift = middle
+            found.append(
+                {
+                    "name": term.unit or term.name,
+                    "level": term.level,
+                    "reference": term.reference,
+                    "estimate": half_width * float(value) + shift,
+                }
+            )
         return found

@@ -1,8 +1,8 @@
-"""What a table of coefficients will be worth, before any row is read: rows that it needs, standard
-errors to expect.
+"""Forecasts of a table of coefficients before any row is read: the rows that it needs, and the
+standard errors to expect.
 
-The recipe itself is asked of made-up tables of the schema, with the noise that the planned number
-of rows has, and the rule that prints real tables judges the outcome
+The recipe itself runs on synthetic tables of the schema, with the noise that the planned number of
+rows has, and the rule that prints real tables judges the outcome
 (:mod:`sottovoce.answers.rehearsal`).
 """
 
@@ -47,21 +47,25 @@ from .rehearsal import (
 from .terms import Naming, Term, naming_of
 
 EXPLAINED = 0.25
-"""Part of a made-up number's variance that its columns explain."""
+"""Part of a synthetic number's variance that its columns explain."""
 ROWS = 1500
-"""Rows of a made-up table."""
-REAL_WORLDS, EVEN_WORLDS, DECLARED_WORLDS = 15, 5, 15
-"""Made-up tables with the habits of real ones, of tables that differ in next to nothing, and for
-standard errors.
-"""
+"""Rows of a synthetic table."""
+REAL_WORLDS = 15
+"""Number of synthetic tables with the habits of real ones."""
+EVEN_WORLDS = 5
+"""Number of synthetic tables with even and unrelated columns, which differ in next to nothing."""
+DECLARED_WORLDS = 15
+"""Number of synthetic tables for standard errors, as the schema declares them."""
 FOUR_IN_FIVE = (0.1, 0.9)
-"""Between these quantiles of made-up tables four in five lie."""
+"""Quantiles between which four in five synthetic tables lie."""
 SELDOM = 0.1
-"""Share of draws that must print a line for its standard error to be told."""
+"""Least share of draws that must print a line for its standard error to be forecast."""
 MORE_DRAWS = 2
-"""Draws of the noise of each for standard errors."""
-FEWEST, MOST, CLOSE = 50.0, 1e6, 0.1
-"""Between these the number of rows that are needed is sought, until its logarithm is as close."""
+"""Draws of the noise for each synthetic table, for standard errors."""
+FEWEST, MOST = 50.0, 1e6
+"""Bracket in which the number of rows that are needed is sought."""
+CLOSE = 0.1
+"""Width of the bracket of its logarithm at which the search ends."""
 MERGES = frozenset({Cause.MERGED.value, Cause.SMALL_SITE.value})
 """Causes of refusals of levels and sites that are too rare for the noise."""
 NEVER = MERGES | {Cause.SEPARATION.value, Cause.UNFINISHED.value}
@@ -94,7 +98,7 @@ class Asked(ABC):
 
     @property
     def layout(self) -> fits.Layout:
-        """Made-up rows at sites of equal size."""
+        """Synthetic rows at sites of equal size."""
         sites = max(1, len(self.naming.sites))
         return fits.Layout(self.naming, np.full(sites, ROWS / sites))
 
@@ -143,24 +147,33 @@ class Asked(ABC):
             One for each draw.
         """
 
-    def _found(self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int) -> Any:
+    def _simulate_outcome(
+        self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
+    ) -> Any:
+        """Run the recipe on synthetic rows, with the noise that n rows have."""
         facts = facts_of(self.loss, self.naming.d, n, relation)
-        return rehearse(
-            priced(self.recipe, mu), made.rows, facts, draws, np.random.default_rng(seed)
-        )
+        recipe = priced(self.recipe, mu)
+        return rehearse(recipe, made.rows, facts, draws, np.random.default_rng(seed))
 
-    def _errors(self, X: Array, bends: Array, squares: Array) -> Array:
-        """Standard errors without privacy of rows with these curvatures and mean squared slopes,
-        for one row.
+    def _errors_without_privacy(self, X: Array, bends: Array, squares: Array) -> Array:
+        """Compute standard errors without privacy, times the root of the number of rows, (lines,).
+
+        `bends` (n,) are curvatures of the rows' losses, and `squares` (n,) mean squares of their
+        slopes: the sandwich covariance follows from them.
         """
+        # rows longer than 1 count for less (docs/privacy/answers.md, "Long rows")
         weight = 1.0 / np.maximum(1.0, np.sum(X**2, axis=1))
         H = (X.T * (weight * bends)) @ X / len(X)
         J = (X.T * (weight**2 * squares)) @ X / len(X)
+        # H is singular if no synthetic row has a level, so its pseudo-inverse is taken.
         turned = self.naming.into_units @ np.linalg.pinv(H, hermitian=True)
         return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", turned, J, turned)))
 
-    def _rows(self, X: Array, y: Array) -> Rows:
-        return Rows.of_any_norm([(X, y)]) if self.naming.long else Rows.build([(X, y)])
+    def _build_rows(self, X: Array, y: Array) -> Rows:
+        """Construct the rows of one site, of any norm where the encoding does not bound them."""
+        if self.naming.long:
+            return Rows.of_any_norm([(X, y)])
+        return Rows.build([(X, y)])
 
 
 @dataclass(frozen=True)
@@ -187,14 +200,25 @@ class LogOdds(Asked):
         effect = habits.effect * math.exp(habits.effect_varied * rng.normal())
         chance = chances(effect * scores(X, self.naming.marks, rng), self.positives)
         y = np.where(rng.random(len(X)) < chance, 1.0, -1.0)
+        # In a model that is right the mean squared slope is the curvature p (1 - p).
         bends = chance * (1.0 - chance)
-        return Made(self._rows(X, y), self._errors(X, bends, bends))
+        return Made(self._build_rows(X, y), self._errors_without_privacy(X, bends, bends))
 
     def tables(
         self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
     ) -> list[Coefficients]:
-        """Simulate tables of log-odds: all draws of the noise in one run of the recipe."""
-        found = self._found(made, n, mu, relation, draws, seed)
+        """Simulate tables of log-odds: all draws of the noise in one run of the recipe.
+
+        Parameters
+        ----------
+        made, n, mu, relation, draws, seed
+            As for :meth:`Asked.tables`.
+
+        Returns
+        -------
+        list of Coefficients
+        """
+        found = self._simulate_outcome(made, n, mu, relation, draws, seed)
         return [table(found, self.naming, replicate) for replicate in range(draws)]
 
 
@@ -227,22 +251,35 @@ class Means(Asked):
     def made(self, rng: np.random.Generator, habits: Habits) -> Made:
         X = made_up(self.naming, ROWS, rng, habits)
         deviation = 2.0 * self.residuals  # targets are in [-1, 1]
-        explained = (
-            deviation * math.sqrt(EXPLAINED / (1.0 - EXPLAINED)) * scores(X, self.naming.marks, rng)
-        )
+        explained_deviation = deviation * math.sqrt(EXPLAINED / (1.0 - EXPLAINED))
+        explained = explained_deviation * scores(X, self.naming.marks, rng)
         target = np.clip(explained + deviation * rng.normal(size=len(X)), -1.0, 1.0)
-        rows = self._rows(X, np.ones(len(X))).with_offset([target])
-        half = 0.5 * (self.task.high - self.task.low)
-        none = np.ones(len(X))
-        return Made(rows, half * self._errors(X, none, deviation**2 * none))
+        ones = np.ones(len(X))
+        rows = self._build_rows(X, ones).with_offset([target])
+        # The squared loss has curvature 1, and its slopes are the residuals.
+        errors = self._errors_without_privacy(X, ones, deviation**2 * ones)
+        half_width = 0.5 * (self.task.high - self.task.low)
+        return Made(rows, half_width * errors)
 
     def tables(
         self, made: Made, n: float, mu: float, relation: str, draws: int, seed: int
     ) -> list[Coefficients]:
-        """Simulate tables of least squares, in the target's unit."""
-        # replicates of this recipe share a histogram, so each draw is a run of its own
-        every = [self._found(made, n, mu, relation, 1, seed + draw) for draw in range(draws)]
-        return [table_of(found, self.naming, self.task) for found in every]
+        """Simulate tables of least squares, in the target's unit.
+
+        Parameters
+        ----------
+        made, n, mu, relation, draws, seed
+            As for :meth:`Asked.tables`.
+
+        Returns
+        -------
+        list of Coefficients
+        """
+        # Replicates of this recipe share a histogram, so each draw is a run of its own.
+        outcomes = [
+            self._simulate_outcome(made, n, mu, relation, 1, seed + draw) for draw in range(draws)
+        ]
+        return [table_of(outcome, self.naming, self.task) for outcome in outcomes]
 
 
 def complete(found: Coefficients) -> bool:
@@ -255,11 +292,10 @@ def complete(found: Coefficients) -> bool:
 
 def half(found: Coefficients) -> bool:
     """Return whether at least half of the coefficients are printed, of those that can ever be."""
-    shown = [
-        line.refused is None
-        for line in found.lines
-        if line.refused is None or line.cause not in NEVER
-    ]
+    shown = list[bool]()
+    for line in found.lines:
+        if line.refused is None or line.cause not in NEVER:
+            shown.append(line.refused is None)
     return bool(shown) and float(np.mean(shown)) >= 0.5
 
 
@@ -322,8 +358,8 @@ class Study:
     ) -> Study:
         """Construct a study of several sites, as one curator with the noise of them all.
 
-        The noise of local answers adds up over sites; that of secure sums is ``sites / (sites -
-        colluders)`` times that of a single curator.
+        The variance of the noise of local answers adds up over sites; that of secure sums is
+        ``sites / (sites - colluders)`` times that of a single curator.
 
         Parameters
         ----------
@@ -343,14 +379,16 @@ class Study:
         -------
         Study
         """
-        loss = sites / (sites - colluders) if summed and sites > colluders else float(sites)
-        return cls(asked, mu / math.sqrt(loss), relation)
+        # times the noise variance of a single curator (docs/privacy/answers.md, "Two ways to ask")
+        noisier = float(sites)
+        if summed and sites > colluders:
+            noisier = sites / (sites - colluders)
+        return cls(asked, mu / math.sqrt(noisier), relation)
 
     def worlds(self, habits: Habits, count: int) -> list[Made]:
         """Draw synthetic tables; they are always the same for one encoding."""
-        return [
-            self.asked.made(np.random.default_rng([number, 41]), habits) for number in range(count)
-        ]
+        generators = [np.random.default_rng([number, 41]) for number in range(count)]
+        return [self.asked.made(rng, habits) for rng in generators]
 
     def tables(self, worlds: Sequence[Made], n: float, draws: int) -> list[list[Coefficients]]:
         """Simulate tables of coefficients of n rows.
@@ -377,42 +415,53 @@ class Study:
     def rows_needed(self, habits: Habits, count: int) -> RowsNeeded:
         """Estimate the rows with which `count` synthetic tables print half their lines, and all."""
         worlds = self.worlds(habits, count)
-        found = np.array([self._rows_of(made, number) for number, made in enumerate(worlds)])
-        low, middle, high = np.exp(
-            np.quantile(found, (FOUR_IN_FIVE[0], 0.5, FOUR_IN_FIVE[1]), axis=0)
+        found = [self._search_log_rows(made, number) for number, made in enumerate(worlds)]
+        log_rows = np.array(found)
+        quantiles = (FOUR_IN_FIVE[0], 0.5, FOUR_IN_FIVE[1])
+        low, middle, high = np.exp(np.quantile(log_rows, quantiles, axis=0))
+        return RowsNeeded(
+            half=float(middle[0]),
+            complete=float(middle[1]),
+            half_range=(float(low[0]), float(high[0])),
         )
-        return RowsNeeded(float(middle[0]), float(middle[1]), (float(low[0]), float(high[0])))
 
-    def _rows_of(self, made: Made, seed: int) -> tuple[float, float]:
-        """Logarithms of the numbers of rows from which on one made-up table prints half, and
-        all.
+    def _search_log_rows(self, made: Made, seed: int) -> tuple[float, float]:
+        """Find the numbers of rows from which on one synthetic table prints half, and all.
+
+        Returns their logarithms.
         """
+        # Both searches begin at the same numbers of rows, so tables are kept.
         drawn = dict[float, Coefficients]()
 
-        def sought(enough: Callable[[Coefficients], bool]) -> float:
+        def bisect_log_rows(enough: Callable[[Coefficients], bool]) -> float:
             few, many = math.log(FEWEST), math.log(MOST)
             while many - few > CLOSE:
                 middle = (few + many) / 2.0
                 if middle not in drawn:
-                    drawn[middle] = self.asked.tables(
-                        made, math.exp(middle), self.mu, self.relation, 1, seed
-                    )[0]
-                few, many = (few, middle) if enough(drawn[middle]) else (middle, many)
+                    n = math.exp(middle)
+                    tables = self.asked.tables(made, n, self.mu, self.relation, 1, seed)
+                    drawn[middle] = tables[0]
+                if enough(drawn[middle]):
+                    many = middle
+                else:
+                    few = middle
             return (few + many) / 2.0
 
-        return sought(half), sought(complete)
+        return bisect_log_rows(half), bisect_log_rows(complete)
 
     def lines(self, n: float, habits: Habits) -> list[LineAhead]:
         """Estimate the standard error of every line for n rows."""
         worlds = self.worlds(habits, DECLARED_WORLDS)
         drawn = [one for tables in self.tables(worlds, n, MORE_DRAWS) for one in tables]
-        alone = np.median([made.errors for made in worlds], axis=0) / math.sqrt(n)
-        found = []
+        without_privacy = np.median([made.errors for made in worlds], axis=0) / math.sqrt(n)
+        found = list[LineAhead]()
         for k, term in enumerate(self.asked.naming.terms):
             errors = [one.lines[k].standard_error for one in drawn if one.lines[k].refused is None]
-            shown = len(errors) / len(drawn)
-            middle = float(np.median(np.array(errors, dtype=float))) if shown >= SELDOM else None
-            found.append(LineAhead(term, middle, float(alone[k]), shown))
+            printed = len(errors) / len(drawn)
+            standard_error = None
+            if printed >= SELDOM:
+                standard_error = float(np.median(np.array(errors, dtype=float)))
+            found.append(LineAhead(term, standard_error, float(without_privacy[k]), printed))
         return found
 
 
@@ -447,19 +496,24 @@ def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
     InvalidInput
         If the correlation is not inside (-1, 1).
     """
-    correlation, schema = assumed.correlation, study.asked.naming.schema
+    correlation = assumed.correlation
     if not -1.0 < correlation < 1.0:
         raise InvalidInput(
             "correlation", correlation, "must be inside (-1, 1)", "use what you expect, such as .3"
         )
-    shares = {} if schema is None else expected_shares(schema, assumed.shares)
+    schema = study.asked.naming.schema
+    shares = dict[str, dict[str, float]]()
+    if schema is not None:
+        shares = expected_shares(schema, assumed.shares)
     real = study.rows_needed(replace(REAL, shares=shares), REAL_WORLDS)
     even = study.rows_needed(replace(EVEN, shares=shares), EVEN_WORLDS)
     ahead = study.lines(n, replace(DECLARED, together=correlation, shares=shares))
-    levels = "levels have the shares that are told, others are" if shares else "levels are"
+    levels = "levels are"
+    if shares:
+        levels = "levels have the shares that are told, others are"
     expects = (
         f"{levels} about equally frequent, {study.asked.assumes}, and each number has a "
-        "correlation of "
+        f"correlation of {correlation:g} with the next"
     )
     return {
         "rows_half": rounded_up(real.half),
@@ -467,7 +521,7 @@ def forecast(study: Study, n: float, assumed: Assumed) -> dict[str, Any]:
         "rows_needed": rounded_up(real.complete),
         "rows_even": rounded_up(even.complete),
         "rows": n,
-        "expects": f"{expects}{correlation:g} with the next",
+        "expects": expects,
         "standard_errors": [line.to_dict() for line in ahead],
     }
 
@@ -536,8 +590,11 @@ def without_sites(
     InvalidInput
         For labels of several classes, and options that inference does not have.
     """
-    names = [str(k) for k in range(len(sizes))] if site_constants and len(sizes) > 1 else []
-    naming, task = naming_of(schema, [], 1.0, names), schema.task
+    names = list[str]()
+    if site_constants and len(sizes) > 1:
+        names = [str(k) for k in range(len(sizes))]
+    naming = naming_of(schema, [], 1.0, names)
+    task = schema.task
     asked: Asked
     if isinstance(task, BoundedNumber):
         asked = Means(naming, task, assumed.residuals)
@@ -552,10 +609,9 @@ def without_sites(
     own = config.for_recipe(asked.recipe)
     prepared = prepare(own, column, naming.d, method=asked.recipe, loss=asked.loss)
     cost = cost_report(prepared, caveat=schema.caveat, life=life)
-    forecast = forecast_of(asked, prepared, assumed)
-    held = [0] * len(sizes)
-    return (
-        public_sizes(own, column, naming.d)
-        | cost
-        | {"method": "inference", "held": held, "forecast": forecast}
-    )
+    answers = {
+        "method": "inference",
+        "held": [0] * len(sizes),
+        "forecast": forecast_of(asked, prepared, assumed),
+    }
+    return public_sizes(own, column, naming.d) | cost | answers

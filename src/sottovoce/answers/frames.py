@@ -1,5 +1,5 @@
-"""Public frames for sums over rows, and steps by gradients with noise in them
-(docs/privacy/answers.md, "Frames").
+"""Public whitening transforms (frames) for sums over rows, and steps by noisy gradients
+(docs/privacy/answers.md, "Frames" and "Steps").
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ that of the columns.
 """
 LONG = 0.1
 """Largest share of the rows that may be longer than 1 in a frame, and are shortened."""
-_FLOOR = 0.05  # of the noise's norm: eigenvalues of a Hessian are raised to it in the steps
-_EMPTY = 2.0  # noise deviations, below which a second moment in a frame may be none
-_BARELY = 0.1  # the least unseen part of a direction that may have been noise
+_FLOOR = 0.05
+"""Part of the noise's norm to which eigenvalues of a Hessian are raised in the steps."""
+_EMPTY = 2.0
+"""Noise deviations, below which a second moment in a frame may be none."""
+_BARELY = 0.1
+"""Least unseen part of a direction that may have been noise."""
 _SPREADS = np.logspace(-3.0, 6.0, 91)
 """Variances that a step may have in a direction of a frame."""
-_TURNS = 20  # of expectation and maximisation, for the law of these variances
+_TURNS = 20
+"""Iterations of expectation and maximisation, for the law of these variances."""
 
 
 class Frame(NamedTuple):
@@ -68,11 +72,15 @@ def whitening(S: Array, spread: float, kept: BoolArray) -> Sight:
     Sight
     """
     values, vectors = np.linalg.eigh(S)
-    raised = np.maximum(values, max(1e-12, spread * math.sqrt(2.0 * S.shape[-1])))
-    root, unseen = np.sqrt(raised)[:, None, :], ((raised - values) / raised)[:, None, :]
-    both, turned = kept[:, :, None] & kept[:, None, :], vectors.transpose(0, 2, 1)
-    frame = Frame((vectors / root) @ turned * both, (vectors * root) @ turned * both)
-    return Sight(frame, (vectors * unseen) @ turned * both, np.zeros_like(S))
+    noise_norm = spread * math.sqrt(2.0 * S.shape[-1])
+    raised = np.maximum(values, max(1e-12, noise_norm))
+    root = np.sqrt(raised)[:, None, :]
+    hidden_share = ((raised - values) / raised)[:, None, :]
+    both = kept[:, :, None] & kept[:, None, :]
+    turned = vectors.transpose(0, 2, 1)
+    frame = Frame(A=(vectors / root) @ turned * both, back=(vectors * root) @ turned * both)
+    unseen = (vectors * hidden_share) @ turned * both
+    return Sight(frame, unseen, lost=np.zeros_like(S))
 
 
 def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
@@ -109,14 +117,18 @@ def sharper(sight: Sight, M: Array, noise: Array, kept: BoolArray) -> Sight:
     # Others never get a smaller moment: rows that are shortened in M would make it so, and a
     # direction of a few long rows would be stretched again and again.
     raised = np.maximum(values, np.where(hidden, floor, 1.0))
-    left = np.where(hidden, raised - values, 0.0)
+    unseen_along = np.where(hidden, raised - values, 0.0)
+    lost_along = np.where(hidden, 0.0, np.clip(1.0 - values, 0.0, 1.0))
+    # Second moments of the columns, and the frame in which they are the identity.
     back = sight.frame.back @ vectors
-    found = whitening((back * raised[:, None, :]) @ back.transpose(0, 2, 1), 0.0, kept)
-    turned, lost = found.frame.A @ back, np.where(hidden, 0.0, np.clip(1.0 - values, 0.0, 1.0))
-    unseen, lost = (
-        (turned * part[:, None, :]) @ turned.transpose(0, 2, 1) for part in (left, lost)
-    )
-    return Sight(found.frame, unseen, lost)
+    moments = (back * raised[:, None, :]) @ back.transpose(0, 2, 1)
+    frame = whitening(moments, 0.0, kept).frame
+    # What is not seen, or lost, along the eigenvectors is carried into the new frame.
+    turned = frame.A @ back
+    into_frame = turned.transpose(0, 2, 1)
+    unseen = (turned * unseen_along[:, None, :]) @ into_frame
+    lost = (turned * lost_along[:, None, :]) @ into_frame
+    return Sight(frame, unseen, lost)
 
 
 def short(cells: Array, spread: float, noise: Array) -> Array:
@@ -139,10 +151,11 @@ def short(cells: Array, spread: float, noise: Array) -> Array:
     -------
     array (R,)
     """
-    beyond = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    beyond = np.cumsum(cells[:, ::-1], axis=1)[:, ::-1][:, 1:]  # shares of rows beyond each edge
     doubt = 2.0 * spread * np.sqrt(np.arange(beyond.shape[1], 0, -1))
     few = beyond <= np.minimum(noise, LONG)[:, None] + doubt
-    return np.asarray(EDGES[np.where(few.any(axis=1), few.argmax(axis=1), len(EDGES) - 1)])
+    first = np.where(few.any(axis=1), few.argmax(axis=1), len(EDGES) - 1)
+    return np.asarray(EDGES[first])
 
 
 def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: float) -> Array:
@@ -174,25 +187,38 @@ def displacement(frame: Frame, H: Array, noise: Array, gradient: Array, s_g: flo
     raised = np.maximum(values, floor)
     turned = vectors.transpose(0, 2, 1)
     if s_g == 0.0:
+        # Newton's step
         along = turned @ frame.A @ gradient[:, :, None]
         moved = np.where(values > floor, along[:, :, 0] / raised, 0.0)
-        found = -vectors @ moved[:, :, None]
+        inside = -vectors @ moved[:, :, None]
     else:
-        H = (vectors * raised[:, None, :]) @ turned
-        left, sizes, right = np.linalg.svd(frame.back @ H / s_g)
-        z = np.einsum("rji,rj->ri", left, gradient / s_g)
-        seen = 1.0 + _SPREADS[:, None] * sizes[:, None, :] ** 2  # variance of z, (R, spreads, d)
-        likely = -0.5 * (np.log(seen) + z[:, None, :] ** 2 / seen)
-        likely = np.exp(likely - likely.max(axis=1, keepdims=True))
-        before = np.full((len(z), len(_SPREADS), 1), 1.0 / len(_SPREADS))
-        # Expectation and maximisation, for the weights of the grid of variances.
-        for _ in range(_TURNS):
-            after = before * likely
-            after /= after.sum(axis=1, keepdims=True)
-            before = (after.sum(axis=2, keepdims=True) + 1.0 / len(_SPREADS)) / (z.shape[1] + 1.0)
-        gain = np.sum(after * _SPREADS[:, None] * sizes[:, None, :] / seen, axis=1)
-        found = -np.einsum("rij,ri->rj", right, gain * z)[:, :, None]
-    return np.asarray((frame.A @ found)[:, :, 0])
+        raised_H = (vectors * raised[:, None, :]) @ turned
+        inside = -_posterior_mean(frame.back @ raised_H / s_g, gradient / s_g)[:, :, None]
+    return np.asarray((frame.A @ inside)[:, :, 0])
+
+
+def _posterior_mean(design: Array, observed: Array) -> Array:
+    """Estimate x (R, d) from ``observed = design x + noise`` of deviation 1, by empirical Bayes.
+
+    Entries of x along the right singular vectors of the design (R, d, d) are normal, with
+    variances on the grid `_SPREADS` whose weights all of them tell together.
+    """
+    left, sizes, right = np.linalg.svd(design)
+    z = np.einsum("rji,rj->ri", left, observed)
+    seen = 1.0 + _SPREADS[:, None] * sizes[:, None, :] ** 2  # variance of z, (R, spreads, d)
+    log_likelihood = -0.5 * (np.log(seen) + z[:, None, :] ** 2 / seen)
+    # Less the largest, so that the weights of no entry underflow to 0.
+    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    grid = len(_SPREADS)
+    before = np.full((len(z), grid, 1), 1.0 / grid)
+    # Expectation and maximisation, for the weights of the grid of variances; the prior counts as
+    # one entry more, with the same weight everywhere.
+    for _ in range(_TURNS):
+        after = before * likelihood
+        after /= after.sum(axis=1, keepdims=True)
+        before = (after.sum(axis=2, keepdims=True) + 1.0 / grid) / (z.shape[1] + 1.0)
+    gain = np.sum(after * _SPREADS[:, None] * sizes[:, None, :] / seen, axis=1)
+    return np.asarray(np.einsum("rij,ri->rj", right, gain * z))
 
 
 def positive(S: Array) -> Array:

@@ -24,10 +24,10 @@ from ..queries.moments import square
 from ..util.typing import Array, BoolArray
 
 TABLE, GRADIENTS, HESSIANS = 0.15, 0.50, 0.35
-"""Shares of the budget."""
+"""Shares of the squared sensitivity over sigma: of the life table, and of all steps together."""
 GROWTH = 1.6
-"""Of the shares of gradients and of Hessians, from step to step: later points are nearer to the
-maximum.
+"""Factor from step to step of the shares of gradients and of Hessians: later points are nearer to
+the maximum.
 """
 LONGEST = 1.5
 """Largest root mean square change of log-odds in a step."""
@@ -40,8 +40,8 @@ REMAINS = 0.3
 converged.
 """
 CURVED = 4.0
-"""How much of an answer's change in between counts as its error, at another point's distance: 1 is
-the change itself.
+"""Factor on the squared change of a gradient between two points, as the squared error of moving it
+from one to the other: 1 is the change itself.
 
 Measured at 2,000 and 20,000 people and epsilon 10: with less, earlier gradients pull estimates to
 their start.
@@ -50,18 +50,31 @@ EXACT = 1e-6
 """Gain in log-likelihood that a step may promise where a fit without noise has converged."""
 STILL = 1e-4
 """Relative change of slopes in the last step of a fit without noise that has converged."""
-_LEAST = 1e-6  # the least hazard of an interval: without events the likelihood has no maximum
-_CANCELLED = 1e-13  # of the largest eigenvalue: directions in which rows do not differ
+_LEAST = 1e-6
+"""Least hazard of an interval: without events the likelihood has no maximum."""
+_CANCELLED = 1e-13
+"""Part of the largest eigenvalue, below which rows do not differ in a direction."""
 
 
 class Hazards(NamedTuple):
-    """Outcome: slopes and constants in encoded columns, and how far they can be relied on."""
+    """Outcome: slopes and constants in encoded columns, and how far they can be relied on.
 
-    slopes: Array  # (d,)
-    constants: Array  # log-odds at the maximum of the grouped likelihood  (m,)
-    # to add to them: the Kaplan-Meier curve's log-odds less those of constant hazards  (m,)
+    Parameters
+    ----------
+    slopes : array (d,)
+    constants : array (m,)
+        Log-odds at the maximum of the grouped likelihood.
+    correction : array (m,)
+        To add to the constants: the Kaplan-Meier curve's log-odds less those of constant hazards.
+    hidden : int
+        Number of directions of the last Hessian that noise hides.
+    converged : bool
+    """
+
+    slopes: Array
+    constants: Array
     correction: Array
-    hidden: int  # directions of the last Hessian that noise hides
+    hidden: int
     converged: bool
 
 
@@ -85,26 +98,31 @@ class LifeTable:
     """
 
     def __init__(self, shares: Array, spread: float, intervals: int, cells: int) -> None:
-        m, M = intervals, intervals * cells
-        lead = shares.shape[:-1]
-        self.spread, self.intervals, self.cells = spread, m, cells
-        self.events = shares[..., :M].reshape(*lead, m, cells)
-        self.inside = shares[..., M : 2 * M].reshape(*lead, m, cells)
-        self.at_end = shares[..., 2 * M : 2 * M + m]
+        self.spread = spread
+        self.intervals = intervals
+        self.cells = cells
+        # In order: events, people censored inside, people censored at an interval's end.
+        every = intervals * cells
+        shape = (*shares.shape[:-1], intervals, cells)
+        self.events = shares[..., :every].reshape(shape)
+        self.inside = shares[..., every : 2 * every].reshape(shape)
+        self.at_end = shares[..., 2 * every : 2 * every + intervals]
 
     @property
     def at_risk(self) -> Array:
         """Shares of people at risk at the start of each cell, (..., m, cells)."""
         exits = self.events + self.inside
-        # people who leave at an interval's end
-        later = np.flip(np.cumsum(np.flip(self.at_end, -1), axis=-1), -1)
+        # Who is at risk leaves later: sums from the last interval back, of people who leave at an
+        # interval's end and of those who leave inside, less those of earlier cells.
+        at_ends = np.flip(np.cumsum(np.flip(self.at_end, -1), axis=-1), -1)
         whole = np.flip(np.cumsum(np.flip(exits.sum(axis=-1), -1), axis=-1), -1)
         before = np.cumsum(exits, axis=-1) - exits
-        return np.asarray((later + whole)[..., None] - before)
+        return np.asarray((at_ends + whole)[..., None] - before)
 
     def exposed(self) -> tuple[Array, Array]:
         """Return events and exposure of each interval, as shares of people, each (..., m)."""
         events = self.events.sum(axis=-1)
+        # the part of the interval that people censored in a cell were seen, in the middle
         seen = (np.arange(self.cells) + 0.5) / self.cells
         entered = self.at_risk[..., 0]
         survived = entered - events - self.inside.sum(axis=-1)
@@ -122,7 +140,9 @@ class LifeTable:
         mean = np.clip(mean, _LEAST, 0.5)[..., None]
         whole = np.maximum(events + without, 0.0) + pull
         found = np.divide(events + pull * mean, whole, out=np.zeros_like(whole), where=whole > 0.0)
-        least = _LEAST if pull == 0.0 else 0.1 * mean
+        least = np.full_like(mean, _LEAST)
+        if pull != 0.0:
+            least = 0.1 * mean  # noise may leave an interval no events
         return np.asarray(np.clip(found, least, 1.0 - _LEAST))
 
     def kaplan_meier(self) -> Array:
@@ -134,11 +154,11 @@ class LifeTable:
         """
         at_risk = self.at_risk
         if self.spread > 0.0:
-            at_risk = np.maximum(
-                at_risk - 0.5 * self.inside, 3.0 * self.spread * math.sqrt(self.cells)
-            )
-        cell = np.divide(self.events, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0.0)
-        survived = np.prod(1.0 - np.clip(cell, -0.5, 1.0), axis=-1)
+            least = 3.0 * self.spread * math.sqrt(self.cells)
+            at_risk = np.maximum(at_risk - 0.5 * self.inside, least)
+        hazard = np.divide(self.events, at_risk, out=np.zeros_like(at_risk), where=at_risk > 0.0)
+        # Noise may make a cell's events negative, or more than those at risk.
+        survived = np.prod(1.0 - np.clip(hazard, -0.5, 1.0), axis=-1)
         return np.asarray(np.clip(1.0 - survived, _LEAST, 1.0 - _LEAST))
 
     def correction(self) -> Array:
@@ -147,34 +167,56 @@ class LifeTable:
 
 
 class Seen(NamedTuple):
-    """Gradient and Hessian at a point, of R replicates, with their noise deviations."""
+    """Gradient and Hessian at a point, of R replicates.
 
-    at: Array  # (R, p)
-    hessian: Array  # (R, p, p)
+    Parameters
+    ----------
+    at, gradient : array (R, p)
+    hessian : array (R, p, p)
+    hessian_noise, gradient_noise : float
+        Standard deviations of the noise on an entry.
+    """
+
+    at: Array
+    hessian: Array
     hessian_noise: float
-    gradient: Array  # (R, p)
+    gradient: Array
     gradient_noise: float
 
 
 class Step(NamedTuple):
-    """A Newton step of R replicates, and how far it can be relied on."""
+    """A Newton step of R replicates, and how far it can be relied on.
 
-    change: Array  # (R, p)
-    decrement: Array  # g'H^-1 g  (R,)
-    # root mean square change of log-odds that noise in the gradient does not explain  (R,)
+    Parameters
+    ----------
+    change : array (R, p)
+    decrement : array (R,)
+        ``g'H^-1 g``.
+    beyond : array (R,)
+        Root mean square change of log-odds that noise in the gradient does not explain.
+    hidden : array (R,)
+        Number of directions whose curvature noise hides.
+    cut : bool array (R,)
+        Whether the step would have been longer than `LONGEST`.
+    noisy : bool
+        Whether the gradient has noise.
+    """
+
+    change: Array
+    decrement: Array
     beyond: Array
-    hidden: Array  # directions whose curvature noise hides  (R,)
-    cut: BoolArray  # whether it would have been longer than `LONGEST`  (R,)
+    hidden: Array
+    cut: BoolArray
     noisy: bool
 
 
 @dataclass(frozen=True)
 class HazardSteps(Recipe):
-    """Slopes and constants of discrete-time hazards; the outcome is :class:`Hazards`, of one
-    replicate.
+    """Slopes and constants of discrete-time hazards, of one replicate.
 
-    Rows are those of :func:`sottovoce.estimators.hazard_rows.expand`: columns, a constant for each
-    interval, and a column that holds a cell of the life table.
+    The outcome is :class:`Hazards`.  Rows are those of
+    :func:`sottovoce.estimators.hazard_rows.expand`: columns, a constant for each interval, and a
+    column that holds a cell of the life table.
 
     Parameters
     ----------
@@ -209,23 +251,24 @@ class HazardSteps(Recipe):
 
     @property
     def items(self) -> tuple[Item, ...]:
-        table = Item("life table", self._exits, TABLE)
-        asked = [table]
+        asked = [Item("life table", self._exits_query, TABLE)]
         growing = GROWTH ** np.arange(float(self.steps))
         for k, part in enumerate(growing / growing.sum(), 1):
             asked.append(Item(f"Hessian {k}", Curvature, HESSIANS * float(part)))
             asked.append(Item(f"gradient {k}", Gradient, GRADIENTS * float(part)))
         return tuple(asked)
 
-    def _exits(self, at: Array) -> Exits:
+    def _exits_query(self, at: Array) -> Exits:
         return Exits(at, cell_numbers(self.intervals, self.cells))
 
     def script(self, facts: Facts, replicates: int) -> Script:
         m, d = self.intervals, facts.d - self.intervals - 1
-        rows_each = m + 1.0  # answers are means over rows
-        free = slice(0, d + m)
-        found = yield self._exits(np.zeros((replicates, facts.d)))
-        table = self._table(rows_each * found.value, rows_each * found.spread)
+        # Answers are means over rows: this many times them are means over people.
+        rows_each = m + 1.0
+        free = slice(0, d + m)  # all but the column of the life table's cell
+        exits = yield self._exits_query(np.zeros((replicates, facts.d)))
+        shares, spread = rows_each * exits.value, rows_each * exits.spread
+        table = self._life_table(shares, spread)
         w = np.zeros((replicates, facts.d))
         # Start: each interval's own hazard, and no effect of a column.
         w[:, d : d + m] = logit(table.constant()) / self.value
@@ -235,47 +278,53 @@ class HazardSteps(Recipe):
         for _ in range(self.steps):
             bends = yield Curvature(w)
             slope = yield Gradient(w)
+            # Curvatures were asked in units of their bound.
             H = rows_each * bound * square(bends.value, facts.d)[:, free, free] + np.diag(pull)
-            H = _without_pairs(H, d)
-            g = rows_each * slope.value[:, free] + pull * w[:, free]
-            noise = rows_each * bound * bends.spread, rows_each * slope.spread
-            seen.append(Seen(w[:, free].copy(), H, noise[0], g, noise[1]))
+            here = Seen(
+                at=w[:, free].copy(),
+                hessian=_without_interval_pairs(H, d),
+                hessian_noise=rows_each * bound * bends.spread,
+                gradient=rows_each * slope.value[:, free] + pull * w[:, free],
+                gradient_noise=rows_each * slope.spread,
+            )
+            seen.append(here)
             step = newton_step(pooled(seen, self.value, d), self.value, d)
             w = w.copy()  # that of the questions stays
             w[:, free] += step.change
-        noisy = found.spread > 0.0
         correction = table.correction()[0]
-        if noisy:
-            correction = correction * self._sure(
-                table, rows_each * found.value, rows_each * found.spread
-            )
+        if exits.spread > 0.0:
+            correction = correction * self._kept_correction(table, shares, spread)
         people = float(facts.rows or 0.0) / rows_each
         return Hazards(
             slopes=w[0, :d],
             constants=w[0, d : d + m] * self.value,
             correction=correction,
             hidden=int(step.hidden[0]),
-            converged=bool(self._converged(step, w[:, free], d, people)[0]),
+            converged=bool(self._has_converged(step, w[:, free], d, people)[0]),
         )
 
-    def _table(self, shares: Array, spread: float) -> LifeTable:
+    def _life_table(self, shares: Array, spread: float) -> LifeTable:
+        """Construct the life table from noisy shares, which are made to sum to 1."""
         if spread > 0.0:  # everybody is in one cell
             shares = shares + (1.0 - shares.sum(axis=-1, keepdims=True)) / shares.shape[-1]
         return LifeTable(shares, spread, self.intervals, self.cells)
 
-    def _sure(self, table: LifeTable, shares: Array, spread: float) -> Array:
+    def _kept_correction(self, table: LifeTable, shares: Array, spread: float) -> Array:
         """Return the kept share of the correction: its square over that plus its noise variance."""
+        # The delta method by differences: each share in turn is moved by one deviation.
         size = shares.shape[-1]
-        moved = self._table(shares[:1] + spread * np.eye(size), spread).correction()
+        moved = self._life_table(shares[:1] + spread * np.eye(size), spread).correction()
         own = table.correction()[:1]
         variance = np.sum((moved - own) ** 2, axis=0)
         return np.asarray(own[0] ** 2 / np.maximum(own[0] ** 2 + variance, 1e-300))
 
-    def _converged(self, step: Step, w: Array, d: int, people: float) -> BoolArray:
+    def _has_converged(self, step: Step, w: Array, d: int, people: float) -> BoolArray:
         if step.noisy:
             return np.asarray((step.beyond <= REMAINS) & ~step.cut & (step.hidden == 0))
+        # half of Newton's decrement: the gain in log-likelihood of all people that a step promises
         gain = 0.5 * people / self.weight * step.decrement
-        moved, length = (np.linalg.norm(x[:, :d], axis=1) for x in (step.change, w))
+        moved = np.linalg.norm(step.change[:, :d], axis=1)
+        length = np.linalg.norm(w[:, :d], axis=1)
         return np.asarray((gain <= EXACT) & ~step.cut & (moved <= STILL * (1.0 + length)))
 
 
@@ -294,36 +343,38 @@ def newton_step(seen: Seen, value: float, d: int) -> Step:
     -------
     Step
     """
-    H, of_H, g, of_g = seen.hessian, seen.hessian_noise, seen.gradient, seen.gradient_noise
+    H, gradient_noise = seen.hessian, seen.gradient_noise
     values, vectors = np.linalg.eigh(H)
-    p = H.shape[-1]
-    least = FLOOR * of_H * math.sqrt(p) if of_H > 0.0 else 0.0
+    least = 0.0
+    if seen.hessian_noise > 0.0:
+        # The norm of noise is about this; directions that it hides are not moved far.
+        least = FLOOR * seen.hessian_noise * math.sqrt(H.shape[-1])
     dead = values <= _CANCELLED * np.maximum(values[:, -1:], 0.0)
     hidden = (values < least).sum(axis=1)
     safe = np.where(dead & (least == 0.0), 1.0, np.maximum(values, least))
-    along = np.einsum("rij,ri->rj", vectors, g)
+    along = np.einsum("rij,ri->rj", vectors, seen.gradient)
     along = np.where(dead & (least == 0.0), 0.0, along)
     change = -np.einsum("rij,rj->ri", vectors, along / safe)
     decrement = np.sum(along**2 / safe, axis=1)
-    # mean curvature, times weights
+    # The constants' part of H has the mean curvature as its trace, times weights: over it the
+    # decrement is the mean square change of log-odds.
     bends = np.maximum(np.einsum("rii->r", H[:, d:, d:]) / value**2, least)
     mean = np.divide(decrement, bends, out=np.zeros_like(decrement), where=bends > 0.0)
-    by_noise = np.divide(
-        of_g**2 * np.sum(1.0 / safe, axis=1), bends, out=np.zeros_like(bends), where=bends > 0.0
-    )
+    of_noise = gradient_noise**2 * np.sum(1.0 / safe, axis=1)  # expected part of the decrement
+    by_noise = np.divide(of_noise, bends, out=np.zeros_like(bends), where=bends > 0.0)
     factor = np.minimum(1.0, LONGEST / np.sqrt(np.maximum(mean, 1e-300)))
     return Step(
-        change * factor[:, None],
-        decrement,
-        np.sqrt(np.maximum(mean - 2.0 * by_noise, 0.0)),
-        hidden,
-        factor < 1.0,
-        of_g > 0.0,
+        change=change * factor[:, None],
+        decrement=decrement,
+        beyond=np.sqrt(np.maximum(mean - 2.0 * by_noise, 0.0)),
+        hidden=hidden,
+        cut=factor < 1.0,
+        noisy=gradient_noise > 0.0,
     )
 
 
-def _without_pairs(H: Array, d: int) -> Array:
-    """H without what is known to be zero: a row has one interval."""
+def _without_interval_pairs(H: Array, d: int) -> Array:
+    """Set to zero the entries of two intervals, which are only noise: a row has one interval."""
     H = H.copy()
     constants = H[:, d:, d:]
     H[:, d:, d:] = constants * np.eye(constants.shape[-1])
@@ -354,16 +405,18 @@ def pooled(seen: list[Seen], value: float, d: int) -> Seen:
     if not last.gradient_noise > 0.0:
         return last
     p = last.gradient.shape[-1]
-    hessian, gradient = np.zeros_like(last.hessian), np.zeros_like(last.gradient)
-    precision_of_hessian, precision_of_gradient = np.zeros(len(last.at)), np.zeros(len(last.at))
+    hessian = np.zeros_like(last.hessian)
+    gradient = np.zeros_like(last.gradient)
+    precision_of_hessian = np.zeros(len(last.at))
+    precision_of_gradient = np.zeros(len(last.at))
     for one in seen:
         away = last.at - one.at
-        along = np.einsum("rij,rj->ri", one.hessian, away)
+        along = np.einsum("rij,rj->ri", one.hessian, away)  # what the gradient changes on the way
         bends = np.einsum("rii->r", one.hessian[:, d:, d:]) / value**2
-        moved = np.maximum(np.einsum("ri,ri->r", away, along), 0.0) / np.maximum(
-            bends, one.hessian_noise
-        )
-        entry = np.einsum("rij,rij->r", one.hessian, one.hessian) / p**2
+        length = np.maximum(np.einsum("ri,ri->r", away, along), 0.0)
+        # mean square change of log-odds between the two points
+        moved = length / np.maximum(bends, one.hessian_noise)
+        entry = np.einsum("rij,rij->r", one.hessian, one.hessian) / p**2  # mean square of an entry
         own_hessian = 1.0 / (one.hessian_noise**2 + moved * entry)
         own_gradient = 1.0 / (one.gradient_noise**2 + CURVED * moved * np.sum(along**2, axis=1) / p)
         precision_of_hessian += own_hessian

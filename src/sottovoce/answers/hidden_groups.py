@@ -1,5 +1,5 @@
-"""From the counts of groups to one-sided intervals: which groups have one, and what it is
-computed of.
+"""Groups with one-sided intervals, and the quantities that these are computed from: counts, mean
+rows, and numbers of rows (docs/privacy/answers.md, "Separation").
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ UNLIKE = 3.0
 """Variance of the chances of a group's rows over the square of their mean, at most, where these
 are small.
 """
-_SIZE_DOUBT = 2.0  # noise deviations by which a group's rows are taken to be fewer than they seem
+_SIZE_DOUBT = 2.0
+"""Noise deviations by which a group's rows are taken to be fewer than they seem."""
 _LEAST_WEIGHT = 1e-300
-_LEAST_SHARE = 1e-9  # of the rows in a group: noise may leave none
-_MOSTLY_OTHERS = 0.9  # of a group's rows at most are taken to be in others, too
+_LEAST_SHARE = 1e-9
+"""Least share of the rows in a group: noise may leave none."""
+_MOSTLY_OTHERS = 0.9
+"""Largest share of a group's rows that is taken to be in other groups, too."""
 _ROUNDING = 1e-9
 
 
 def hidden_groups(
     naming: Naming, found: Undetermined, seen: Evidence, estimate: Array, pivots: Array
 ) -> HiddenGroups:
-    """Collect groups of levels, references and sites without the rarer outcome, and counts.
+    """Collect the groups of levels, references and sites without the rarer outcome.
 
-    A group is left out if its rarer outcome at the start is not that by the model.  Of each group
-    only the rows are taken that are in no other, as the log-odds of those may have no end: a mean
-    margin over all rows would have none either.
+    Of each group only the rows are taken that are in no other, as the log-odds of those may have no
+    end: a mean margin over all rows would have none either.
 
     Parameters
     ----------
@@ -57,38 +59,33 @@ def hidden_groups(
     -------
     HiddenGroups
     """
-    groups, every = found.groups, naming.constant / naming.value
-    v = groups.directions
-    last = seen.points[-1].at if seen.points else estimate
-    by_model = np.where(v @ seen.sharp_moments @ last > 0.0, -1.0, 1.0)
-    places = np.flatnonzero(found.none & groups.whole & ~groups.all_rows & (found.side == by_model))
-    own, blocks = v[places], groups.blocks[places]
+    groups = found.groups
+    every = naming.constant / naming.value
+    places = _places_of_hidden(found, seen, estimate)
+    own, blocks = groups.directions[places], groups.blocks[places]
     directions = own @ naming.into_units.T
-    of_pivots = _of_pivots(directions, pivots)
+    of_pivots = _moved_pivots(directions, pivots)
     # Levels of one column have no rows in common, and neither have sites.
     overlap = (blocks[:, None] != blocks) & (of_pivots >= 0)
-    margins = _without(of_pivots, naming, estimate, pivots)
-    spread_of_margins = max(
-        float(margins @ normal_rows(seen.sharp_moments[None], every).covariance[0] @ margins), 0.0
-    )
+    margins = _model_without_pivots(of_pivots, naming, estimate, pivots)
+    covariance = normal_rows(seen.sharp_moments[None], every).covariance[0]
+    spread_of_margins = max(float(margins @ covariance @ margins), 0.0)
     means, variances, rows = [np.zeros((0, naming.d))], list[float](), list[float]()
     for k, place in enumerate(places):
+        others = own[overlap[k]]
         squares = max(float(own[k] @ seen.sharp_moments @ own[k]), _LEAST_SHARE)
-        column = None if groups.columns[place] < 0 else int(groups.columns[place])
-        mean_row = _mean_row(
-            naming, column, float(blocks[k]), own[k] @ seen.sharp_moments / squares
-        )
-        means.append(_outside(of_pivots[overlap[k]], naming, mean_row, pivots))
-        alone = every - own[overlap[k]].sum(axis=0)
-        of_all = _SIZE_DOUBT * seen.moments_spread * _deviation(own[k], every)
-        of_alone = _SIZE_DOUBT * seen.moments_spread * _deviation(own[k], alone)
-        left = float(own[k] @ seen.moments @ alone) - of_alone
-        rows.append(seen.rows * min(left, float(own[k] @ seen.moments @ every) - of_all))
+        product = own[k] @ seen.sharp_moments / squares
+        mean_row = _mean_row_of_group(naming, int(groups.columns[place]), float(blocks[k]), product)
+        means.append(_weights_outside(of_pivots[overlap[k]], naming, mean_row, pivots))
+        rows.append(_count_rows_alone(own[k], others, every, seen))
+        # The entries of its level and of constants are certain, and have no noise.
         other = np.where((naming.blocks == blocks[k]) | (naming.constant > 0.0), 0.0, margins)
-        of_mean = (seen.moments_spread * _deviation(own[k], other) / squares) ** 2
-        part = _share_of_others(own[k], own[overlap[k]], seen, squares)
+        of_mean = (seen.moments_spread * _noise_of_product(own[k], other) / squares) ** 2
+        # How the mean row of those in no other group differs is not released: without a share f
+        # of the rows it is off by sqrt(f / (1 - f)) deviations of margins at most.
+        part = _share_of_others(own[k], others, seen, squares)
         variances.append(of_mean + spread_of_margins * part / (1.0 - part))
-    outcome = _counted(groups, every, seen)
+    outcome = _count_rarer_outcome(groups, every, seen)
     return HiddenGroups(
         directions=directions,
         means=np.vstack(means),
@@ -100,54 +97,88 @@ def hidden_groups(
     )
 
 
-def _deviation(v: Array, other: Array) -> float:
-    """Standard deviation of ``v'E other`` for unit noise E in second moments."""
+def _places_of_hidden(found: Undetermined, seen: Evidence, estimate: Array) -> IntArray:
+    """Return the positions of the groups that have a one-sided interval.
+
+    A group is left out if its rarer outcome at the start is not that by the model.
+    """
+    last = estimate
+    if seen.points:
+        last = seen.points[-1].at
+    # Where the mean margin of a group is positive the rarer outcome is the negative one.
+    margins = found.groups.directions @ seen.sharp_moments @ last
+    by_model = np.where(margins > 0.0, -1.0, 1.0)
+    whole = found.groups.whole & ~found.groups.all_rows
+    return np.flatnonzero(found.none & whole & (found.side == by_model))
+
+
+def _count_rows_alone(v: Array, others: Array, every: Array, seen: Evidence) -> float:
+    """Count the rows of a group that are in none of the `others` (m, d), rather too low.
+
+    That is less two deviations of the noise, so that a bound by their number holds.
+    """
+    alone = every - others.sum(axis=0)
+    doubt_of_all = _SIZE_DOUBT * seen.moments_spread * _noise_of_product(v, every)
+    doubt_of_alone = _SIZE_DOUBT * seen.moments_spread * _noise_of_product(v, alone)
+    share_alone = float(v @ seen.moments @ alone) - doubt_of_alone
+    share = float(v @ seen.moments @ every) - doubt_of_all
+    return seen.rows * min(share_alone, share)
+
+
+def _noise_of_product(v: Array, other: Array) -> float:
+    """Compute the standard deviation of ``v'E other`` for unit noise E in second moments."""
+    # an entry of E beside the diagonal has half of the variance of one on it
     return float(np.sqrt(0.5 * (np.sum(v**2) * np.sum(other**2) + (v @ other) ** 2)))
 
 
-def _of_pivots(directions: Array, pivots: Array) -> IntArray:
+def _moved_pivots(directions: Array, pivots: Array) -> IntArray:
     """Return the pivot that each direction moves by one; -1 if it moves several."""
     moved = directions @ pivots.T
-    found = np.argmax(moved, axis=1) if len(moved) else np.zeros(0, dtype=int)
+    found = np.zeros(0, dtype=int)
+    if len(moved):
+        found = np.argmax(moved, axis=1)
     units = np.eye(len(pivots))[found]
     return np.where(np.all(np.abs(moved - units) < _ROUNDING, axis=1), found, -1)
 
 
-def _without(of_pivots: IntArray, naming: Naming, estimate: Array, pivots: Array) -> Array:
+def _model_without_pivots(
+    of_pivots: IntArray, naming: Naming, estimate: Array, pivots: Array
+) -> Array:
     """Return the model with these pivots at zero: levels count as the most frequent one."""
     values = pivots @ naming.into_units @ estimate
     values[of_pivots[of_pivots >= 0]] = 0.0
     return np.asarray(np.linalg.solve(pivots @ naming.into_units, values))
 
 
-def _outside(of_pivots: IntArray, naming: Naming, mean_row: Array, pivots: Array) -> Array:
-    """Weights of lines in the margin of a mean row, (lines,), if its rows count as the most
-    frequent level there.
+def _weights_outside(of_pivots: IntArray, naming: Naming, mean_row: Array, pivots: Array) -> Array:
+    """Return weights of lines in the margin of a mean row outside other groups, (lines,).
+
+    Rows of the pivots `of_pivots` count as the most frequent level there.
     """
     constants = np.flatnonzero(naming.constant > 0.0)
     weights = np.linalg.solve(pivots.T, mean_row)
     weights[of_pivots] = 0.0
-    if np.any(np.isin(of_pivots, constants)):  # rows of these sites count as those of the others
+    if np.any(np.isin(of_pivots, constants)):
+        # Rows of these sites count as those of the others.
         weights[constants] /= max(weights[constants].sum(), _LEAST_SHARE)
     return np.asarray(weights @ pivots)
 
 
 def _share_of_others(v: Array, others: Array, seen: Evidence, squares: float) -> float:
-    """The largest share of a group's rows that may be in `others`, (m, d), too.
+    """Bound the share of a group's rows that may be in `others`, (m, d), too.
 
     The mean of any such part of the rows, a share f of them, is off by ``sqrt(f / (1 - f))``
     deviations at most from the mean of those outside, whatever the rows are.
     """
     shares = np.maximum(others @ seen.sharp_moments @ v / squares, 0.0)
-    doubt = (
-        _SIZE_DOUBT * seen.moments_spread * _deviation(v, others.sum(axis=0)) / squares
-        if len(others)
-        else 0.0
-    )
+    doubt = 0.0
+    if len(others):
+        noise = _noise_of_product(v, others.sum(axis=0))
+        doubt = _SIZE_DOUBT * seen.moments_spread * noise / squares
     return min(float(shares.sum()) + doubt, _MOSTLY_OTHERS)
 
 
-def _counted(groups: Groups, every: Array, seen: Evidence) -> RarerOutcome:
+def _count_rarer_outcome(groups: Groups, every: Array, seen: Evidence) -> RarerOutcome:
     """Count the rarer outcome, rather too high, from the start and all points.
 
     A point's count is that of rows of equal chance, and unlike ones have more of the rarer outcome,
@@ -164,28 +195,27 @@ def _counted(groups: Groups, every: Array, seen: Evidence) -> RarerOutcome:
     noise = np.array([one.noise for one in counts])
     weight = 1.0 / np.maximum(noise**2 + np.square(added), _LEAST_WEIGHT)
     weight /= weight.sum(axis=0)
-    return RarerOutcome(
-        np.sum(weight * rows, axis=0), pooled_noise(weight, counts), counts[0].common
-    )
+    pooled = np.sum(weight * rows, axis=0)
+    return RarerOutcome(pooled, pooled_noise(weight, counts), counts[0].common)
 
 
-def _mean_row(naming: Naming, column: int | None, block: float, product: Array) -> Array:
-    """Weights of lines in the margin of a group's mean row, with the entries that its rows have for
-    certain.
+def _mean_row_of_group(naming: Naming, column: int, block: float, product: Array) -> Array:
+    """Return the weights of lines in the margin of a group's mean row, (lines,).
 
-    `product` is the mean of its rows in encoded columns; `column` is None for a reference, and
-    `block` 0 for a site.
+    Entries that its rows have for certain replace the noisy ones.  `product` is the mean of its
+    rows in encoded columns; `column` is negative for a reference, and `block` 0 for a site.
     """
     weights = np.linalg.solve(naming.into_units.T, product)
     constants = naming.constant > 0.0
     if block > 0.0:
+        # A row of a level has no other level of the column, and constants that sum to 1.
         weights[naming.blocks == block] = 0.0
-        sum_of_them = weights[constants].sum()
-        one = np.count_nonzero(constants) == 1 or sum_of_them <= 0.0
-        shares = np.ones(np.count_nonzero(constants)) if one else weights[constants]
+        shares = weights[constants]
+        if len(shares) == 1 or shares.sum() <= 0.0:
+            shares = np.ones(len(shares))
         weights[constants] = shares / shares.sum()
     else:
-        weights[constants] = 0.0
-    if column is not None:
+        weights[constants] = 0.0  # but for that of the site itself
+    if column >= 0:
         weights[column] = 1.0
     return np.asarray(weights)

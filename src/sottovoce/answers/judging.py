@@ -88,7 +88,7 @@ class Judge(ABC, Generic[T, E]):
 
     @abstractmethod
     def found(self, scored: Scored, method: Recipe, result: Result) -> E:
-        """Read the released evaluation from the run of its recipe.
+        """Construct the evaluation from the outcome of its recipe.
 
         Parameters
         ----------
@@ -111,6 +111,7 @@ class Judge(ABC, Generic[T, E]):
 
     def check(self, run: RunConfig) -> None:
         """Check that the evaluation can be asked, before anything is spent; InvalidInput."""
+        # No rows are there yet: as many columns as the levels mark, the margins, and a constant.
         columns = max((level.feature or 0 for level in self.levels), default=0) + 1
         self.held.config(run, self.recipe(b"", columns + 2))
 
@@ -179,24 +180,34 @@ class TwoClassesJudge(Judge[TwoClasses, Evaluation]):
 
     def recipe(self, model: bytes, d: int) -> Recipe:
         groups = evaluation.groups_of(self.levels, d)
-        return Histogram(
-            judged=model, weights=np.eye(d - 1)[-1], threshold=self.held.threshold, groups=groups
-        )
+        # Rows hold their margin in the last column before the constant: it is the score.
+        last = np.eye(d - 1)[-1]
+        return Histogram(judged=model, weights=last, threshold=self.held.threshold, groups=groups)
 
     def rows(self, scored: Scored, parts: Sequence[IntArray]) -> Rows:
-        margins = scored.margins[:, None]
-        X = margins if scored.X is None else np.hstack([scored.X, margins])
+        X = scored.margins[:, None]
+        if scored.X is not None:
+            X = np.hstack([scored.X, X])  # encoded columns, which tell the subgroups
         return evaluation.rows_of([(X[part], scored.y[part]) for part in parts])
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> Evaluation:
-        """Return AUC, Brier score, rates and calibration, overall and by subgroup."""
-        cut = self.held.threshold
-        exact = evaluation.exact(scored.margins, scored.y, cut)
+        """Return AUC, Brier score, rates and calibration, overall and by subgroup.
+
+        Parameters
+        ----------
+        scored, method, result
+            As for :meth:`Judge.found`.
+
+        Returns
+        -------
+        Evaluation
+        """
+        threshold = self.held.threshold
         return Evaluation(
-            qualities(result.outcome, cut, self.levels)[0],
-            result.statement,
-            exact,
-            method.listed.to_plain(),
+            quality=qualities(result.outcome, threshold, self.levels)[0],
+            statement=result.statement,
+            exact=evaluation.exact(scored.margins, scored.y, threshold),
+            asked=method.listed.to_plain(),
         )
 
 
@@ -211,11 +222,20 @@ class ManyClassesJudge(Judge[ManyClasses, ClassEvaluation]):
         return evaluation.rows_of([(cell[part, None], known[part]) for part in parts])
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> ClassEvaluation:
-        """Return accuracy, and recall and precision by class."""
+        """Return accuracy, and recall and precision by class.
+
+        Parameters
+        ----------
+        scored, method, result
+            As for :meth:`Judge.found`.
+
+        Returns
+        -------
+        ClassEvaluation
+        """
         exact = classes.exact(self.task, scored.margins, scored.y)
-        return classes.measure(
-            self.task.names, result.outcome, result.statement, exact, method.listed.to_plain()
-        )
+        asked = method.listed.to_plain()
+        return classes.measure(self.task.names, result.outcome, result.statement, exact, asked)
 
 
 class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
@@ -230,11 +250,20 @@ class NumberJudge(Judge[BoundedNumber, NumberEvaluation]):
         return numeric_metrics.rows_of([(scored.margins[part], scored.y[part]) for part in parts])
 
     def found(self, scored: Scored, method: Recipe, result: Result) -> NumberEvaluation:
-        """Return the errors of predictions, in the target's unit."""
+        """Return the errors of predictions, in the target's unit.
+
+        Parameters
+        ----------
+        scored, method, result
+            As for :meth:`Judge.found`.
+
+        Returns
+        -------
+        NumberEvaluation
+        """
         exact = numeric_metrics.exact(self.task, scored.margins, scored.y)
-        return NumberEvaluation(
-            numeric_metrics.measure(result.outcome, self.task), result.statement, exact
-        )
+        quality = numeric_metrics.measure(result.outcome, self.task)
+        return NumberEvaluation(quality, result.statement, exact)
 
 
 def judge_of(task: Task, held: Held, schema: Schema | None) -> Judge[Any, Any]:
@@ -260,6 +289,7 @@ def judge_of(task: Task, held: Held, schema: Schema | None) -> Judge[Any, Any]:
     """
     if isinstance(task, TwoClasses):
         return TwoClassesJudge(task, held, evaluation.levels_of(schema, held.by))
+    # A threshold and subgroups are of two classes alone.
     held.check_whole()
     if isinstance(task, ManyClasses):
         return ManyClassesJudge(task, held)
