@@ -211,6 +211,7 @@ class DealtTable:
         sizes = [len(part) for part in parts]
         column = _site_column(partition)
         layout = Layout.of(dataset.schema, plain, 1.0, sizes, constants, column)
+        tables: list[Any]
         if dataset.schema is None:
             tables = [dataset.X_train[part] for part in parts]
         else:
