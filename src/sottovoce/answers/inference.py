@@ -80,7 +80,8 @@ ROOM = 4.0
 """Errors of the size of all effects, at least, to where it has no end: with fewer, the whole
 table is refused.
 """
-_FARTHEST = 2.0  # log-odds by which one answer moves a site's own constant
+# Log-odds by which one answer moves a site's own constant.
+_FARTHEST = 2.0
 # Without these deviations a tenth of the draws of `justice-like` were refused at epsilon 10.
 CHANCE = 2.0
 """Standard deviations of what noise in the gradients adds to the last step's length: so much
@@ -94,7 +95,8 @@ CUT = 2.0 * UNSURE
 """Strain, at least, of a table whose last step but one was shortened: it says itself that one is
 not there yet.
 """
-_RARE = 3.4  # curvatures are clipped at this many mean curvatures: at .1 with 3% positives
+# Curvatures are clipped at this many mean curvatures: at .1 with 3% positives.
+_RARE = 3.4
 RAREST = 0.01
 """Levels, references too, with a smaller share of the rows are merged if noise would hide their
 coefficient.
@@ -111,14 +113,17 @@ OF_LEVELS = 0.3
 """How far rows of a level are from the mean of all, in deviations of a row, where rows of a site
 are one from it.
 """
-_SEEN = 2.0  # noise deviations of a level's share, below which it may be that of no row
-_SURELY_SEEN = 3.0  # the same of a level with less than `_COMMON` of the rows
+# Noise deviations of a level's share, below which it may be that of no row.
+_SEEN = 2.0
+# The same of a level with less than `_COMMON` of the rows.
+_SURELY_SEEN = 3.0
 _COMMON = 0.05
-_NO_ROWS = 1e-9  # so small a share of the rows, without noise, is that of none
-_FLOOR = 0.05  # of the noise's norm: a Hessian with an eigenvalue below it has no inverse
-_TYPICAL = (
-    1.3  # a row's length at the edge beyond which one in ten is, over the root mean square, about
-)
+# So small a share of the rows, without noise, is that of none.
+_NO_ROWS = 1e-9
+# Share of the noise's norm: a Hessian with an eigenvalue below it has no inverse.
+_FLOOR = 0.05
+# Length of a row beyond which one row in ten is, over the root mean square of lengths, about.
+_TYPICAL = 1.3
 
 
 @dataclass(frozen=True)
@@ -134,8 +139,7 @@ class Estimates:
     hessian: Array  # H in the frame                              (R, d, d)
     hessian_noise: Array  # s_H                                   (R,)
     # q, how far the last step leads from where H holds; inf where noise leads far, or hides it
-    # (R,)
-    strain: Array
+    strain: Array  #                                              (R,)
     kept: BoolArray  # but for rare levels that were merged with their references  (R, d)
     rows: float
     scale: float  # shift over sigma of the whole plan; inf without noise
@@ -143,27 +147,20 @@ class Estimates:
     moved: Array | None = None  # the last step but one, to `at`    (R, d)
     evidence: Evidence | None = None  # by which groups of rows with one outcome are found
     of_sites: tuple[Evidence, ...] = ()  # of each site alone, if it has a constant of its own
-    room: Array | None = (
-        None  # errors of the size of all effects from where it has no end         (R,)
-    )
-    of_merged: Array | None = (
-        None  # what of the covariance allows for merged rows                 (R, d, d)
-    )
-    own_room: Array | None = (
-        None  # the same but for what merged rows may do                           (R,)
-    )
-    sampling_room: Array | None = (
-        None  # the same by sampling errors alone                         (R,)
-    )
+    # How many of its errors the size of all effects is from where it has no end.
+    room: Array | None = None  # (R,)
+    # What of the covariance allows for merged rows.
+    of_merged: Array | None = None  # (R, d, d)
+    # The room without what merged rows may do, and by sampling errors alone.
+    own_room: Array | None = None  # (R,)
+    sampling_room: Array | None = None  # (R,)
     at_bounds: Array | None = None  # shares of targets at the lower and the upper bound  (R, 2)
     at_bounds_noise: float = 0.0
-    directions: Directions | None = (
-        None  # with those that the rows lose: the frame and H are without them
-    )
+    # Directions, with those that the rows lose: the frame and H are without these.
+    directions: Directions | None = None
     moments: Array | None = None  # second moments of the rows as they were released  (R, d, d)
-    signal: Array | None = (
-        None  # part of the last step's squared length, by H, that is not noise  (R,)
-    )
+    # Part of the last step's squared length, by H, that is not noise.
+    signal: Array | None = None  # (R,)
 
     def fragility(self, c: Array, less: float = 1.0) -> Array:
         """Compute tau, the share of a variance that noise in H adds beyond first order.
@@ -179,21 +176,23 @@ class Estimates:
         -------
         array (R,) or (R, m)
         """
-        tau = fragility(
-            self.frame, self.hessian, self.kept, less * self.hessian_noise, np.atleast_2d(c)
-        )
-        return tau[:, 0] if c.ndim == 1 else tau
+        noise = less * self.hessian_noise
+        tau = fragility(self.frame, self.hessian, self.kept, noise, np.atleast_2d(c))
+        if c.ndim == 1:
+            return tau[:, 0]
+        return tau
 
     def undetermined(self, naming: Naming, replicate: int) -> Undetermined:
         """Find groups of rows with one outcome alone, where the likelihood has no maximum."""
         assert self.evidence is not None
-        seen, kept = self.evidence.of(replicate), self.kept[replicate]
+        seen = self.evidence.of(replicate)
+        kept = self.kept[replicate]
         if not self.of_sites:
             return undetermined(naming, kept, seen)
+        # The common evidence is in columns with one constant: the sites' own stand at the end.
         one = kept[: seen.moments.shape[0]]
-        return undetermined_by_site(
-            naming, one, seen, [site.of(replicate) for site in self.of_sites]
-        )
+        by_site = [site.of(replicate) for site in self.of_sites]
+        return undetermined_by_site(naming, one, seen, by_site)
 
     def evidence_columns(self, naming: Naming) -> Array:
         """Return the map from the columns of the evidence to all columns, (d, d of the evidence).
@@ -208,7 +207,7 @@ class Estimates:
 
 
 def check_run(run: RunConfig) -> None:
-    """Check that the run has no method or loss other than inference's own; InvalidInput."""
+    """Refuse a run with a method or a loss other than inference's own; InvalidInput."""
     if not run.auto:
         rule = "inference takes Newton steps of its own"
         raise InvalidInput(
@@ -239,8 +238,38 @@ class _Ground(NamedTuple):
     cap: float  # on the curvature of a row
 
     def directions(self, pool: Pool) -> Directions:
-        """The directions that a Hessian shows, and those that the rows lose."""
+        """Split the directions into those that a Hessian shows, and those that the rows lose."""
         return directions(self.frame, pool.H + self.lost, pool.noise, self.variances, self.framed)
+
+
+class _Start(NamedTuple):
+    """What is known after the first Newton step."""
+
+    ground: _Ground
+    w: Array  # the end of the first step                                    (R, d)
+    moments: Array  # released second moments of the kept columns            (R, d, d)
+    merged: Array  # share of the rows whose level or site is not kept       (R,)
+    gradient: Answer  # at the constant's log-odds, before the first step
+    shortened: Shortened
+
+
+class _Sharpened(NamedTuple):
+    """The frame of the last and sharpest second moments."""
+
+    frame: Frame
+    sizes: Array  # second moments of rows as they are                       (R, d, d)
+    lost: Array  # what long rows lack of second moments in the frame        (R, d, d)
+    unseen: Array  # the part of the identity that nobody saw                (R, d, d)
+    spread: Array  # deviation of noise in second moments in the frame       (R,)
+
+
+class _Walked(NamedTuple):
+    """The end of the steps of limited length."""
+
+    w: Array  # (R, d)
+    step: Array  # the last one                                              (R, d)
+    cut: BoolArray  # whether it was shortened                               (R,)
+    pool: Pool  # all Hessians as one
 
 
 @dataclass(frozen=True)
@@ -306,15 +335,17 @@ class Newton(SeparateSites):
 
     @property
     def items(self) -> tuple[Item, ...]:
-        lengths = Item("lengths of rows", lambda at: Lengths(at, edges=EDGES), 0.01)
-        frames = [
-            item
-            for k, share in enumerate(self.sharper, 1)
-            for item in (
-                lengths._replace(name=f"lengths of rows in frame {k}"),
-                Item(f"second moments in frame {k}", FramedMoments, share),
-            )
-        ]
+        def positives(at: Array) -> Bounded:
+            return Positives(at, self.constant)
+
+        def lengths(at: Array) -> Bounded:
+            return Lengths(at, edges=EDGES)
+
+        in_frames: list[Item] = []
+        for k, share in enumerate(self.sharper, 1):
+            in_frames.append(Item(f"lengths of rows in frame {k}", lengths, 0.01))
+            in_frames.append(Item(f"second moments in frame {k}", FramedMoments, share))
+
         asked: list[tuple[str, Any]] = [
             ("second moments", SecondMoments),
             ("first gradient", Gradient),
@@ -331,10 +362,10 @@ class Newton(SeparateSites):
         ]
         first, *rest = [Item(*one, share) for one, share in zip(asked, self.shares, strict=True)]
         return (
-            Item("count of positives", lambda at: Positives(at, self.constant), 0.01),
+            Item("count of positives", positives, 0.01),
             first,
-            *frames,
-            lengths,
+            *in_frames,
+            Item("lengths of rows", lengths, 0.01),
             *rest,
         )
 
@@ -344,96 +375,116 @@ class Newton(SeparateSites):
         The steps: start at the constant's log-odds, find the frame, walk by Newton steps of limited
         length, take one last step whose errors are known (module's docstring).
         """
-        R, d, mask = replicates, facts.d, self.constant
-        zero = np.zeros((R, d))
-        count = yield Positives(zero, mask)
-        n, share = count.rows, _share_of_positives(count)
-        # Start: the model of the constant alone, at the log-odds of the noisy share of positives.
-        w = np.log(share / (1.0 - share))[:, None] / self.value * mask
+        d = facts.d
+        zero = np.zeros((replicates, d))
+        count = yield Positives(zero, self.constant)
+        share = _share_of_positives(count)
         # Asked of the rows as they are only once: in a frame, noise of the same size hides less.
         moments = yield SecondMoments(zero)
-        S, curvature = square(moments.value, d), share * (1.0 - share)
-        # one for all replicates
-        cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())
-        noise, s_g = (self._ahead(kind, facts, moments.among) for kind in (Curvature, Gradient))
-        kept = self._kept(S, moments.spread, curvature, s_g)
-        small = SmallSites.of(mask, kept, S)
-        merged = self._merged(S, moments.spread, kept)
-        S = within(small.moments(S), kept)
-        # Norm of the noise in a Hessian over its eigenvalues: so large a share may be shortened.
-        hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
-        frame, sizes, lost, unseen, of_sizes = yield from self._frame(
-            S, moments.spread, kept, hidden, small
-        )
-        variances = variances_of(sizes, mask)
-        framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
-        if moments.spread == 0.0:  # then no row is shortened
-            lost = np.zeros_like(lost)
-        shortened = Shortened(
-            positive(sizes - frame.back @ lost @ frame.back), of_sizes, frame.back
-        )
-        lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
-        gradient = yield Gradient(w)
-        first, points = gradient, list[Point]()
-        gradient = small.gathered(gradient)
-        at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
-        law = normal_rows(positive(sizes), mask / self.value)
-        flat = unseen_directions(frame, unseen, variances, framed)
-        known = Pool(within(at_zero, kept), np.zeros(R))
-        # The first step is by second moments times the mean curvature: no Hessian was asked yet.
-        step = self._step(frame, law, w, known, gradient, self.farthest, flat, small)
-        w, seen = w + no_further(step, sizes, self.farthest)[0], list[Seen]()
-        # With noise, Hessians are asked in a frame where curvature, not moments, is even.
-        if gradient.spread > 0.0:
-            turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
-            lost = turned.A @ frame.back @ lost @ frame.back @ turned.A
-            frame = turned
-        ground = _Ground(frame, sizes, kept, small, law, lost, variances, framed, cap)
-        w, step, cut, pool = yield from self._walk(ground, w, points, seen)
+        start = yield from self._first_step(share, moments, facts)
+
+        ground, points, seen = start.ground, list[Point](), list[Seen]()
+        small, kept = ground.small, ground.kept
+        w, step, cut, pool = yield from self._walk(ground, start.w, points, seen)
+
         # The last point: its Hessian, second moments of slopes and gradient make the estimate.
-        found = yield FramedCurvature(w, cap, frame=small.asked(frame).A)
-        last, last_noise = within(cap * square(found.value, d), kept), cap * found.spread
+        asked_in = small.asked(ground.frame).A
+        found = yield FramedCurvature(w, ground.cap, frame=asked_in)
+        last = within(ground.cap * square(found.value, d), kept)
+        last_noise = ground.cap * found.spread
         pool = pooled(pool, last, last_noise)
-        slopes = yield FramedSlopes(w, frame=small.asked(frame).A)
+        slopes = yield FramedSlopes(w, frame=asked_in)
         gradient = yield Gradient(w)
         points.append(Point(w, last, last_noise, gradient.value, gradient.spread))
         seen.append(Seen(w, small.gathered(gradient).value, gradient.spread))
-        both = kept[:, :, None] & kept[:, None, :]  # a merged level has no rows of its own
-        rows = Moments(positive(S) * both, S @ (mask / self.value), self.marks, self.blocks)
+
+        rows = self._moments_of_rows(start.moments, kept)
         J = within(square(slopes.value, d), kept)
-        found_lost = ground.directions(pool)
-        ends = one_step(
-            Asked(frame, pool, J, seen), rows, kept, n, self.listed.scale, found_lost, small
-        )
+        sums = Asked(ground.frame, pool, J, seen)
+        lost = ground.directions(pool)
+        ends = one_step(sums, rows, kept, count.rows, self.listed.scale, lost, small)
         whole = square(moments.value, d)
         evidence = Evidence(
-            n,
-            share,
-            whole,
-            moments.spread,
-            first.value,
-            first.spread,
-            positive(sizes),
-            shortened,
-            frame.back,
-            tuple(points),
+            rows=count.rows,
+            chance=share,
+            moments=whole,
+            moments_spread=moments.spread,
+            gradient=start.gradient.value,
+            gradient_spread=start.gradient.spread,
+            sharp_moments=positive(ground.sizes),
+            shortened=start.shortened,
+            back=ground.frame.back,
+            points=tuple(points),
         )
         # A shortened step says itself that the maximum is not near, whatever the last step says.
         strain = np.where(cut, np.maximum(ends.strain, CUT), ends.strain)
         ends = replace(ends, strain=strain, moved=step, evidence=evidence, moments=whole)
         ends = replace(ends, estimate=w + small.followed(ends.estimate - w))
-        ends = with_merged_rows(ends, rows, merged)
-        ends = with_falling_curvature(ends, law)
-        return with_size(ends, law, kept & (mask == 0.0))
+        ends = with_merged_rows(ends, rows, start.merged)
+        ends = with_falling_curvature(ends, ground.law)
+        return with_size(ends, ground.law, kept & (self.constant == 0.0))
+
+    def _first_step(
+        self, share: Array, moments: Answer, facts: Facts
+    ) -> Generator[Bounded, Answer, _Start]:
+        """Find the frame, and take the first step from the log-odds of the share of positives."""
+        mask, d = self.constant, facts.d
+        # Start: the model of the constant alone, at the log-odds of the noisy share of positives.
+        w = np.log(share / (1.0 - share))[:, None] / self.value * mask
+        curvature = share * (1.0 - share)
+        # One cap for all replicates, as a query has one unit.
+        cap = float(np.minimum(facts.loss.curvature_bound, _RARE * curvature).max())
+        S = square(moments.value, d)
+        of_gradients = self._ahead(Gradient, facts, moments.among)
+        kept = self._kept(S, moments.spread, curvature, of_gradients)
+        small = SmallSites.of(mask, kept, S)
+        merged = self._merged(S, moments.spread, kept)
+        S = within(small.moments(S), kept)
+
+        # Norm of the noise in a Hessian over its eigenvalues: so large a share may be shortened.
+        noise = self._ahead(Curvature, facts, moments.among)
+        hidden = cap * noise * math.sqrt(2.0 * d) * _TYPICAL**2 * kept.sum(axis=1) / curvature
+        sharp = yield from self._frame(S, moments.spread, kept, hidden, small)
+        frame, sizes, lost = sharp.frame, sharp.sizes, sharp.lost
+        variances = variances_of(sizes, mask)
+        framed = np.einsum("rii->r", frame.A @ sizes @ frame.A) / kept.sum(axis=1)
+        if moments.spread == 0.0:  # then no row is shortened
+            lost = np.zeros_like(lost)
+        as_short = positive(sizes - frame.back @ lost @ frame.back)
+        shortened = Shortened(as_short, sharp.spread, frame.back)
+        lost = curvature[:, None, None] * lost  # of a Hessian, if it is the same for all rows
+
+        first = yield Gradient(w)
+        at_zero = curvature[:, None, None] * (frame.A @ sizes @ frame.A)
+        law = normal_rows(positive(sizes), mask / self.value)
+        flat = unseen_directions(frame, sharp.unseen, variances, framed)
+        # The first step is by second moments times the mean curvature: no Hessian was asked yet.
+        known = Pool(within(at_zero, kept), np.zeros(len(w)))
+        gathered = small.gathered(first)
+        step = self._step(frame, law, w, known, gathered, self.farthest, flat, small)
+        w = w + no_further(step, sizes, self.farthest)[0]
+        # With noise, Hessians are asked in a frame where curvature, not moments, is even.
+        if first.spread > 0.0:
+            turned = _by_curvature(frame, sizes, law.by_curvature(w), kept)
+            lost = turned.A @ frame.back @ lost @ frame.back @ turned.A
+            frame = turned
+        ground = _Ground(frame, sizes, kept, small, law, lost, variances, framed, cap)
+        return _Start(ground, w, S, merged, first, shortened)
+
+    def _moments_of_rows(self, S: Array, kept: BoolArray) -> Moments:
+        """Return moments for second-order biases: a merged level has no rows of its own."""
+        both = kept[:, :, None] & kept[:, None, :]
+        return Moments(
+            positive(S) * both, S @ (self.constant / self.value), self.marks, self.blocks
+        )
 
     def _walk(
         self, ground: _Ground, w: Array, points: list[Point], seen: list[Seen]
-    ) -> Generator[Bounded, Answer, tuple[Array, Array, BoolArray, Pool]]:
-        """Newton steps from w, whose sums are added to `points` and `seen`.
-
-        Returns the point, the last step, whether it was cut, and all Hessians as one.
-        """
-        pool, step, cut = None, np.zeros_like(w), np.zeros(len(w), dtype=bool)
+    ) -> Generator[Bounded, Answer, _Walked]:
+        """Take Newton steps of limited length from w; add their sums to `points` and `seen`."""
+        pool = None
+        step = np.zeros_like(w)
+        cut = np.zeros(len(w), dtype=bool)
         asked_in = ground.small.asked(ground.frame).A
         for most, fresh in self.steps:
             if fresh or pool is None:
@@ -454,7 +505,7 @@ class Newton(SeparateSites):
             step, cut = no_further(step, ground.sizes, most)
             w = w + step
         assert pool is not None
-        return w, step, cut, pool
+        return _Walked(w, step, cut, pool)
 
     def with_one_constant(self, columns: Columns) -> Newton:
         one = columns.slopes + 1
@@ -468,30 +519,33 @@ class Newton(SeparateSites):
         :class:`SeparateSites`.
         """
         last = heard[-1]
-        counts, n = of_kind(heard, Positives)[0], facts.every_n[:, 0]
-        chance = _chances(counts.values[:, :, 0], counts.spreads, n)
+        counts = of_kind(heard, Positives)[0]
+        n_rows = facts.every_n[:, 0]
+        chance = _chances(counts.values[:, :, 0], counts.spreads, n_rows)
         bends = chance * (1.0 - chance)
         if isinstance(last.what, Positives):
-            variance = (counts.spreads / bends) ** 2 + 1.0 / (n * bends)
+            # Delta method: d logit(p) = dp / (p (1 - p)), for noise and for sampling.
+            variance = (counts.spreads / bends) ** 2 + 1.0 / (n_rows * bends)
             return drawn_together(np.log(chance / (1.0 - chance)), variance) / self.value
         if not isinstance(last.what, Gradient):
             return last.own
         bends = bends * self.value**2
         step = drawn_together(-last.values[:, :, -1] / bends, (last.spreads / bends) ** 2)
-        return np.asarray(last.own + np.clip(step, -_FARTHEST / self.value, _FARTHEST / self.value))
+        farthest = _FARTHEST / self.value
+        return np.asarray(last.own + np.clip(step, -farthest, farthest))
 
     def joined(self, found: Estimates, heard: Sequence[Heard], facts: Facts) -> Estimates:
         """Combine the sites' last steps (:func:`joint_estimates`)."""
         return joint_estimates(self, found, heard, facts)
 
     def _kept(self, S: Array, spread: float, curvature: Array, noise: float) -> BoolArray:
-        """Columns but for those of rare levels and small sites that noise hides, (R, d).
+        """Return the columns without those of rare levels and small sites that noise hides, (R, d).
 
-        Those of which the moments S do not show a row, and rare ones of which `noise` in a gradient
-        moves the log-odds against the most frequent level by `HIDDEN`.  A rare level counts as the
-        reference.  The reference is a level like the others: if it is the rare one, the most
-        frequent level has no column, and counts as the reference. Sites with constants of their own
-        are a block without a reference: see :class:`SmallSites`.
+        Hidden are those of which the moments S do not show a row, and rare ones of which `noise` in
+        a gradient moves the log-odds against the most frequent level by `HIDDEN`.  A rare level
+        counts as the reference.  The reference is a level like the others: if it is the rare one,
+        the most frequent level has no column, and counts as the reference. Sites with constants of
+        their own are a block without a reference: see :class:`SmallSites`.
 
         A rare level's own moment must stand out from noise, whatever its moment with the constant
         says: frames are made of it, and where noise made it too small, steps along the level go
@@ -507,7 +561,7 @@ class Newton(SeparateSites):
             for block in blocks_of(self.marks, self.blocks, self.constant, self.value, S[r]):
                 towards = np.vstack([np.diag(self.marks)[block.columns], np.zeros(len(self.marks))])
                 shares = np.append(block.shares, block.reference)
-                hidden = hides.which(towards, shares, block.deviations)
+                hidden = hides.hidden_levels(towards, shares, block.deviations)
                 kept[r, block.columns] = ~hidden[:-1] & in_frames[r, block.columns]
                 if hidden[-1]:
                     kept[r, block.columns[np.argmax(shares)]] = False
@@ -515,18 +569,19 @@ class Newton(SeparateSites):
             if len(sites) > 1:
                 shares = np.diag(S[r])[sites] / self.value**2
                 towards = self.value * np.eye(len(self.constant))[sites]
-                kept[r, sites] = ~hides.which(towards, shares, np.full(len(sites), self.value**-2))
+                deviations = np.full(len(sites), self.value**-2)
+                kept[r, sites] = ~hides.hidden_levels(towards, shares, deviations)
         return kept
 
     def _merged(self, S: Array, spread: float, kept: BoolArray) -> Array:
-        """Share of the rows, (R,), whose site is not kept, or `OF_LEVELS` of those whose level is
-        not.
+        """Estimate the share of rows, (R,), whose site is merged; `OF_LEVELS` of it for levels.
 
         It is the root of the squares of every block's, as what levels of one column add is
         unrelated to what those of another do.  A share is at least a deviation of its own noise:
         what noise makes seem rare is merged rather.
         """
-        sites, found = np.flatnonzero(self.constant > 0.0), np.zeros(len(S))
+        sites = np.flatnonzero(self.constant > 0.0)
+        found = np.zeros(len(S))
         for r in range(len(S)):
             small = sites[~kept[r, sites]]
             noise = spread * math.sqrt(len(small)) / self.value**2
@@ -534,10 +589,10 @@ class Newton(SeparateSites):
             for block in blocks_of(self.marks, self.blocks, self.constant, self.value, S[r]):
                 hidden = np.append(~kept[r, block.columns], False)
                 most = int(np.argmax(block.shares))
-                if (
-                    hidden[most] and block.shares[most] >= block.reference
-                ):  # the reference was merged with it
-                    hidden[[most, -1]] = False, True
+                if hidden[most] and block.shares[most] >= block.reference:
+                    # It has no column because the rare reference was merged with it.
+                    hidden[most] = False
+                    hidden[-1] = True
                 share = np.append(block.shares, block.reference)[hidden].sum()
                 noise = spread * math.sqrt(np.sum(block.deviations[hidden] ** 2))
                 squares += (OF_LEVELS * max(share, noise)) ** 2
@@ -546,15 +601,11 @@ class Newton(SeparateSites):
 
     def _frame(
         self, S: Array, spread: float, kept: BoolArray, hidden: Array, small: SmallSites
-    ) -> Generator[Bounded, Answer, tuple[Frame, Array, Array, Array, Array]]:
-        """Asks for second moments in ever better frames, each as short as the lengths of rows in it
-        allow.
-
-        Returns the last of them, second moments of rows as they are, in the frame what long rows
-        lack of those, which part of the identity nobody saw, and the deviation of noise in an entry
-        of second moments in the frame, (R,).
-        """
-        zero, sight = np.zeros(S.shape[:2]), whitening(S, spread, kept)
+    ) -> Generator[Bounded, Answer, _Sharpened]:
+        """Ask for second moments in ever better frames, each as short as lengths of rows allow."""
+        zero = np.zeros(S.shape[:2])
+        sight = whitening(S, spread, kept)
+        # One turn more than there are second moments: the last frame is only measured for lengths.
         for k in range(len(self.sharper) + 1):
             cells = yield Lengths(zero, frame=small.asked(sight.frame).A, edges=EDGES)
             edge = short(cells.value, cells.spread, hidden)[:, None, None]
@@ -564,7 +615,13 @@ class Newton(SeparateSites):
                 M = within(square(found.value, S.shape[-1]), kept) * edge**2
                 noise = found.spread * edge[:, 0, 0] ** 2
                 sight = sharper(sight, M, noise, kept)
-        return frame, sight.moments, sight.lost / edge**2, sight.unseen, noise / edge[:, 0, 0] ** 2
+        return _Sharpened(
+            frame=frame,
+            sizes=sight.moments,
+            lost=sight.lost / edge**2,
+            unseen=sight.unseen,
+            spread=noise / edge[:, 0, 0] ** 2,
+        )
 
     def _step(
         self,
@@ -577,21 +634,21 @@ class Newton(SeparateSites):
         lost: Directions,
         small: SmallSites,
     ) -> Array:
-        """Newton's step from w across lost directions, longer or shorter as curvature changes on
-        the way.
-        """
+        """Compute Newton's step from w across lost directions, stretched as curvature falls."""
         step = displacement(frame, pool.H, pool.noise, gradient.value, gradient.spread)
         return stretched(rows, w, small.followed(lost.without(step)), 1.01 * most)
 
     def _ahead(self, kind: type[Bounded], facts: Facts, among: Among) -> float:
-        """Standard deviation of the noise on an entry of all answers of a kind together."""
-        what = [item.what(np.zeros(1)) for item in self.items]
+        """Compute the noise deviation on an entry of all answers of a kind, by precision."""
+        statistics = [item.what(np.zeros(1)) for item in self.items]
         spreads = [
             self.listed.spread(j, facts, among)
-            for j, one in enumerate(what)
-            if isinstance(one, kind)
+            for j, statistic in enumerate(statistics)
+            if isinstance(statistic, kind)
         ]
-        return 1.0 / math.sqrt(sum(s**-2.0 for s in spreads)) if all(spreads) else 0.0
+        if not all(spreads):
+            return 0.0
+        return 1.0 / math.sqrt(sum(s**-2.0 for s in spreads))
 
 
 def newton_of(naming: Naming) -> Newton:
@@ -634,12 +691,12 @@ def joint_estimates(
     bends, slopes = of_kind(heard, FramedCurvature)[-1], of_kind(heard, FramedSlopes)[-1]
     assert isinstance(bends.what, FramedCurvature)
     cap, d = bends.what.unit(facts.loss), columns.slopes + 1
-    frame, across, n = lost.frame, lost.across, facts.every_n[:, 0]
+    frame, n = lost.frame, facts.every_n[:, 0]
     one = recipe.with_one_constant(columns)
-    rows = Moments(
-        seen.sharp_moments, seen.sharp_moments @ (one.constant / one.value), one.marks, one.blocks
-    )
-    law = normal_rows(seen.sharp_moments, one.constant / one.value)
+    everywhere = one.constant / one.value
+    mean = seen.sharp_moments @ everywhere
+    rows = Moments(seen.sharp_moments, mean, one.marks, one.blocks)
+    law = normal_rows(seen.sharp_moments, everywhere)
     of_all = Pool(found.hessian, found.hessian_noise)
     squares, squares_noise = mean_of_sites(slopes)
     squares = within(squares, found.kept)
@@ -656,26 +713,27 @@ def joint_estimates(
         own = [
             Seen(at[:, i], *gradient.of(i)) for at, gradient in zip(points, gradients, strict=True)
         ]
-        ends = one_step(
-            Asked(frame, pool, J, own), rows, found.kept, float(n[i]), found.scale, lost
-        )
-        ends = with_falling_curvature(ends, law)
-        inverse, _ = inverse_of(ends.hessian, found.kept, np.zeros(len(pool.H)))
-        inverse = across @ inverse @ across
-        # Weights by the model: those by a site's own J follow the very rows that they weigh, and
-        # intervals of such a meta-analysis cover 73 to 90% at a few hundred rows a site.
-        expected = frame.A @ (inverse / n[i]) @ frame.A + ends.noise
-        # Shifts, as a point may be anywhere along a lost direction, of which covariances have no
-        # part.
-        steps.append(SiteStep(ends.estimate - own[-1].at, expected, ends.noise, ends.sampling))
+        sums = Asked(frame, pool, J, own)
+        ends = one_step(sums, rows, found.kept, float(n[i]), found.scale, lost)
+        steps.append(_shift_of_site(with_falling_curvature(ends, law), own[-1].at, lost))
     at = columns.point(found.at, gradients[-1].own)
     ends = joint(found, columns, steps, at, facts)
     ends = replace(ends, estimate=ends.estimate + at)
-    return (
-        replace(ends, of_sites=_of_sites(recipe, found, heard, columns, n))
-        if columns.apart
-        else ends
-    )
+    if not columns.apart:
+        return ends
+    return replace(ends, of_sites=_of_sites(recipe, found, heard, columns, n))
+
+
+def _shift_of_site(ends: Estimates, at: Array, lost: Directions) -> SiteStep:
+    """Return a site's last step from the point `at`, with the covariance that weighs it."""
+    A = lost.frame.A
+    inverse, _ = inverse_of(ends.hessian, ends.kept, np.zeros(len(ends.hessian)))
+    inverse = lost.across @ inverse @ lost.across
+    # Weights by the model: those by a site's own J follow the very rows that they weigh, and
+    # intervals of such a meta-analysis cover 73 to 90% at a few hundred rows a site.
+    expected = A @ (inverse / ends.rows) @ A + ends.noise
+    # Shifts, as a point may be anywhere along a lost direction, of which covariances have no part.
+    return SiteStep(ends.estimate - at, expected, ends.noise, ends.sampling)
 
 
 def _of_sites(
@@ -745,16 +803,19 @@ def joint(
     """
     made = combined(columns, steps)
     bias = columns.of_covariance(found.covariance - found.noise - found.sampling)
-    of_merged = None if found.of_merged is None else columns.of_covariance(found.of_merged)
+    of_merged = found.of_merged
+    if of_merged is not None:
+        of_merged = columns.of_covariance(of_merged)
     whole = wide(columns, found.frame, found.hessian, found.kept)
-    moved = None if found.moved is None else columns.of_all(found.moved[:, :, None])[:, :, 0]
+    moved = found.moved
+    if moved is not None:
+        moved = columns.of_all(moved[:, :, None])[:, :, 0]
     rows = float(facts.every_n.sum())
     lost = found.directions
     if lost is not None:
         rows_of_frame = Frame(columns.of_all(lost.frame.A), lost.frame.back)
-        lost = lost._replace(
-            frame=rows_of_frame, variances=columns.of_all(lost.variances[:, :, None])[:, :, 0]
-        )
+        variances = columns.of_all(lost.variances[:, :, None])[:, :, 0]
+        lost = lost._replace(frame=rows_of_frame, variances=variances)
     moments = found.moments
     if moments is not None and columns.apart:
         to_all = shared_constant(len(columns.constant), facts.every_n[:, 0] / rows)
@@ -888,9 +949,7 @@ class SmallSites(NamedTuple):
 
     @property
     def noise(self) -> Array:
-        """Covariance of the noise in a gathered gradient, for deviation 1 in an entry of the
-        gradient, (R, d, d).
-        """
+        """Covariance of the noise in a gathered gradient, over its variance before, (R, d, d)."""
         return self.P.transpose(0, 2, 1) @ self.P
 
 
@@ -901,7 +960,7 @@ class _Hides(NamedTuple):
     spread: float  # of the noise in them
     noise: float  # in a gradient, over the mean curvature
 
-    def which(self, towards: Array, shares: Array, deviations: Array) -> BoolArray:
+    def hidden_levels(self, towards: Array, shares: Array, deviations: Array) -> BoolArray:
         """Return the levels whose log-odds against the most frequent one noise hides, (levels,).
 
         Parameters
@@ -990,6 +1049,7 @@ def pooled(before: Pool | None, H: Array, spread: float) -> Pool:
     if before is None:
         return Pool(H, noise)
     apart = np.abs(np.linalg.eigvalsh(H - before.H)).max(axis=1) ** 2
+    # A symmetric matrix of noise s has a norm of about s sqrt(2 d).
     off = np.maximum(apart - 2.0 * d * (before.noise**2 + noise**2), 0.0) + before.noise**2
     share = np.divide(noise**2, noise**2 + off, out=np.zeros_like(off), where=noise > 0.0)
     mixed = (1.0 - share)[:, None, None] * H + share[:, None, None] * before.H
@@ -1030,8 +1090,7 @@ def no_further(step: Array, S: Array, most: float) -> tuple[Array, BoolArray]:
 
 
 def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
-    """A frame in which rows have equal second moments in all directions if they count by their
-    curvature, as in M.
+    """Whiten the rows with weights in proportion to their curvature, as in M.
 
     A direction in which a Hessian is small, because only rows near the border bend the loss, is
     stretched: noise hides less of it.  Rows that become long by that are far from the border, and
@@ -1041,6 +1100,24 @@ def _by_curvature(frame: Frame, S: Array, M: Array, kept: BoolArray) -> Frame:
     scale = np.sqrt(np.sum(sizes * kept, axis=1) / np.maximum(kept.sum(axis=1), 1))[:, None, None]
     found = whitening(within(M, kept), 0.0, kept).frame
     return Frame(found.A * scale, found.back / scale)
+
+
+class _Length(NamedTuple):
+    """Squared length d'Hd of the last step, by what makes it."""
+
+    of_noise: Array  # expected of noise in gradients                        (R,)
+    signal: Array  # what is beyond that                                     (R,)
+    surely: Array  # what is beyond it by more than `CHANCE` deviations      (R,)
+
+
+class _Inverted(NamedTuple):
+    """A Hessian across lost directions, and its inverse."""
+
+    H: Array  # (R, d, d)
+    inverse: Array  # (R, d, d)
+    fine: BoolArray  # whether noise leaves an inverse                       (R,)
+    across: Array  # projection                                              (1 or R, d, d)
+    n_left: Array  # kept directions that are not lost                       (R,)
 
 
 class Asked(NamedTuple):
@@ -1087,68 +1164,104 @@ def one_step(
     Estimates
     """
     frame, pool, J, seen = asked
-    A, (H, s_H) = frame.A, pool
-    across, left = np.eye(H.shape[-1])[None], kept.sum(axis=1)
-    if lost is not None:
-        across, H, left = lost.across, lost.restricted(H), left - lost.lost.sum(axis=1)
+    A = frame.A
+    hessian = _inverted(pool, kept, lost)
+    H, inverse, across = hessian.H, hessian.inverse, hessian.across
     w, g, s_g, u, turned = together(frame, across @ H @ across, seen, rows, lost)
-    inverse, fine = inverse_of(
-        H, kept, np.maximum(1e-12, _FLOOR * s_H * math.sqrt(2.0 * H.shape[-1]))
-    )
-    inverse = across @ inverse @ across
     d = -np.einsum("rij,rjk,rk->ri", inverse, A, g)
     # covariance = H^-1 [J / n + s_g^2 A A' + (s_H^2 / 2)(|d|^2 I + d d')] H^-1, its noise first.
-    of_g = (s_g**2)[:, None, None] * (A @ A if small is None else A @ small.noise @ A)
-    noise = inverse @ (of_g + noise_of(d + np.einsum("rij,rj->ri", frame.back, u), s_H)) @ inverse
+    of_entry = A @ A if small is None else A @ small.noise @ A
+    of_g = (s_g**2)[:, None, None] * of_entry
+    # The noise in H moves the estimate by the shift from all points together, not by d alone.
+    of_H = noise_of(d + np.einsum("rij,rj->ri", frame.back, u), pool.noise)
+    noise = inverse @ (of_g + of_H) @ inverse
     sampling = inverse @ (positive(J) / n) @ inverse
     covariance = sampling + noise
-    # of which d'Hd has the trace in the mean, and twice that of the square as variance
-    by_noise = inverse @ of_g
-    mean = np.einsum("rii->r", by_noise)
-    moved = np.einsum("ri,rij,rj->r", d, H, d) - mean
-    # One direction may have nearly all of the noise in d'Hd, such as a count hardly ever above 0.
-    beyond = moved - CHANCE * np.sqrt(2.0 * np.einsum("rij,rji->r", by_noise, by_noise))
-    moved, beyond = np.maximum(moved, 0.0), np.maximum(beyond, 0.0)
-    signal = moved / np.maximum(moved + mean, 1e-300)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sizes = across @ A @ rows.S @ A @ across
-        bends = np.einsum("rii,ri->r", across @ H @ across, kept) / np.einsum("rii->r", sizes)
-        spread = np.sqrt(np.einsum("rij,rji->r", H, covariance) / left)
-        # q = .35 (d'Hd - tr Z - 2 sqrt(2 tr Z^2))+ / sqrt(tr H / tr ASA) / sqrt(tr(H cov) / p)
-        strain = 0.35 * beyond / np.sqrt(np.maximum(bends, 0.0)) / spread
-        near = mean <= FAR**2 * bends
-    strain = np.where(fine & near & np.isfinite(strain), strain, np.inf)
-    over = rows.missed(w, np.einsum("rij,rj->ri", A, d), moved)
-    # The bias b = H^-1 t / 2 is subtracted, and taken to be as uncertain as it is large.
-    b, other = (np.einsum("rij,rjk,rk->ri", inverse, A, t) for t in (0.5 * over, turned))
-    covariance = covariance + b[:, :, None] * b[:, None, :] + other[:, :, None] * other[:, None, :]
-    estimate = w + np.einsum("rij,rj->ri", A, d - b)
+
+    length = _squared_length(d, H, inverse @ of_g)
+    strain = _strain(length, hessian, A, rows.S, covariance, kept)
+    # The bias b = H^-1 t / 2 is subtracted, and taken to be as uncertain as it is large; so is
+    # what third derivatives changed in gradients at points before.
+    over = rows.missed(w, np.einsum("rij,rj->ri", A, d), length.signal)
+    b = np.einsum("rij,rjk,rk->ri", inverse, A, 0.5 * over)
+    b_u = np.einsum("rij,rjk,rk->ri", inverse, A, turned)
+    covariance = covariance + b[:, :, None] * b[:, None, :] + b_u[:, :, None] * b_u[:, None, :]
     return Estimates(
-        estimate,
-        w,
-        A @ covariance @ A,
-        A @ noise @ A,
-        A @ sampling @ A,
-        A @ across,
-        H,
-        s_H,
-        strain,
-        kept,
-        n,
-        scale,
+        estimate=w + np.einsum("rij,rj->ri", A, d - b),
+        at=w,
+        covariance=A @ covariance @ A,
+        noise=A @ noise @ A,
+        sampling=A @ sampling @ A,
+        frame=A @ across,
+        hessian=H,
+        hessian_noise=pool.noise,
+        strain=strain,
+        kept=kept,
+        rows=n,
+        scale=scale,
         directions=lost,
-        signal=signal,
+        signal=length.signal / np.maximum(length.signal + length.of_noise, 1e-300),
     )
+
+
+def _inverted(pool: Pool, kept: BoolArray, lost: Directions | None) -> _Inverted:
+    """Invert the pooled Hessian in the space without lost directions."""
+    H, n_left = pool.H, kept.sum(axis=1)
+    across = np.eye(H.shape[-1])[None]
+    if lost is not None:
+        across = lost.across
+        H = lost.restricted(H)
+        n_left = n_left - lost.lost.sum(axis=1)
+    least = np.maximum(1e-12, _FLOOR * pool.noise * math.sqrt(2.0 * H.shape[-1]))
+    inverse, fine = inverse_of(H, kept, least)
+    return _Inverted(H, across @ inverse @ across, fine, across, n_left)
+
+
+def _squared_length(d: Array, H: Array, Z: Array) -> _Length:
+    """Split d'Hd into signal and noise, with ``Z = H^-1 s_g^2 A A'`` of the noise in gradients."""
+    # Of noise alone d'Hd has the mean tr Z and the variance 2 tr Z^2.
+    of_noise = np.einsum("rii->r", Z)
+    moved = np.einsum("ri,rij,rj->r", d, H, d) - of_noise
+    # One direction may have nearly all of the noise in d'Hd, such as a count hardly ever above 0.
+    beyond = moved - CHANCE * np.sqrt(2.0 * np.einsum("rij,rji->r", Z, Z))
+    return _Length(of_noise, np.maximum(moved, 0.0), np.maximum(beyond, 0.0))
+
+
+def _strain(
+    length: _Length, hessian: _Inverted, A: Array, S: Array, covariance: Array, kept: BoolArray
+) -> Array:
+    """Compute q, the relative size of the last step, (R,); inf where noise alone leads far.
+
+    Parameters
+    ----------
+    length : _Length
+    hessian : _Inverted
+    A : array (R, d, d)
+        The frame.
+    S : array (R, d, d)
+        Second moments of the rows.
+    covariance : array (R, d, d)
+        Of the step, in the frame, without biases.
+    kept : bool array (R, d)
+        Columns that were not merged.
+    """
+    H, across = hessian.H, hessian.across
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes = across @ A @ S @ A @ across
+        bends = np.einsum("rii,ri->r", across @ H @ across, kept) / np.einsum("rii->r", sizes)
+        spread = np.sqrt(np.einsum("rij,rji->r", H, covariance) / hessian.n_left)
+        # q = .35 (d'Hd - tr Z - 2 sqrt(2 tr Z^2))+ / sqrt(tr H / tr ASA) / sqrt(tr(H cov) / p)
+        strain = 0.35 * length.surely / np.sqrt(np.maximum(bends, 0.0)) / spread
+        near = length.of_noise <= FAR**2 * bends
+    return np.where(hessian.fine & near & np.isfinite(strain), strain, np.inf)
 
 
 def with_falling_curvature(ends: Estimates, rows: NormalRows) -> Estimates:
     """Add the errors of the correction of the last step for falling curvature."""
     part = ends.signal
     assert part is not None
-    noise, sampling = (
-        as_curvature_falls(rows, ends.at, ends.estimate, covariance, part)
-        for covariance in (ends.noise, ends.sampling)
-    )
+    noise = as_curvature_falls(rows, ends.at, ends.estimate, ends.noise, part)
+    sampling = as_curvature_falls(rows, ends.at, ends.estimate, ends.sampling, part)
     of_bias = ends.covariance - ends.noise - ends.sampling
     return replace(ends, covariance=noise + sampling + of_bias, noise=noise, sampling=sampling)
 
@@ -1198,19 +1311,23 @@ def with_size(ends: Estimates, rows: NormalRows, slopes: BoolArray) -> Estimates
     Estimates
         With ``room``, ``own_room`` and ``sampling_room``.
     """
-    # Along lost directions coefficients are anything.
-    effects = ends.estimate if ends.directions is None else ends.directions.level(ends.estimate)
+    effects = ends.estimate
+    if ends.directions is not None:
+        # Along lost directions coefficients are anything.
+        effects = ends.directions.level(effects)
     size = size_of(rows, effects, ends.covariance, slopes)
     lacking = size.widening[:, None] * effects * slopes
     covariance = ends.covariance + lacking[:, :, None] * lacking[:, None, :]
     # More rows or a larger epsilon tell merged rows apart, so what these may do is no part of what
     # would do.
-    own_room, sampling_room = (
-        size_of(rows, effects, part, slopes).room
-        for part in (ends.sampling + ends.noise, ends.sampling)
-    )
+    own = size_of(rows, effects, ends.sampling + ends.noise, slopes)
+    of_sampling = size_of(rows, effects, ends.sampling, slopes)
     return replace(
-        ends, covariance=covariance, room=size.room, own_room=own_room, sampling_room=sampling_room
+        ends,
+        covariance=covariance,
+        room=size.room,
+        own_room=own.room,
+        sampling_room=of_sampling.room,
     )
 
 
@@ -1246,26 +1363,33 @@ def together(
     half : array (R, d)
         Weighted mean of t / 2.
     """
-    w, d = seen[-1].at, seen[-1].at.shape[1]
+    w = seen[-1].at
+    d = w.shape[1]
     H = frame.back @ H @ frame.back
-    total, g, moved, turned = (
-        np.zeros((len(w), 1)),
-        np.zeros_like(w),
-        np.zeros_like(w),
-        np.zeros_like(w),
-    )
+    total = np.zeros((len(w), 1))
+    g = np.zeros_like(w)
+    moved = np.zeros_like(w)
+    turned = np.zeros_like(w)
     for one in seen:
         u = w - one.at
-        own, unknown = (u, 0.0) if lost is None else (lost.level(u), lost.unknown(u))
+        if lost is None:
+            own, unknown = u, np.zeros(len(w))
+        else:
+            # Along a lost direction a shift moves no score that is known: it counts as noise.
+            own, unknown = lost.level(u), lost.unknown(u)
         along = np.einsum("rij,rj->ri", H, own)
+        # Newton's gradient at w is g(v) + H u - t / 2, with u'Hu for the size of t.
         half = 0.5 * rows.missed(w, own, np.maximum(np.sum(own * along, axis=1), 0.0))
         variance = one.spread**2 + np.sum(half**2, axis=1) / d + unknown
-        sure = 1.0 / np.maximum(variance, 1e-300)[:, None]
-        total += sure
-        g += sure * (one.gradient + along - half)
-        moved += sure * u
-        turned += sure * half
-    s_g = np.sqrt(1.0 / total[:, 0]) if seen[-1].spread > 0.0 else np.zeros(len(w))
+        precision = 1.0 / np.maximum(variance, 1e-300)[:, None]
+        total += precision
+        g += precision * (one.gradient + along - half)
+        moved += precision * u
+        turned += precision * half
+    if seen[-1].spread > 0.0:
+        s_g = np.sqrt(1.0 / total[:, 0])
+    else:
+        s_g = np.zeros(len(w))
     return w, g / total, s_g, moved / total, turned / total
 
 
@@ -1294,10 +1418,12 @@ def inverse_of(
     """
     values, vectors = np.linalg.eigh(H)
     values = values - np.reshape(lowered, (-1, 1))
+    # eigh sorts eigenvalues in ascending order.
     fine = values[:, 0] > least
     safe = np.where(fine[:, None], values, 1.0)
     found = (vectors / safe[:, None, :]) @ vectors.transpose(0, 2, 1)
-    return np.where(fine[:, None, None], found, 0.0) * (kept[:, :, None] & kept[:, None, :]), fine
+    both = kept[:, :, None] & kept[:, None, :]
+    return np.where(fine[:, None, None], found, 0.0) * both, fine
 
 
 def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Array:
@@ -1325,20 +1451,23 @@ def fragility(A: Array, H: Array, kept: BoolArray, s_H: Array, c: Array) -> Arra
         Infinite where the lowered H has no inverse.
     """
     P, _ = inverse_of(H, kept, np.zeros(len(H)), LOWER * s_H)
-    # tau is one of directions
+    # tau depends on the direction of c alone: the scale is taken out against overflow.
     turned = (c / np.maximum(np.abs(c).max(axis=1, keepdims=True), 1e-300)) @ A
     along = turned @ P
     trace = np.einsum("rii->r", P)[:, None]
     first = np.sum(turned * along, axis=2)
-    beyond = 0.5 * (
-        trace * np.sum(along**2, axis=2) + np.einsum("rmi,rij,rmj->rm", along, P, along)
-    )
+    # E[E P E] = s_H^2 / 2 (tr(P) I + P), as E has the variance s_H^2 / 2 off the diagonal.
+    by_itself = np.einsum("rmi,rij,rmj->rm", along, P, along)
+    beyond = 0.5 * (trace * np.sum(along**2, axis=2) + by_itself)
     added = beyond * (s_H**2)[:, None]
     return np.asarray(np.divide(added, first, out=np.full_like(first, np.inf), where=first > 0.0))
 
 
 def noise_of(shift: Array, s_H: Array) -> Array:
-    """Covariance (R, d, d) of ``E d`` for a step d = `shift`, (R, d), and noise E in H."""
+    """Compute the covariance (R, d, d) of ``E d`` for a step d = `shift`, (R, d), and noise E in H.
+
+    Entries of E have the variance s_H^2 on the diagonal and half of it beside it.
+    """
     length = np.sum(shift**2, axis=1)[:, None, None]
     added = length * np.eye(shift.shape[1]) + shift[:, :, None] * shift[:, None, :]
     return np.asarray((s_H**2 / 2.0)[:, None, None] * added)

@@ -94,7 +94,7 @@ class KnownSums(NamedTuple):
         return np.where(lost[:, None], np.nan, ends)
 
     def _mapped(self, weights: Array) -> tuple[Array, BoolArray]:
-        """Weights of what `estimate` is of, and the sums in which something refused takes part."""
+        """Map weights to those of `estimate`, and find the sums with something refused in them."""
         unknown = np.isnan(self.estimate)
         if self.pivots is None:
             return weights, np.any(unknown & (weights != 0.0), axis=1)
@@ -104,13 +104,14 @@ class KnownSums(NamedTuple):
 
     def scaled(self, factor: float, shift: Array) -> KnownSums:
         """Return the same for lines times `factor`, plus `shift` (lines,)."""
-        moved = shift if self.pivots is None else self.pivots @ shift
+        if self.pivots is not None:
+            shift = self.pivots @ shift
         return self._replace(
-            estimate=factor * self.estimate + moved, covariance=factor**2 * self.covariance
+            estimate=factor * self.estimate + shift, covariance=factor**2 * self.covariance
         )
 
     def to_plain(self) -> dict[str, Any]:
-        """Plain data, with None for NaN."""
+        """Return plain data, with None for NaN."""
         told: dict[str, Any] = {
             "estimate": _told(self.estimate),
             "covariance": [_told(row) for row in self.covariance],
@@ -138,4 +139,5 @@ class KnownSums(NamedTuple):
 
 
 def _told(values: Array) -> list[float | None]:
+    """Return numbers as plain data, with None for NaN, which JSON has not."""
     return [None if np.isnan(x) else float(x) for x in values]

@@ -81,24 +81,29 @@ EDGES = 2.0 ** np.arange(-10.0, 1.5, 0.5)
 """Public cells of residuals, in half widths of the target's bounds; beyond the last one no
 residual is kept.
 """
-_FLOOR = 0.05  # of the noise's norm: a matrix with an eigenvalue below it has no inverse
-_EXCESS = 0.25  # of h: how far residuals that noise hides may be beyond it, in the mean over them
-# shares of the first second moments, and of those in the last frame
-_ROUGHLY, _MOMENTS = (
-    0.05,
-    0.20,
-)
-_GRADIENTS = 0.47  # share of the second and the last gradient
-# of one row: how far rows in a tail lean on average, when it is chosen where residuals are clipped
+# Share of the noise's norm: a matrix with an eigenvalue below it has no inverse.
+_FLOOR = 0.05
+# How far residuals that noise hides may be beyond h, in units of it, in the mean over them.
+_EXCESS = 0.25
+# Shares of the budget: of the first second moments, of those in the last frame, and of the second
+# and the last gradient together.
+_ROUGHLY = 0.05
+_MOMENTS = 0.20
+_GRADIENTS = 0.47
+# How far rows in a tail lean on average, in units of one row, when it is chosen where residuals
+# are clipped.
 _LEANS = 0.5
-_OF_CONSTANT = (
-    2.0  # weight of the constant, which all predictions share, where residuals are clipped
-)
-_KEPT = 4.0  # residuals are kept to that many times their spread, about
-_NO_BEND = 1e-12  # curvature along a site's constant, in a frame: noise leaves nothing of it
-_NO_ROWS = 1e-9  # so small a share of the rows, without noise, is that of none
-_FARTHEST = 2.0  # how far a site's constant may be from a point, in scores: targets are within 1
-# noise deviations of a second moment, below which a rare level is merged with its reference
+# Weight of the constant, which all predictions share, where residuals are clipped.
+_OF_CONSTANT = 2.0
+# Residuals are kept to that many times their spread, about.
+_KEPT = 4.0
+# Curvature along a site's constant, in a frame, of which noise leaves nothing.
+_NO_BEND = 1e-12
+# So small a share of the rows, without noise, is that of none.
+_NO_ROWS = 1e-9
+# How far a site's constant may be from a point, in scores: targets are within 1.
+_FARTHEST = 2.0
+# Noise deviations of a second moment, below which a rare level is merged with its reference.
 _MERGED = 3.0
 
 
@@ -144,17 +149,29 @@ class Stepped(SeparateSites):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        def at_bounds(at: Array) -> Bounded:
+            return AtBounds(at, self.constant)
+
+        def rough_lengths(at: Array) -> Bounded:
+            return Lengths(at, edges=ROUGH)
+
+        def fine_lengths(at: Array) -> Bounded:
+            return Lengths(at, edges=FINE)
+
+        def residuals(at: Array) -> Bounded:
+            return Residuals(at, self.constant, EDGES)
+
         return (
-            Item("targets at their bounds", lambda at: AtBounds(at, self.constant), 0.01),
+            Item("targets at their bounds", at_bounds, 0.01),
             Item("second moments", SecondMoments, _ROUGHLY),
-            Item("lengths of rows", lambda at: Lengths(at, edges=ROUGH), 0.01),
+            Item("lengths of rows", rough_lengths, 0.01),
             Item("second moments in the first frame", FramedMoments, 0.05),
-            Item("lengths of rows in the frame", lambda at: Lengths(at, edges=FINE), 0.02),
+            Item("lengths of rows in the frame", fine_lengths, 0.02),
             Item("second moments in the frame", FramedMoments, _MOMENTS),
             Item("first gradient", FramedSteps, 0.05),
-            Item("first residuals", lambda at: Residuals(at, self.constant, EDGES), 0.03),
+            Item("first residuals", residuals, 0.03),
             Item("second gradient", FramedSteps, 0.11),
-            Item("residuals", lambda at: Residuals(at, self.constant, EDGES), 0.07),
+            Item("residuals", residuals, 0.07),
             Item("moments of residuals", FramedResiduals, 0.04),
             Item("last gradient", FramedSteps, 0.36),
         )
@@ -182,16 +199,18 @@ class Stepped(SeparateSites):
             point = products.shrunken()
             at = np.einsum("rij,rj->ri", frame.A, point)
             cells = yield Residuals(at, self.constant, EDGES)
-            gradient = self._place("last gradient" if last else "second gradient")
-            clipping = self._clipping(
-                cells, products, self.listed.spread(gradient, facts, cells.among)
-            )
+            of_gradient = self._noise_ahead(last, facts, cells)
+            clipping = self._clipping(cells, products, of_gradient)
             h = clipping.h
             if last:
                 squares = yield FramedResiduals(at, h, frame=frame.A)
             found = yield FramedSteps(at, h, frame=frame.A)
             products.add(point, h * found.value * kept, h * found.spread)
 
+        told = Pool(
+            within(h**2 * square(squares.value, facts.d), every),
+            np.full(replicates, h**2 * squares.spread),
+        )
         s_M = np.full(replicates, moments.spread)
         size = np.einsum("rii->r", M) / max(1, int(kept.sum()))
         variances = variances_of(frame.back @ M @ frame.back, self.constant)
@@ -202,10 +221,6 @@ class Stepped(SeparateSites):
         best = np.einsum("rij,rj->ri", inverse, mean.c)
         of_c = mean.of_gradients[:, None, None] * np.eye(facts.d)
         noise = inverse @ (of_c + noise_of(best - mean.center, s_M)) @ inverse
-        told = Pool(
-            within(h**2 * square(squares.value, facts.d), every),
-            np.full(replicates, h**2 * squares.spread),
-        )
         # White's J holds for unequal spreads; it is drawn to a multiple of M by its share of noise.
         drawn, _ = drawn_to_multiple(*told, M, OF_RESIDUALS)
         sampling = inverse @ (positive(drawn) / found.rows) @ inverse
@@ -235,12 +250,14 @@ class Stepped(SeparateSites):
             at_bounds_noise=bounds.spread,
         )
 
-    def _place(self, name: str) -> int:
-        """The position of an item in the list."""
-        return [item.name for item in self.items].index(name)
+    def _noise_ahead(self, last: bool, facts: Facts, cells: Answer) -> float:
+        """Return the noise deviation of the gradient after a histogram, in units of h."""
+        name = "last gradient" if last else "second gradient"
+        place = [item.name for item in self.items].index(name)
+        return self.listed.spread(place, facts, cells.among)
 
     def _clipping(self, cells: Answer, products: _FramedProducts, of_gradient: float) -> Clipping:
-        """Where residuals are clipped, by a histogram of them: as far as it sees.
+        """Choose where residuals are clipped, by a histogram of them: as far as it sees.
 
         The next gradient has noise of the deviation `of_gradient` on an entry, in units of h.
         """
@@ -267,8 +284,9 @@ class Stepped(SeparateSites):
         last = heard[-1]
         if not isinstance(last.what, FramedSteps) or last.what.frame is None:
             return last.own
-        moments, d = of_kind(heard, FramedMoments)[-1], then.shape[1]
-        common, h, back = Pool(*mean_of_sites(moments)), last.what.h, precision(last.what.frame)
+        moments = of_kind(heard, FramedMoments)[-1]
+        common = Pool(*mean_of_sites(moments))
+        d, h, back = then.shape[1], last.what.h, precision(last.what.frame)
         step = np.einsum("rij,rj->ri", back, then - last.what.at)
         along = back[:, :, -1]  # what moves the constant alone
         per_bend = _per_bend(along, common.H)
@@ -276,6 +294,7 @@ class Stepped(SeparateSites):
         for i in range(missing.shape[1]):
             value, noise = moments.of(i)
             own = pooled(common, square(value, d), noise).H
+            # The loss is quadratic: M times the common step is what it changes in the gradient.
             gradient = h * last.values[:, i] + np.einsum("rij,rj->ri", own, step)
             missing[:, i] = -np.einsum("ri,ri->r", along, gradient) * per_bend
         spread = h * np.sqrt(np.sum(along**2, axis=1)) * per_bend
@@ -293,7 +312,7 @@ class Stepped(SeparateSites):
         )
 
     def _frame(self, zero: Array) -> Generator[Bounded, Answer, tuple[Frame, BoolArray, Array]]:
-        """Asks for second moments, and once more in a frame of those.
+        """Ask for second moments, and once more in a frame of those.
 
         Returns a short frame, the kept columns, and second moments of all columns.
         """
@@ -305,36 +324,43 @@ class Stepped(SeparateSites):
         cells = yield Lengths(zero, frame=sight.frame.A / unit, edges=ROUGH)
         length = unit * reach(cells.value, cells.spread, ROUGH)
         found = yield FramedMoments(zero, frame=sight.frame.A / length[:, None, None])
-        M, noise = square(found.value, d) * length[:, None, None] ** 2, found.spread * length**2
+        M = square(found.value, d) * length[:, None, None] ** 2
+        noise = found.spread * length**2
         kept = self._kept(sight.frame.back, M, noise)
         S = within(sharper(sight, M, noise, every).moments, np.tile(kept, (len(zero), 1)))
+        length = self._longest_rows(S, kept, length)
 
-        length = np.maximum(length, length_of_levels(S, self.marks * kept))
-        for _, groups in directions_of(
-            self.marks * kept, self.blocks * kept, self.constant, self.value
-        ):
-            length = np.maximum(length, np.einsum("i,rij,j->r", groups[-1], S, groups[-1]) ** -0.5)
-        for constant in np.flatnonzero(kept & (self.constant > 0.0)):
-            # of a site's share of the rows
-            length = np.maximum(length, self.value * S[:, constant, constant] ** -0.5)
-        unit = moments.spread * math.sqrt(_ROUGHLY)  # noise of moments with all of the budget
-        ahead = Ahead(
-            unit / math.sqrt(_MOMENTS), _KEPT * math.sqrt(2.0) * unit / math.sqrt(_GRADIENTS)
-        )
+        # Noise of second moments with all of the budget.  That of a gradient is sqrt(2) times it:
+        # a replaced row moves a gradient by 2, and moments, which are in a cone, by sqrt(2).
+        unit = moments.spread * math.sqrt(_ROUGHLY)
+        of_gradients = _KEPT * math.sqrt(2.0) * unit / math.sqrt(_GRADIENTS)
+        ahead = Ahead(unit / math.sqrt(_MOMENTS), of_gradients)
         levels = (self.marks, self.blocks, self.constant, self.value)
         compared = comparisons_of(*levels, S.mean(axis=0), kept)
         # Noise is large at p = 0 where columns are related, and at p = 1 where levels are rare.
         frame = best_power(S, length, kept, moments.rows, ahead, compared)
         cells = yield Lengths(zero, frame=frame.A, edges=FINE)
         edge = reach(cells.value, cells.spread, FINE)[:, None, None]
-        return (
-            Frame(frame.A / edge, frame.back * edge),
-            kept,
-            sight.frame.back @ M @ sight.frame.back,
-        )
+        short = Frame(frame.A / edge, frame.back * edge)
+        return short, kept, sight.frame.back @ M @ sight.frame.back
+
+    def _longest_rows(self, S: Array, kept: BoolArray, length: Array) -> Array:
+        """Bound the length of rows at p = 1 by the rarest level and the smallest site, (R,).
+
+        A group with the share s of the rows has rows of at least the length ``s^-1/2``.
+        """
+        marks, blocks = self.marks * kept, self.blocks * kept
+        length = np.maximum(length, length_of_levels(S, marks))
+        for _, groups in directions_of(marks, blocks, self.constant, self.value):
+            reference = groups[-1]
+            share = np.einsum("i,rij,j->r", reference, S, reference)
+            length = np.maximum(length, share**-0.5)
+        for constant in np.flatnonzero(kept & (self.constant > 0.0)):
+            length = np.maximum(length, self.value * S[:, constant, constant] ** -0.5)
+        return length
 
     def _kept(self, back: Array, M: Array, noise: Array) -> BoolArray:
-        """Columns but for those of rare levels that noise hides: they count as the reference.
+        """Return the columns without those of rare levels that noise hides, (d,).
 
         The reference is a level like the others: if it is the rare one, the most frequent level
         counts as the reference.  M are second moments in the frame whose inverse is `back`, with
@@ -350,6 +376,7 @@ class Stepped(SeparateSites):
             hidden[np.argmax(shares)] = False  # others are merged with it
             kept[columns] = ~hidden[:-1]
             if hidden[-1]:
+                # The reference is the rare one: the most frequent level counts as the reference.
                 kept[columns[np.argmax(shares[:-1])]] = False
         return kept
 
@@ -391,11 +418,15 @@ def joint_slopes(
     Estimates
         In all columns.
     """
-    moments, squares = of_kind(heard, FramedMoments)[-1], of_kind(heard, FramedResiduals)[-1]
-    gradients, d, lost = of_kind(heard, FramedSteps), columns.slopes + 1, found.directions
+    moments = of_kind(heard, FramedMoments)[-1]
+    squares = of_kind(heard, FramedResiduals)[-1]
+    gradients = of_kind(heard, FramedSteps)
+    d, lost = columns.slopes + 1, found.directions
     assert isinstance(squares.what, FramedResiduals) and lost is not None
     A, back, across = lost.frame.A, lost.frame.back, lost.across
-    h, of_all = squares.what.h, Pool(found.hessian, found.hessian_noise)
+    h = squares.what.h
+    of_all = Pool(found.hessian, found.hessian_noise)
+    # J of small sites is mostly noise: it is drawn to that of all sites, and that to M.
     mean_squares, squares_noise = mean_of_sites(squares)
     mean_squares = within(mean_squares, found.kept)
     common = Pool(*drawn_to_multiple(mean_squares, squares_noise, found.hessian, OF_RESIDUALS))
@@ -411,9 +442,8 @@ def joint_slopes(
     n, steps = facts.every_n[:, 0], list[SiteStep]()
     for i in range(columns.sites):
         told, noise = moments.of(i)
-        own = invertible(
-            pooled(of_all, within(square(told, d), found.kept), noise), of_all, found.kept
-        )
+        own = pooled(of_all, within(square(told, d), found.kept), noise)
+        own = invertible(own, of_all, found.kept)
         told, noise = squares.of(i)
         J = h**2 * pooled(common, within(square(told, d), found.kept), noise).H
         inverse, _ = inverse_of(lost.restricted(own.H), found.kept, np.zeros(len(own.H)))
@@ -423,6 +453,7 @@ def joint_slopes(
         of_c = mean.of_gradients[:, None, None] * np.eye(d)
         of_noise = inverse @ (of_c + noise_of(best - mean.center, own.noise)) @ inverse
         sampling = inverse @ (positive(J) / n[i]) @ inverse
+        # Weights by one spread of all residuals: a site's own J follows the rows that it weighs.
         expected = A @ (spread[:, None, None] * inverse / n[i] + of_noise) @ A
         of_noise = A @ of_noise @ A
         estimate = np.einsum("rij,rj->ri", A, best)
@@ -476,16 +507,15 @@ def _shortfall_of_constant(
         answer, noise = gradient.of(i)
         h = gradient.what.h
         of_noise = h * noise * np.sqrt(np.sum(along**2, axis=1)) * per_bend
-        steps.append(
-            ClippedStep(
-                seen=-h * np.einsum("ri,ri->r", along, answer) * per_bend,
-                error=np.sqrt(of_noise**2 + residuals / value**2),
-                start=np.einsum("ri,rij,rj->r", along, own.H, points[-1][:, i] - every[:, i])
-                * per_bend,
-                h=h / value,
-                share=share,
-            )
+        to_last = points[-1][:, i] - every[:, i]
+        step = ClippedStep(
+            seen=-h * np.einsum("ri,ri->r", along, answer) * per_bend,
+            error=np.sqrt(of_noise**2 + residuals / value**2),
+            start=np.einsum("ri,rij,rj->r", along, own.H, to_last) * per_bend,
+            h=h / value,
+            share=share,
         )
+        steps.append(step)
     return shortfall(steps, _FARTHEST / value)
 
 
@@ -510,8 +540,7 @@ def _site_products(own: Pool, gradients: Sequence[Heard], points: Sequence[Array
 
 
 class _FramedProducts(Products):
-    """Mean products c of rows and targets in a frame, with what is taken as known of the
-    coefficients beforehand.
+    """Mean products c of rows and targets in a frame, with a prior on the coefficients.
 
     Parameters
     ----------
@@ -556,6 +585,7 @@ class _FramedProducts(Products):
         """
         inverse = np.linalg.inv(self.raised)
         A = self.frame.A
+        # Diagonals of A M^-1 A for errors like those of rows, and of A M^-2 A for noise.
         by_one_row = np.einsum("rij,rjk,rki->ri", A, inverse, A)[:, self.kept]
         of_gradient = np.einsum("rij,rjk,rkl,rli->ri", A, inverse, inverse, A)[:, self.kept]
         return clipped_tails.Costs(
@@ -574,22 +604,21 @@ class _FramedProducts(Products):
         turned = self.turn.transpose(0, 2, 1)
         M = turned @ self.raised @ self.turn
         found = np.zeros_like(self.points[0])
+        # The noise in M counts by the distance from the points, which follows from the mean.
         for _ in range(3):
             mean = self.together(self.distances(found))
-            variance = mean.of_gradients + self.s_M**2 / 2.0 * np.sum(
-                (found - mean.center) ** 2, axis=1
-            )
+            distance = np.sum((found - mean.center) ** 2, axis=1)
+            variance = mean.of_gradients + self.s_M**2 / 2.0 * distance
             c = np.einsum("rij,rj->ri", turned, mean.c)
-            found = np.einsum(
-                "rij,rj->ri", self.turn, posterior(M, c, variance, free=self.first).mean
-            )
+            expected = posterior(M, c, variance, free=self.first).mean
+            found = np.einsum("rij,rj->ri", self.turn, expected)
         return found
 
 
 def _inverse_across(
     lost: Directions, M: Array, kept: BoolArray, noise: Array
 ) -> tuple[Array, BoolArray]:
-    """Invert M across lost directions, and say for which replicates it has an inverse."""
+    """Invert M across lost directions; the second array says for which replicates it can."""
     least = np.maximum(1e-12, _FLOOR * noise * math.sqrt(2.0 * M.shape[-1]))
     inverse, fine = inverse_of(lost.restricted(M), kept, least)
     return lost.across @ inverse @ lost.across, fine
@@ -645,36 +674,61 @@ def table_of(
     """
     encoded = table(found, naming, delta=delta)
     half = 0.5 * (task.high - task.low)
-
-    def scaled(line: Coefficient) -> Coefficient:
-        if (
-            line.estimate is None
-            or line.low is None
-            or line.high is None
-            or line.standard_error is None
-        ):
-            return line
-        start = task.low + half if line.term.name == CONSTANT else 0.0
-        mid, error = start + half * line.estimate, half * line.standard_error
-        p = normal.two_sided(mid / error) if error > 0 else 0.0
-        low, high = start + half * line.low, start + half * line.high
-        return replace(line, estimate=mid, standard_error=error, p=p, low=low, high=high)
-
-    lines, covariance = tuple(map(scaled, encoded.lines)), half**2 * encoded.covariance
+    starts = [_value_at_zero(line, task) for line in encoded.lines]
+    lines = tuple(
+        _in_units(line, half, start) for line, start in zip(encoded.lines, starts, strict=True)
+    )
     at_bounds = None
     if found.at_bounds is not None:
         at_bounds = targets_at_bounds(found.at_bounds[0], found.at_bounds_noise, found.rows)
-    starts = np.array([task.low + half if line.term.name == CONSTANT else 0.0 for line in lines])
-    undivided, determined = (
-        None if known is None else known.scaled(half, starts)
-        for known in (encoded.undivided, encoded.determined)
-    )
+    undivided, determined = encoded.undivided, encoded.determined
+    if undivided is not None:
+        undivided = undivided.scaled(half, np.array(starts))
+    if determined is not None:
+        determined = determined.scaled(half, np.array(starts))
     return replace(
         encoded,
         lines=lines,
         odds=False,
-        covariance=covariance,
+        covariance=half**2 * encoded.covariance,
         at_bounds=at_bounds,
         undivided=undivided,
         determined=determined,
+    )
+
+
+def _value_at_zero(line: Coefficient, task: BoundedNumber) -> float:
+    """Return the line's value for an encoded 0: the middle of the bounds for the constant."""
+    if line.term.name != CONSTANT:
+        return 0.0
+    return task.low + 0.5 * (task.high - task.low)
+
+
+def _in_units(line: Coefficient, half: float, start: float) -> Coefficient:
+    """Scale a line from targets in [-1, 1] to the target's units; refused lines stay as they are.
+
+    Parameters
+    ----------
+    line : Coefficient
+    half : float
+        Half the width of the target's bounds.
+    start : float
+        What an encoded 0 is.
+    """
+    if line.estimate is None or line.standard_error is None:
+        return line
+    if line.low is None or line.high is None:
+        return line
+    estimate = start + half * line.estimate
+    error = half * line.standard_error
+    p = 0.0
+    if error > 0:
+        p = normal.two_sided(estimate / error)
+    return replace(
+        line,
+        estimate=estimate,
+        standard_error=error,
+        p=p,
+        low=start + half * line.low,
+        high=start + half * line.high,
     )

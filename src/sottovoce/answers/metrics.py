@@ -22,7 +22,10 @@ from ..util.typing import Array
 
 special = Later("scipy.special")
 
-CELLS, REACH = 12, 3.0
+CELLS = 12
+"""Cells of the histogram of scores."""
+REACH = 3.0
+"""Distance from the base rate within which cells are equal, in logits."""
 WIDTH = 2.0 * REACH / CELLS
 """Width of a cell, in logits."""
 LEAST = 25.0
@@ -63,14 +66,20 @@ class Estimate:
         -------
         Estimate
         """
+
+        def clipped(x: float) -> float:
+            return float(min(max(x, lowest), highest))
+
         half = Z * math.sqrt(max(variance, 0.0))
-        low, mid, high = (float(min(max(value + x, lowest), highest)) for x in (-half, 0.0, half))
-        return cls(mid, low, high)
+        # Adding 0 makes 0 of -0, which would be printed with its sign.
+        return cls(clipped(value + 0.0), clipped(value - half), clipped(value + half))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         plain: dict[str, Any] = {"value": self.value, "low": self.low, "high": self.high}
-        return plain if self.refused is None else plain | {"refused": self.refused}
+        if self.refused is not None:
+            plain["refused"] = self.refused
+        return plain
 
 
 class Order(NamedTuple):
@@ -136,6 +145,8 @@ class Quality:
 
 def project(counts: Array, total: float) -> Array:
     """Project on the simplex: the nearest nonnegative point whose sum is `total`."""
+    # The projection subtracts one number from all entries that stay positive; the largest count of
+    # entries for which it is less than the smallest of them tells which these are.
     flat = np.sort(counts.ravel())[::-1]
     sums = (np.cumsum(flat) - total) / np.arange(1, flat.size + 1)
     last = int(np.flatnonzero(flat > sums)[-1])
@@ -160,8 +171,7 @@ class _Slope(NamedTuple):
 
 
 def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array, _Slope]:
-    """Counts without negative entries that sum to n, and the slope of a logistic calibration curve
-    through them.
+    """Smooth noisy counts to nonnegative ones that sum to n, and fit a logistic calibration curve.
 
     Each count is drawn to that of a logistic curve through the noisy counts, by the share of its
     variance that is noise.
@@ -170,7 +180,8 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
     x = middle - float(np.median(middle))
     # Damped Newton steps to a logistic curve through noisy counts: each cell has the weight
     # of its binomial variance over that variance and the noise of its two counts.
-    A, b = np.stack([np.ones_like(x), x]), np.array([0.0, 1.0])
+    A = np.stack([np.ones_like(x), x])
+    b = np.array([0.0, 1.0])
     for _ in range(50):
         p = special.expit(b @ A)
         bent = total * p * (1.0 - p)
@@ -182,14 +193,14 @@ def _smoothed(raw: Array, n: float, noise: float, middle: Array) -> tuple[Array,
             break
     p = special.expit(b @ A)
     expected = total * np.stack([1.0 - p, p])
-    seen = (
-        float(np.sum((raw - expected) ** 2))
-        - raw.size * noise
-        - float(np.sum(total * p * (1.0 - p))) * 2.0
-    )
     # Empirical Bayes: the prior variance of the misfit is what the residuals show beyond noise.
+    residual = float(np.sum((raw - expected) ** 2))
+    binomial = float(np.sum(total * p * (1.0 - p))) * 2.0
+    seen = residual - raw.size * noise - binomial
     known = max(_MISFIT**2, seen / (2.0 * float(np.sum(total**2)))) * total**2
-    share = known / (known + noise) if noise > 0 else np.ones_like(known)
+    share = np.ones_like(known)
+    if noise > 0:
+        share = known / (known + noise)
     counts = project(expected + share * (raw - expected), n)
     return counts, _Slope(float(b[1]), math.sqrt(float(np.linalg.inv(H)[1, 1])))
 
@@ -200,11 +211,13 @@ def tails_of(raw: Array, noise: float) -> Array:
     If scores fall off exponentially there, the open cell has ``1 / (exp(WIDTH / tail) - 1)`` times
     the rows of the cell next to it.
     """
-    total, sure = raw.sum(axis=0), CLEAR * math.sqrt(2.0 * noise)
+    total = raw.sum(axis=0)
+    least = CLEAR * math.sqrt(2.0 * noise)
     tails = []
     for beyond, beside in ((total[0], total[1]), (total[-1], total[-2])):
-        clear = min(beyond, beside) > max(sure, 0.0)
-        tail = WIDTH / math.log1p(float(beside / beyond)) if clear else TAIL
+        tail = TAIL
+        if min(beyond, beside) > max(least, 0.0):
+            tail = WIDTH / math.log1p(float(beside / beyond))
         tails.append(min(max(tail, SHORTEST), LONGEST))
     return np.array(tails)
 
@@ -215,18 +228,21 @@ def placements(edges: Array, tails: Array) -> Array:
     Scores are uniform in inner cells, and exponential in the open ones.
     """
     share = (np.arange(40) + 0.5) / 40.0
-    low, high = edges[0] + tails[0] * np.log(share), edges[-1] - tails[1] * np.log(share)
+    low = edges[0] + tails[0] * np.log(share)
+    high = edges[-1] - tails[1] * np.log(share)
     return np.concatenate([low[None], edges[:-1, None] + WIDTH * share, high[None]])
 
 
 def _squares(edges: Array, tails: Array) -> tuple[Array, Array]:
-    """Mean squared errors by cell of positives and of negatives, if calibrated, (cells,)."""
+    """Compute mean squared errors of positives and of negatives, if calibrated, (cells,)."""
     p = special.expit(placements(edges, tails))
-    return np.average((1.0 - p) ** 2, axis=1, weights=p), np.average(p**2, axis=1, weights=1.0 - p)
+    of_positives = np.average((1.0 - p) ** 2, axis=1, weights=p)
+    of_negatives = np.average(p**2, axis=1, weights=1.0 - p)
+    return of_positives, of_negatives
 
 
 def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> Estimate:
-    """Mean squared error of probabilities, if the model is calibrated within cells.
+    """Estimate the mean squared error of probabilities, if calibrated within cells.
 
     If all scores of a cell are at one place, its error is a parabola in that place: the interval
     reaches from the least of it, or the number's if that is less, to the larger of its two ends.
@@ -239,19 +255,17 @@ def _brier(raw: Array, counts: Array, edges: Array, noise: float, n: float) -> E
     places = (np.clip(rate, ends[:-1], ends[1:]), ends[:-1], ends[1:])
     worths = [np.stack([kept, lost]), *(np.stack([p**2, (1.0 - p) ** 2]) for p in places)]
     each = np.stack([np.sum(counts * worth, axis=0) for worth in worths])
-    few, many = (
-        np.take_along_axis(np.stack(worths, axis=2), pick[None, :, None], axis=2)[..., 0]
-        for pick in (each.argmin(axis=0), each.argmax(axis=0))
-    )
-    value, low, high = (
-        Estimate.around(
-            mean := float(np.sum(raw * worth)) / n,
-            (float(np.sum(counts * worth**2)) / n - mean**2) / n
-            + noise * float(np.sum(worth**2)) / n**2,
-        )
-        for worth in (worths[0], few, many)
-    )
-    return replace(value, low=low.low, high=high.high)
+    every = np.stack(worths, axis=2)
+    least = np.take_along_axis(every, each.argmin(axis=0)[None, :, None], axis=2)[..., 0]
+    most = np.take_along_axis(every, each.argmax(axis=0)[None, :, None], axis=2)[..., 0]
+
+    def mean_error(worth: Array) -> Estimate:
+        mean = float(np.sum(raw * worth)) / n
+        sampling = (float(np.sum(counts * worth**2)) / n - mean**2) / n
+        return Estimate.around(mean, sampling + noise * float(np.sum(worth**2)) / n**2)
+
+    value = mean_error(worths[0])
+    return replace(value, low=mean_error(least).low, high=mean_error(most).high)
 
 
 def quality_of(
@@ -291,21 +305,13 @@ def quality_of(
     noise = sigma**2
     tails = tails_of(raw, noise)
     middle = placements(edges, tails).mean(axis=1)
-    n = max(1.0, float(raw.sum())) if rows is None else rows
+    n = rows
+    if n is None:
+        n = max(1.0, float(raw.sum()))
     counts, slope = _smoothed(raw, n, noise, middle)
-    P, N = (max(float(counts[k].sum()), 1e-9) for k in (1, 0))
     share = float(raw[1].sum()) / n
     above = _above(edges, threshold)
-    up = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
-    roc = [
-        (0.0, 0.0),
-        *((float(up[0, k] / N), float(up[1, k] / P)) for k in reversed(range(len(middle)))),
-    ]
-    pairs = [
-        (float(up[1, k] / P), float(up[1, k] / max(up[:, k].sum(), 1e-9)))
-        for k in reversed(range(len(middle)))
-        if up[:, k].sum() > CLEAR * sigma
-    ]
+    roc, precision_recall = _curves(counts, sigma)
     return Quality(
         rows=n,
         noise=sigma,
@@ -317,14 +323,37 @@ def quality_of(
         confusion=_confusion(raw, above[0]),
         rates=_rates(counts, raw, above, noise, rows),
         roc=roc,
-        precision_recall=pairs,
+        precision_recall=precision_recall,
         calibration=_calibration(raw, counts, edges, noise),
         counts=counts,
     )
 
 
+_Points = list[tuple[float, float]]
+
+
+def _curves(counts: Array, sigma: float) -> tuple[_Points, _Points]:
+    """Return the points of the ROC curve, and those of precision and recall, by threshold.
+
+    Thresholds are the edges, the highest first.  Where noise alone may have made the rows above,
+    they have no precision.
+    """
+    positives = max(float(counts[1].sum()), 1e-9)
+    negatives = max(float(counts[0].sum()), 1e-9)
+    roc = [(0.0, 0.0)]
+    precision_recall: _Points = []
+    above = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
+    for k in reversed(range(counts.shape[1])):
+        recall = float(above[1, k] / positives)
+        roc.append((float(above[0, k] / negatives), recall))
+        size = above[:, k].sum()
+        if size > CLEAR * sigma:
+            precision_recall.append((recall, float(above[1, k] / max(size, 1e-9))))
+    return roc, precision_recall
+
+
 def _ties(slope: float, tails: Array) -> Array:
-    """Share of pairs within a cell in the right order if log-odds rise with `slope`.
+    """Return the share of pairs within a cell in the right order if log-odds rise with `slope`.
 
     Ties count half.
 
@@ -349,8 +378,7 @@ scores.
 def _auc(
     raw: Array, counts: Array, sigma: float, slope: _Slope, tails: Array, order: Order
 ) -> Estimate:
-    """Area under the ROC curve: that of all rows of a cell tied, and what their order within cells
-    adds.
+    """Estimate the area under the ROC curve: with ties within cells, and what their order adds.
 
     What was asked of the order is exact if scores are even in their cells, whatever the calibration
     is.  If they tie or crowd, the same order adds half as much or up to two and a half times.  So
@@ -359,7 +387,7 @@ def _auc(
     to `_STEEPEST` times that curve's.  A model that orders wrongly has a slope below 0.
     """
     # Noise of the two labels is independent, so the area of the noisy counts has no bias.
-    P, N = (float(raw[k].sum()) for k in (1, 0))
+    P, N = float(raw[1].sum()), float(raw[0].sum())
     rarer = min(float(own.sum()) for own in counts)
     if min(P, N) <= 0.0 or rarer < LEAST * sigma:
         rule = (
@@ -368,55 +396,68 @@ def _auc(
         )
         return Estimate(None, refused=f"too few rows of one class for this noise: {rule}")
     f0, f1 = raw[0] / N, raw[1] / P
-    # of a positive's cell and a negative's
+    # Share of pairs that a positive's cell wins against a negative's, with ties within a cell.
     won = np.tril(np.ones((CELLS, CELLS)), -1) + 0.5 * np.eye(CELLS)
 
     def area(slope: float, more: float = 0.0) -> tuple[float, float]:
         tie = _ties(slope, tails) - 0.5
         below, above = won @ f0 + tie * f0, won.T @ f1 + tie * f1
         mid = float(f1 @ below)
-        # with what places within cells add, if they are even
+        # Variances of the shares of pairs, with what places within cells add, if they are even.
         lift = ((below - mid) ** 2 + f0**2 / 12.0) / P**2
         drop = ((above - mid) ** 2 + f1**2 / 12.0) / N**2
-        both = (sigma**2 / (P * N)) ** 2 * float(np.sum((won - mid) ** 2))  # of noise times noise
-        variance = (
-            float((counts[1] + sigma**2) @ lift + (counts[0] + sigma**2) @ drop)
-            + both
-            + order.noise**2
-        )
+        linear = float((counts[1] + sigma**2) @ lift + (counts[0] + sigma**2) @ drop)
+        # The area is bilinear in the counts: noise of one label times noise of the other.
+        both = (sigma**2 / (P * N)) ** 2 * float(np.sum((won - mid) ** 2))
+        variance = linear + both + order.noise**2
         return min(max(mid + more, 0.0), 1.0), math.sqrt(variance)
 
     def end(found: tuple[float, float], z: float) -> float:
         mid, error = found
         inside = min(max(mid, 1e-6), 1.0 - 1e-6)
         bent = float(special.expit(special.logit(inside) + z * error / (inside * (1.0 - inside))))
-        # the wider one near 0 and 1 if there is much noise
+        # Near 0 and 1 the straight interval is the wider one if there is much noise.
         straight = min(max(mid + z * error, 0.0), 1.0)
-        return max(bent, straight) if z > 0.0 else min(bent, straight)
+        if z > 0.0:
+            return max(bent, straight)
+        return min(bent, straight)
 
-    low, high = (slope.value + z * slope.error for z in (-Z, Z))
-    least, most = _STEEPEST * low, _STEEPEST * high
-    least, most = (
-        (min(least, 0.0), max(most, 0.6))
-        if slope.value > 0.0
-        else (min(least, -0.6), max(most, 0.0))
-    )
-    beside = max(abs(order.value), area(max(abs(low), abs(high)))[0] - area(0.0)[0])
-    less, more = _BESIDE[1:] * 2
-    if low > 0.0 or high < 0.0:
-        less, more = _BESIDE if low > 0.0 else _BESIDE[::-1]
-    found = area(0.0, order.value)
-    ends = (
-        end(area(0.0, order.value - less * beside), -Z),
-        end(area(0.0, order.value + more * beside), Z),
-    )
+    lowest, highest = slope.value - Z * slope.error, slope.value + Z * slope.error
+    largest = max(abs(lowest), abs(highest))
+    beside = max(abs(order.value), area(largest)[0] - area(0.0)[0])
+    less, more = _beside(lowest, highest)
+    value, _ = area(0.0, order.value)
+    low = end(area(0.0, order.value - less * beside), -Z)
+    high = end(area(0.0, order.value + more * beside), Z)
     # More than a quarter of all pairs are within cells, so slopes from 0 on are allowed for.
     if float(f0 @ f1) > CROWDED:
-        ends = min(ends[0], end(area(least), -Z)), max(ends[1], end(area(most), Z))
-    return Estimate(found[0], *ends)
+        if slope.value > 0.0:
+            least, most = min(_STEEPEST * lowest, 0.0), max(_STEEPEST * highest, 0.6)
+        else:
+            least, most = min(_STEEPEST * lowest, -0.6), max(_STEEPEST * highest, 0.0)
+        low = min(low, end(area(least), -Z))
+        high = max(high, end(area(most), Z))
+    return Estimate(value, low, high)
+
+
+def _beside(lowest: float, highest: float) -> tuple[float, float]:
+    """Return how much less, and how much more, of the order within cells the interval allows for.
+
+    Parameters
+    ----------
+    lowest, highest : float
+        Ends of the interval of the calibration slope: its sign says which way rows are ordered.
+    """
+    fewer, further = _BESIDE
+    if lowest > 0.0:
+        return fewer, further
+    if highest < 0.0:
+        return further, fewer
+    return further, further
 
 
 def _confusion(raw: Array, above: int) -> dict[str, float]:
+    """Return the confusion matrix of noisy counts, at least 0, from the first cell called on."""
     found = {
         "true_positive": raw[1, above:],
         "false_positive": raw[0, above:],
@@ -435,12 +476,15 @@ def _above(edges: Array, threshold: float) -> tuple[int, ...]:
     cut = float(special.logit(threshold))
     if cut > edges[-1] + WIDTH / 4:
         return CELLS, CELLS - 1
-    return (0, 1) if cut < edges[0] - WIDTH / 4 else (int(np.argmin(np.abs(edges - cut))) + 1,)
+    if cut < edges[0] - WIDTH / 4:
+        return 0, 1
+    return (int(np.argmin(np.abs(edges - cut))) + 1,)
 
 
 def _rates(
     counts: Array, raw: Array, above: tuple[int, ...], noise: float, rows: float | None
 ) -> dict[str, Estimate]:
+    """Estimate accuracy, sensitivity, specificity and precision, for all first cells in `above`."""
     whole, ones = np.ones_like(raw), np.zeros_like(raw)
     ones[1] = 1.0
     found: dict[str, list[Estimate]] = {}
@@ -459,9 +503,9 @@ def _rates(
             found.setdefault(name, []).append(
                 ratio(raw, counts, right * among, among, noise, public)
             )
-    if (
-        len(above) > 1
-    ):  # neither grows with the threshold: rows of the open cell may all be called rightly, or none
+    if len(above) > 1:
+        # Neither grows with the threshold: rows of the open cell may all be called rightly, or
+        # none.
         cell = np.zeros_like(raw)
         cell[:, min(above)] = 1.0
         sure = chosen * (1.0 - cell)
@@ -477,12 +521,14 @@ def _rates(
 
 def _either(several: list[Estimate]) -> Estimate:
     """Return the first estimate with the union of all intervals; refused if one is."""
+    lows: list[float] = []
+    highs: list[float] = []
     for one in several:
         if one.low is None or one.high is None:
             return one
-    return replace(
-        several[0], low=min(x.low or 0.0 for x in several), high=max(x.high or 0.0 for x in several)
-    )
+        lows.append(one.low)
+        highs.append(one.high)
+    return replace(several[0], low=min(lows), high=max(highs))
 
 
 def ratio(
@@ -508,13 +554,17 @@ def ratio(
     Estimate
         Refused if noise alone may have made the number of rows.
     """
-    size = float((raw * among).sum()) if rows is None else rows
+    size = rows
+    if size is None:
+        size = float((raw * among).sum())
     if size <= CLEAR * math.sqrt(noise * float(among.sum())):
         return Estimate(None, refused="too few rows for this noise")
     value = float((raw * hit).sum()) / size
     lean = (hit - value * among) / size
-    # a public number has no noise that could cancel some of the hits'
-    blurred = lean if rows is None else hit / size
+    blurred = lean
+    if rows is not None:
+        # A public number has no noise that could cancel some of the hits'.
+        blurred = hit / size
     return Estimate.around(value, float(np.sum(counts * lean**2) + noise * np.sum(blurred**2)))
 
 
@@ -539,7 +589,9 @@ def _calibration(
         inside = min(max(rate, 0.5 / size), 1 - 0.5 / size)
         variance = inside * (1 - inside) / size + noise * ((1 - rate) ** 2 + rate**2) / size**2
         found = Estimate.around(rate, variance)
-        predicted = None if low is None or high is None else float(middle[k])
+        predicted = None
+        if low is not None and high is not None:
+            predicted = float(middle[k])
         shown.append(
             {
                 "predicted": predicted,

@@ -149,21 +149,22 @@ def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
     -------
     array (R, d)
     """
-    along_w, along_step = (np.einsum("rij,rj->ri", rows.covariance, x) for x in (w, step))
-    center, shift = np.sum(rows.mean * w, axis=1), np.sum(rows.mean * step, axis=1)
-    zz, zu, uu = (
-        np.sum(w * along_w, axis=1),
-        np.sum(step * along_w, axis=1),
-        np.sum(step * along_step, axis=1),
-    )
-    zz, uu = np.maximum(zz, 0.0), np.maximum(uu, 0.0)
+    # Of margins z = x'w and shifts u = x'step: their means and second moments about them.
+    along_w = np.einsum("rij,rj->ri", rows.covariance, w)
+    along_step = np.einsum("rij,rj->ri", rows.covariance, step)
+    center = np.sum(rows.mean * w, axis=1)
+    shift = np.sum(rows.mean * step, axis=1)
+    zz = np.maximum(np.sum(w * along_w, axis=1), 0.0)
+    uu = np.maximum(np.sum(step * along_step, axis=1), 0.0)
+    zu = np.sum(step * along_w, axis=1)
+    # Rounding must not break Cauchy and Schwarz's inequality.
     zu = np.clip(zu, -np.sqrt(zz * uu), np.sqrt(zz * uu))
 
     def slope(t: Array) -> Array:
+        # Stein's lemma: E[p(z + t u) u] = E u E p + Cov(z + t u, u) E p'.
         chance = _chances(center + t * shift, zz + 2.0 * t * zu + t**2 * uu)
-        return np.asarray(
-            shift * (chance @ _WEIGHTS) + (zu + t * uu) * ((chance * (1.0 - chance)) @ _WEIGHTS)
-        )
+        mean_bend = (chance * (1.0 - chance)) @ _WEIGHTS
+        return np.asarray(shift * (chance @ _WEIGHTS) + (zu + t * uu) * mean_bend)
 
     chance = _chances(center, zz)
     bends = _WEIGHTS * chance * (1.0 - chance)
@@ -173,12 +174,14 @@ def stretched(rows: NormalRows, w: Array, step: Array, most: float) -> Array:
     # What Newton's step counts on: the slope at its start, risen by E[p'(z) u^2].
     asked = slope(np.zeros(len(w))) + zero * (shift**2 + np.maximum(uu - with_z**2, 0.0))
     asked = asked + 2.0 * shift * with_z * one + with_z**2 * two
-    low, high = np.zeros(len(w)), most / np.sqrt(np.maximum(uu + shift**2, 1e-300))
+    low = np.zeros(len(w))
+    high = most / np.sqrt(np.maximum(uu + shift**2, 1e-300))
     # Bisection for the t at which the slope has risen by what Newton's step counts on.
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         short = slope(middle) < asked
-        low, high = np.where(short, middle, low), np.where(short, high, middle)
+        low = np.where(short, middle, low)
+        high = np.where(short, high, middle)
     return np.asarray(high[:, None] * step)
 
 
@@ -247,7 +250,7 @@ def size_of(rows: NormalRows, w: Array, covariance: Array, slopes: BoolArray) ->
 
 
 def _along_size(center: Array, deviation: Array) -> Array:
-    """The curvature of the mean loss along the size of all effects, if the constant follows."""
+    """Compute the mean loss's curvature along the size of all effects, if the constant follows."""
     chance = _chances(center, deviation**2)
     bends = _WEIGHTS * chance * (1.0 - chance)
     zero, one, two = (np.sum(bends * _GRID**power, axis=1) for power in (0, 1, 2))
@@ -255,6 +258,6 @@ def _along_size(center: Array, deviation: Array) -> Array:
 
 
 def _chances(mean: Array, variance: Array) -> Array:
-    """Probabilities of margins at the points of the grid, (R, points)."""
+    """Compute probabilities of margins at the points of the grid, (R, points)."""
     margins = mean[:, None] + np.sqrt(np.maximum(variance, 0.0))[:, None] * _GRID
     return np.asarray(-Logistic().derivative(-margins))

@@ -42,11 +42,14 @@ class Fitted(TableFit):
     kind: ClassVar[str] = "least squares"
 
     def found(self) -> dict[str, Any]:
-        return {
+        found: dict[str, Any] = {
             "coefficients": self.coefficients,
             "needs": None,
             "weighed": self.weighed,
-        } | ({} if self.table is None else self.table.plain())
+        }
+        if self.table is not None:
+            found |= self.table.plain()
+        return found
 
     def found_exactly(self) -> dict[str, Any]:
         rms = "root_mean_squared_error"
@@ -120,7 +123,8 @@ def fit_numbers(
     result = dealt.ask(fit, rows, ledger, run_name, checkpoint)
     found = fit.read(result.outcome, config.run.delta)
     answered = dealt.layout.saved(found.model, dataset.schema)
-    margins, evaluation = dealt.margins(answered), dealt.evaluate(held, answered)
+    margins = dealt.margins(answered)
+    evaluation = dealt.evaluate(held, answered)
     middle = np.full(len(dataset.y_test), task.baselines(dataset.y_train)["mean"])
     return Fitted(
         **dealt.told(result, started, answered, intervals=intervals),

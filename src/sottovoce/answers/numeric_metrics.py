@@ -148,24 +148,30 @@ class _Moments:
         return max(float(g @ self.covariance @ g), 0.0) / self.rows + noise
 
 
+def _root(squared: Estimate, width: float) -> Estimate:
+    """Return the root of an estimate and of its ends, times the width of the target's bounds."""
+    assert squared.value is not None and squared.low is not None and squared.high is not None
+    return Estimate(
+        width * math.sqrt(squared.value),
+        width * math.sqrt(squared.low),
+        width * math.sqrt(squared.high),
+    )
+
+
 def measure(found: Answer, task: BoundedNumber) -> Errors:
-    """The errors from the outcome of :class:`ErrorMoments`, of one replicate."""
+    """Compute the errors from the outcome of :class:`ErrorMoments`, of one replicate."""
     moments = _Moments.of(found)
     absolute, e2, t, t2 = (float(x) for x in moments.means)
-    width, V = task.high - task.low, t2 - t * t
+    width = task.high - task.low
     half = 0.5 * width
-    mean = Estimate.around(
-        task.low + half * (1.0 + t), half**2 * moments.variance([0, 0, 1, 0]), task.low, task.high
-    )
-    middle = Estimate.around(
-        width * absolute, width**2 * moments.variance([1, 0, 0, 0]), 0.0, width
-    )
-    squared = Estimate.around(e2, moments.variance([0, 1, 0, 0]))
-    value, low, high = (
-        None if x is None else width * math.sqrt(x)
-        for x in (squared.value, squared.low, squared.high)
-    )
-    root, spread = Estimate(value, low, high), math.sqrt(moments.variance([0, 0, -2.0 * t, 1.0]))
+    V = t2 - t * t
+    # Delta method: every variance is by the gradient of the number in the four means.
+    of_mean = half**2 * moments.variance([0, 0, 1, 0])
+    mean = Estimate.around(task.low + half * (1.0 + t), of_mean, task.low, task.high)
+    of_absolute = width**2 * moments.variance([1, 0, 0, 0])
+    middle = Estimate.around(width * absolute, of_absolute, 0.0, width)
+    root = _root(Estimate.around(e2, moments.variance([0, 1, 0, 0])), width)
+    spread = math.sqrt(moments.variance([0, 0, -2.0 * t, 1.0]))
     if _CLEAR * spread < V:
         gradient = [0.0, -4.0 / V, -8.0 * e2 * t / V**2, 4.0 * e2 / V**2]
         r2 = Estimate.around(1.0 - 4.0 * e2 / V, moments.variance(gradient), -math.inf, 1.0)

@@ -27,8 +27,10 @@ special = Later("scipy.special")
 
 _DOUBLINGS = 60
 _HALVINGS = 60
-_REACH = 12.0  # deviations of the Poisson law that are summed over
-_MANY = 1000.0  # a mean from which on a Poisson number is normal
+# Deviations of the Poisson law that are summed over.
+_REACH = 12.0
+# A mean from which on a Poisson number is taken to be normal.
+_MANY = 1000.0
 _NUMBERS = np.arange(math.ceil(_MANY + _REACH * math.sqrt(_MANY) + _REACH) + 1.0)
 _LOG_FACTORIALS = np.cumsum(np.log(np.maximum(_NUMBERS, 1.0)))
 
@@ -86,9 +88,14 @@ def largest_log_odds(count: float, noise: float, rows: float, alpha: float) -> f
     float
         Log-odds; infinite if the rarer outcome may be that of half of the rows.
     """
+    if rows <= 0.0:
+        return math.inf
     # n expit(mu) <= lambda (Jensen), so mu <= logit(lambda / n).
-    chance = largest_mean(count, noise, alpha) / rows if rows > 0.0 else 1.0
-    return math.log(chance / (1.0 - chance)) if chance < 0.5 else math.inf
+    chance = largest_mean(count, noise, alpha) / rows
+    if chance < 0.5:
+        return math.log(chance / (1.0 - chance))
+    # Jensen's inequality holds where chances are below a half.
+    return math.inf
 
 
 def at_least(count: float, noise: float, mean: float, *, whole: bool = False) -> float:
@@ -113,14 +120,19 @@ def at_least(count: float, noise: float, mean: float, *, whole: bool = False) ->
         return 1.0 - _at_most(count, noise, mean)
     more = 1.0 - _at_most(count, 0.0, mean)
     with_count = 1.0 - _at_most(count - 1.0, 0.0, mean)
-    return with_count if whole else 0.5 * (more + with_count)
+    if whole:
+        return with_count
+    return 0.5 * (more + with_count)
 
 
 def _at_most(count: float, noise: float, mean: float) -> float:
-    """The probability that a Poisson number of this mean, plus noise, is `count` or less."""
+    """Compute the probability that a Poisson number, plus noise, is `count` or less."""
     if noise == 0.0:
+        # Without noise a count is a whole number but for rounding.
         most = math.floor(count + 1e-6)
-        return float(special.pdtr(most, mean)) if most >= 0 else 0.0
+        if most < 0:
+            return 0.0
+        return float(special.pdtr(most, mean))
     if mean > _MANY:
         return normal.cdf((count - mean) / math.hypot(noise, math.sqrt(mean)))
     most = math.ceil(mean + _REACH * math.sqrt(mean) + _REACH)
@@ -130,7 +142,5 @@ def _at_most(count: float, noise: float, mean: float) -> float:
 
 @lru_cache(maxsize=64)
 def _noise_below(count: float, noise: float) -> Array:
-    """The probability that noise is at most `count` less each of the numbers that are summed
-    over.
-    """
+    """Compute the probabilities that noise is at most `count` less each of `_NUMBERS`."""
     return np.array([normal.cdf((count - number) / noise) for number in _NUMBERS.tolist()])

@@ -29,10 +29,13 @@ def places(names: Sequence[str], column: Any) -> IntArray:
 
     Texts are one by :func:`sottovoce.data.values.identity`, as in training.
     """
-    # of which NumPy would read one value by another's kind
-    plain = isinstance(column, list | tuple)
     known = Declared({name: k for k, name in enumerate(names)})
-    return known.numbers(objects(column) if plain else np.asarray(column), AVERAGE)
+    if isinstance(column, list | tuple):
+        # NumPy would read one value of a list by another's kind.
+        values = objects(column)
+    else:
+        values = np.asarray(column)
+    return known.numbers(values, AVERAGE)
 
 
 def place(names: Sequence[str], site: str | int) -> int:
@@ -54,18 +57,22 @@ def place(names: Sequence[str], site: str | int) -> int:
     number = number_in(site)
     if number is not None and 0 <= number < len(names):
         return number
-    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    shown = ", ".join(names[:8])
+    if len(names) > 8:
+        shown += ", ..."
     rule = f"is no site of this model, which knows {shown}"
-    raise InvalidInput(
-        "site", site, rule, f"use one of their names, or a number from 0 to {len(names) - 1}"
-    )
+    remedy = f"use one of their names, or a number from 0 to {len(names) - 1}"
+    raise InvalidInput("site", site, rule, remedy)
 
 
 def number_in(site: str | int) -> int | None:
     """Return the whole number that a text holds; None if it holds none."""
     text = str(site).strip()
     digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+    # Foreign digits are digits too, and int() takes texts of any length.
+    if digits.isascii() and digits.isdigit() and len(digits) < 10:
+        return int(text)
+    return None
 
 
 def unknown(where: IntArray) -> str | None:

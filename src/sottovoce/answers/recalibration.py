@@ -161,9 +161,7 @@ def corrected(block: Block, curve: Curves, values: Array, found: Array, spread: 
 
 
 def _share_kept(found: Array, noise: Array, scale: Array) -> Array:
-    """The share of corrections with this noise that is kept, if they are likely to be `LACKING`
-    of the scale.
-    """
+    """Return the share of noisy corrections that is kept, if `LACKING` of the scale is likely."""
     unit = np.maximum(scale, _TINY)
     variance = (noise / unit) ** 2
     likely = np.maximum((found / unit) ** 2 - CERTAIN**2 * variance, LACKING**2)
@@ -188,7 +186,9 @@ def blocks_of(counts: Array, sigma: float, rows: float) -> list[Block]:
     """
     groups = [Block(own, sigma, max(1.0, float(own.sum()))) for own in counts]
     whole = Block(counts.sum(axis=0), sigma * math.sqrt(len(counts)), rows)
-    return [whole] if len(groups) == 1 else [whole, *groups]
+    if len(groups) == 1:
+        return [whole]
+    return [whole, *groups]
 
 
 def stacked(curves: Sequence[Sequence[Curves]]) -> Curves:
@@ -380,7 +380,9 @@ def _solved(block: Block, answer: Corrected) -> tuple[Curves, Array]:
             break
     apart = np.array([curve.level - newton.level, curve.slope - newton.slope])
     near = step < 1e-9 and float(apart @ H @ apart) < APART**2 * H[0, 0]
-    return curve if near else newton, apart
+    if near:
+        return curve, apart
+    return newton, apart
 
 
 def _sums(block: Block, values: Array) -> Array:
@@ -388,7 +390,7 @@ def _sums(block: Block, values: Array) -> Array:
 
 
 def _step(curve: Curves, sums: Array, ridge: float) -> tuple[Curves, float]:
-    """One step of Newton's method, not too long, and its length."""
+    """Take one step of Newton's method, not too long; return its end and its length."""
     H = matrix(sums[INFORMATION]) + ridge * np.eye(2)
     if not _is_positive(H):
         return curve, math.inf

@@ -151,7 +151,9 @@ def merged_reference(block: Block, kept: BoolArray) -> int | None:
     """
     most = int(np.argmax(block.shares))
     column = int(block.columns[most])
-    return None if kept[column] or block.shares[most] <= block.reference else column
+    if kept[column] or block.shares[most] <= block.reference:
+        return None
+    return column
 
 
 def pivots(
@@ -193,7 +195,11 @@ def pivots(
         if pivot is None:
             shares = np.where(one_outcome[block.columns] | ~kept[block.columns], -1.0, block.shares)
             most = int(np.argmax(shares))
-            if shares[most] > (0.0 if without else block.reference):
+            least = block.reference
+            if without:
+                # The reference's rows may all have one outcome: any other level is taken before it.
+                least = 0.0
+            if shares[most] > least:
                 pivot = int(block.columns[most])
         found.append(pivot)
         if pivot is None:
@@ -270,8 +276,12 @@ class HiddenGroups(NamedTuple):
         for several in sorted(set(groups_in[groups_in > 0].tolist())):
             these = groups_in == several
             for k, bound in enumerate(self.bounds(0.5 * alpha / several)):
-                part, towards = np.abs(parts[these, k]), np.sign(parts[these, k]) * self.side[k]
-                reach = np.where(part > 0.0, part * bound if np.isfinite(bound) else np.inf, 0.0)
+                part = np.abs(parts[these, k])
+                towards = np.sign(parts[these, k]) * self.side[k]
+                farthest = np.full_like(part, np.inf)
+                if np.isfinite(bound):
+                    farthest = part * bound
+                reach = np.where(part > 0.0, farthest, 0.0)
                 ends[these, 1] += np.where(towards >= 0.0, reach, np.inf)
                 ends[these, 0] -= np.where(towards <= 0.0, reach, np.inf)
 

@@ -28,19 +28,20 @@ SQUARED = "squared"
 """Users' name of the loss."""
 EDGES = 2.0 ** np.arange(-8.0, 0.0, 0.5)
 """Public cells of residuals, in half widths of the target's bounds."""
-_BEYOND, _MOST = 6.0, 0.2
-"""Share of residuals to clip: this many noise deviations of a gradient's entry, at most the second
-number.
+_BEYOND = 6.0
+"""Share of residuals to clip, in noise deviations of a gradient's entry.
 
 Clipping biases the coefficients and spares noise, so it ends where there is little noise.
 """
+_MOST = 0.2
+"""Largest share of residuals to clip."""
 _LATER = (0.16, 0.18, 0.22)
+"""Shares of the budget of the gradients with clipped residuals."""
 
 
 @dataclass(frozen=True)
 class LeastSquares(Recipe):
-    """Coefficients of encoded columns for targets in [-1, 1]; the outcome is an array (R, d), of
-    one replicate.
+    """Least squares without intervals, for targets in [-1, 1]; the outcome is an array (R, d).
 
     Parameters
     ----------
@@ -64,11 +65,14 @@ class LeastSquares(Recipe):
 
     @property
     def items(self) -> tuple[Item, ...]:
+        def residuals(at: Array) -> Residuals:
+            return Residuals(at, self.constant, EDGES)
+
         return (
             Item("second moments", SecondMoments, 0.20),
             Item("first gradient", HuberGradient, 0.20),
-            Item("residuals", lambda at: Residuals(at, self.constant, EDGES), 0.04),
-            *(Item(f"gradient {k + 2}", HuberGradient, share) for k, share in enumerate(_LATER)),
+            Item("residuals", residuals, 0.04),
+            *(Item(f"gradient {k}", HuberGradient, share) for k, share in enumerate(_LATER, 2)),
         )
 
     def script(self, facts: Facts, replicates: int) -> Script:
@@ -79,10 +83,11 @@ class LeastSquares(Recipe):
         products = Products(S, moments.spread)
         gradient = yield HuberGradient(zero)
         products.add(zero, gradient.value, gradient.spread)
-        first_spread, errors = gradient.spread, list[Array]()
+        first_spread = gradient.spread
+        errors: list[Array] = []
 
         def fit(w: Array) -> Posterior:
-            """The coefficients given all gradients, if they are about `w`."""
+            """Estimate the coefficients given all gradients, if they are about `w`."""
             mean = products.together([np.sum(w**2, axis=1), *errors])
             return mean_given(S, mean.c * free, mean.of_all, free & ~constant, free & constant)
 
@@ -92,6 +97,7 @@ class LeastSquares(Recipe):
         h = _width(cells.value.mean(axis=0), inside)
         for _ in _LATER:
             gradient = yield HuberGradient(w, h)
+            # Clipped residuals do not move with w: the gradient has only the share `inside` of S.
             scale = h if h == 1.0 else h / inside
             products.add(w, scale * gradient.value, scale * gradient.spread)
             errors.append(error)
@@ -124,10 +130,11 @@ def shrunk(S: Array, free: BoolArray, columns: BoolArray, noise: float) -> Array
     S = S * free[:, None] * free[None, :] + np.diag((~free).astype(float))
     diagonal = np.einsum("rii->ri", S)
     alike = np.where(columns, (diagonal @ columns / max(1, columns.sum()))[:, None], diagonal)
-    target, k = alike[:, :, None] * np.eye(len(free)), int(free.sum())
-    share = (
-        noise**2 * k * (k + 1) / 2.0 / np.maximum(np.sum((S - target) ** 2, axis=(1, 2)), 1e-300)
-    )
+    target = alike[:, :, None] * np.eye(len(free))
+    distance = np.maximum(np.sum((S - target) ** 2, axis=(1, 2)), 1e-300)
+    # Noise of k (k + 1) / 2 different entries.
+    k = int(free.sum())
+    share = noise**2 * k * (k + 1) / 2.0 / distance
     share = np.minimum(share, 1.0)[:, None, None]
     return np.asarray((1.0 - share) * S + share * target)
 
@@ -175,8 +182,11 @@ def _width(cells: Array, inside: float) -> float:
     Shares are counted from below and from above, as they add up to one; fewer cells have less
     noise.
     """
-    k, below = np.arange(len(EDGES)), np.cumsum(cells)[:-1]
+    k = np.arange(len(EDGES))
+    below = np.cumsum(cells)[:-1]
     above = 1.0 - np.cumsum(cells[::-1])[::-1][1:]
     held = ((len(EDGES) - k) * below + (k + 1) * above) / (len(EDGES) + 1)
     enough = np.flatnonzero(held >= inside)
-    return float(EDGES[enough[0]]) if len(enough) and math.isfinite(float(held.sum())) else 1.0
+    if len(enough) and math.isfinite(float(held.sum())):
+        return float(EDGES[enough[0]])
+    return 1.0

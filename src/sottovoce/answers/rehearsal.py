@@ -134,30 +134,28 @@ def made_up(naming: Naming, m: int, rng: np.random.Generator, habits: Habits) ->
 
 
 def _of_numbers(columns: int, m: int, rng: np.random.Generator, habits: Habits) -> Array:
-    """Normal columns, of which most rows are shorter than the declared norm."""
+    """Draw normal columns, of which most rows are shorter than the declared norm, (m, columns)."""
     widths = np.array([_width(rng, habits) for _ in range(columns)])
-    return (
-        typical_entry(columns) * widths * _correlated(m, np.ones(columns, dtype=bool), rng, habits)
-    )
+    correlated = _correlated(m, np.ones(columns, dtype=bool), rng, habits)
+    return typical_entry(columns) * widths * correlated
 
 
 def _of_schema(schema: Schema, m: int, rng: np.random.Generator, habits: Habits) -> Array:
-    """Columns of a schema's blocks, each made of a normal number of its own."""
+    """Draw the columns of a schema's blocks, each made of a normal number of its own."""
     numbers = np.array([isinstance(block, Number) for block in schema.blocks], dtype=bool)
     latent = _correlated(m, numbers, rng, habits)
     parts = [np.empty((m, 0))]
     for block, z in zip(schema.blocks, latent.T, strict=True):
-        made = (
-            _numbers(block, z, rng, habits)
-            if isinstance(block, Number)
-            else _levels(block, z, rng, habits)
-        )
+        if isinstance(block, Number):
+            made = _numbers(block, z, rng, habits)
+        else:
+            made = _levels(block, z, rng, habits)
         parts.append(block.weight * made)
     return np.hstack(parts) / (schema.divisor * schema.slack)
 
 
 def _correlated(m: int, numbers: BoolArray, rng: np.random.Generator, habits: Habits) -> Array:
-    """Standard normal columns, one a block, of which some are `numbers`, (m, blocks)."""
+    """Draw standard normal columns, one a block, of which some are `numbers`, (m, blocks)."""
     Z = rng.normal(size=(m, len(numbers)))
     for one, next_one in pairwise(np.flatnonzero(numbers)):
         Z[:, next_one] = _beside(Z[:, one], Z[:, next_one], habits.together)
@@ -168,19 +166,21 @@ def _correlated(m: int, numbers: BoolArray, rng: np.random.Generator, habits: Ha
 
 
 def _beside(one: Array, other: Array, correlation: float) -> Array:
-    """The other column with this correlation with the one, if they are unrelated."""
+    """Mix one column into an unrelated other, so that they have this correlation."""
     return correlation * one + math.sqrt(1.0 - correlation**2) * other
 
 
 def _width(rng: np.random.Generator, habits: Habits, bare: bool = False) -> float:
-    """Width of nine in ten values of a column, over its declared range."""
-    middle, varied = (habits.bare, habits.bare_varied) if bare else (habits.width, habits.varied)
-    return middle * math.exp(varied * rng.normal())
+    """Draw the width of nine in ten values of a column, over its declared range."""
+    if bare:
+        return habits.bare * math.exp(habits.bare_varied * rng.normal())
+    return habits.width * math.exp(habits.varied * rng.normal())
 
 
 def _skewed(z: Array, skewed: float) -> Array:
-    """Exponentials of normal numbers with this deviation, with nine in ten between -1 and 1;
-    normal ones at 0.
+    """Return exponentials of normal numbers with this deviation, nine in ten from -1 to 1.
+
+    At a deviation of 0 they are normal.
     """
     if abs(skewed) < 1e-3:
         return z / NINE_IN_TEN
@@ -194,24 +194,30 @@ def _is_mark(block: Number) -> bool:
 
 
 def _spread_out(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
-    """Entries of a number that has many values."""
+    """Draw the entries of a number that has many values."""
     bare = block.typical is None and not _is_mark(block)
     width = _width(rng, habits, bare)
-    middle = min(0.0, width - 1.0) if bare else 0.0
-    skewed = 0.0 if bare else habits.skewed + habits.skewed_varied * rng.normal()
+    middle = skewed = 0.0
+    if bare:
+        # Bounds alone are wide: values are at their lower end.
+        middle = min(0.0, width - 1.0)
+    else:
+        skewed = habits.skewed + habits.skewed_varied * rng.normal()
     return np.asarray(np.clip(middle + width * _skewed(z, skewed), *block.ends))
 
 
 def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
-    """Entries of a number: nine in ten fill the typical range, or the bounds, or so much of it
-    as is the habit.
+    """Draw the entries of a number, of which nine in ten fill the range as far as is the habit.
+
+    The range is the typical one, or else the bounds.
     """
     if habits.marks and _is_mark(block):
         of_no = _shares(2, rng, habits)[0]
         x = np.where(z > special.ndtri(of_no), block.ends[1], block.ends[0])
     else:
         x = _spread_out(block, z, rng, habits)
-    x = x if block.to == "[-1,1]" else (x + 1.0) / 2.0
+    if block.to != "[-1,1]":
+        x = (x + 1.0) / 2.0
     if not block.indicator:
         return x[:, None]
     gone = rng.random(len(z)) < MISSING
@@ -219,15 +225,13 @@ def _numbers(block: Number, z: Array, rng: np.random.Generator, habits: Habits) 
 
 
 def _shares(count: int, rng: np.random.Generator, habits: Habits) -> Array:
-    """Shares of levels among all rows, (count,)."""
+    """Draw the shares of levels among all rows, (count,)."""
     sizes = np.exp(habits.uneven * rng.normal(size=count))
     return np.asarray(sizes / sizes.sum())
 
 
 def _with_known(shares: Array, levels: Sequence[str], known: Mapping[str, float]) -> Array:
-    """The known shares of some levels, which are the first ones; the other levels have the rest,
-    in proportion.
-    """
+    """Fill in the known shares of levels, the first ones; others have the rest, in proportion."""
     told = np.array([known.get(level, np.nan) for level in levels])
     told = np.concatenate([told, np.full(len(shares) - len(told), np.nan)])
     unknown = np.isnan(told)
@@ -238,7 +242,7 @@ def _with_known(shares: Array, levels: Sequence[str], known: Mapping[str, float]
 
 
 def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> Array:
-    """Entries of levels, each of which has an interval of z."""
+    """Return the entries of levels, each of which has an interval of z."""
     count = len(block.names) + (block.base is not None)
     base = 0
     if isinstance(block, Category) and block.base is not None:
@@ -246,14 +250,15 @@ def _levels(block: Any, z: Array, rng: np.random.Generator, habits: Habits) -> A
     elif isinstance(block, Bins) and block.base is not None:
         base = block.base
     drawn = _shares(count, rng, habits)
-    # levels have no order along z, bins have one
-    order = rng.permutation(count) if isinstance(block, Category) else np.arange(count)
+    # Levels have no order along z, bins have one.
+    order = np.arange(count)
+    if isinstance(block, Category):
+        order = rng.permutation(count)
     shares = np.empty(count)
     shares[order] = drawn
     if isinstance(block, Category):
-        shares = _with_known(
-            shares, [name for name, _ in block.values], habits.shares.get(block.name, {})
-        )
+        levels = [name for name, _ in block.values]
+        shares = _with_known(shares, levels, habits.shares.get(block.name, {}))
     edges = special.ndtri(np.cumsum(shares[order])[:-1])
     place = order[np.searchsorted(edges, z)]
     hot = np.eye(count)[place]
@@ -290,12 +295,14 @@ def chances(score: Array, positives: float) -> Array:
 
     They are logistic in `score`, (m,), in log-odds, and a constant.
     """
+    # Bisection for the constant: the mean chance rises with it.
     low, high = -40.0, 40.0
     for _ in range(50):
         middle = (low + high) / 2.0
-        low, high = (
-            (middle, high) if special.expit(score + middle).mean() < positives else (low, middle)
-        )
+        if special.expit(score + middle).mean() < positives:
+            low = middle
+        else:
+            high = middle
     return np.asarray(special.expit(score + low))
 
 
@@ -351,9 +358,13 @@ def rehearse(
     object
         The recipe's outcome.
     """
-    among, sweep, script = Among.all(facts), rows.sweep(), recipe.script(facts, replicates)
-    sweep = sweep.normed() if facts.loss.by_norm else sweep
-    m, said = float(rows.stored[0]), next(script)
+    among = Among.all(facts)
+    sweep = rows.sweep()
+    if facts.loss.by_norm:
+        sweep = sweep.normed()
+    script = recipe.script(facts, replicates)
+    m = float(rows.stored[0])
+    said = next(script)
     for j in range(len(recipe.items)):
         at = np.ascontiguousarray(np.broadcast_to(said.at, (replicates, facts.d)))
         # Means over m rows stand for those of any number: only the noise depends on it.

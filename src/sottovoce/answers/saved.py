@@ -44,13 +44,11 @@ def record_of(result: Result) -> dict[str, Any]:
         "data": result.extra.get("data"),
         "config": result.config.to_dict(),
     }
+    plain["label"] = None
     schema = result.extra.get("schema")
-    label = None if schema is None else outcome(Schema.from_dict(schema))
-    return (
-        plain
-        | {"label": label}
-        | {name: result.extra[name] for name in KEPT if name in result.extra}
-    )
+    if schema is not None:
+        plain["label"] = outcome(Schema.from_dict(schema))
+    return plain | {name: result.extra[name] for name in KEPT if name in result.extra}
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,7 @@ class NamedModel:
 
     @property
     def constants(self) -> Array:
-        """Margins of the sites' constants in their order, and last that of a row of no known
-        site, (sites + 1,).
-        """
+        """Margins of the sites' constants, and last that of a row of no known site, (sites+1,)."""
         own = self.model[self.naming.constant > 0] * self.naming.value
         with np.errstate(over="ignore", invalid="ignore"):
             return np.append(own, float(own @ self.shares))
@@ -97,7 +93,8 @@ class NamedModel:
         if not self.naming.sites:
             return products_by_row(X, self.model)
         columns = products_by_row(X[:, :-1], self.model[self.naming.constant == 0])
-        where = np.full(len(X), AVERAGE) if where is None else where
+        if where is None:
+            where = np.full(len(X), AVERAGE)
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(columns + self.constants[where])
 
@@ -169,31 +166,40 @@ class SavedModel:
         """The loss's name."""
         if self.loss is not None:
             return self.loss
-        return (
-            "logistic"
-            if self.schema is None or isinstance(self.schema.task, TwoClasses)
-            else "squared"
-        )
+        if self.schema is None or isinstance(self.schema.task, TwoClasses):
+            return "logistic"
+        return "squared"
 
     @property
     def threshold(self) -> float | None:
         """The probability from which on the run called a row positive; None if it did not say."""
         said = self.record.get("threshold")
-        if said is None and isinstance(judged := self.record.get("evaluation"), dict):
-            said = judged.get("threshold")
-        return float(said) if isinstance(said, float | int) and 0.0 < said < 1.0 else None
+        evaluation = self.record.get("evaluation")
+        if said is None and isinstance(evaluation, dict):
+            said = evaluation.get("threshold")
+        # A file is not trusted: it may say anything.
+        if isinstance(said, float | int) and 0.0 < said < 1.0:
+            return float(said)
+        return None
 
     @property
     def digest(self) -> bytes:
         """Digest of all that margins depend on but the rows: the evaluated model's identity."""
         if self.naming is None:
-            moved = () if self.move is None else (self.move.digest,)
-            return digest_of(
-                self.model, None if self.schema is None else self.schema.to_dict(), *moved
-            )
-        read_as = {} if self.only is None else {"only": self.only}
+            parts: list[Any] = [self.model, self._plain_schema()]
+            if self.move is not None:
+                parts.append(self.move.digest)
+            return digest_of(*parts)
         told = {key: value for key, value in self.to_dict().items() if key != "record"}
-        return digest_of(told | read_as)
+        if self.only is not None:
+            told["only"] = self.only
+        return digest_of(told)
+
+    def _plain_schema(self) -> dict[str, Any] | None:
+        """Return the schema as plain data; None without one."""
+        if self.schema is None:
+            return None
+        return self.schema.to_dict()
 
     @property
     def named(self) -> NamedModel:
@@ -209,14 +215,18 @@ class SavedModel:
         return self.schema
 
     def places(self, table: Any, column: Any = None) -> IntArray | None:
-        """The place of each row's site, `AVERAGE` for another or none; None if all rows have one
-        constant.
+        """Find each row's site among the model's; None if all rows have one constant.
 
         Parameters
         ----------
         table : raw columns, or array (n, d) without a schema
         column : array-like (n,), optional
             The site of every row, in place of what the table's own column says.
+
+        Returns
+        -------
+        int array (n,) or None
+            Indices of sites; `AVERAGE` for another site or none.
         """
         if self.naming is None or not self.naming.sites:
             return None
@@ -225,7 +235,9 @@ class SavedModel:
             return np.full(n, self.only)
         if column is None and self.site is not None and not isinstance(table, np.ndarray):
             column = columns_in(table).get(self.site)
-        return np.full(n, AVERAGE) if column is None else places(self.naming.sites, column)
+        if column is None:
+            return np.full(n, AVERAGE)
+        return places(self.naming.sites, column)
 
     def margins(self, table: Any, X: Array | None = None, where: IntArray | None = None) -> Array:
         """Compute the margins of rows; a row's margin depends on no other row.
@@ -244,10 +256,13 @@ class SavedModel:
         """
         if self.naming is None:
             assert self.schema is not None
-            X = self.schema.encode(table, labels=False).X if X is None else X
-            X = X if self.move is None else self.move.shortened(X)
+            if X is None:
+                X = self.schema.encode(table, labels=False).X
+            if self.move is not None:
+                X = self.move.shortened(X)
             return products_by_row(X, self.schema.task.vectors(self.model))
-        where = self.places(table) if where is None else where
+        if where is None:
+            where = self.places(table)
         return self.named.margins(self.naming.shared(table), where)
 
     def intervals(self, table: Any, alpha: float = 0.05, where: IntArray | None = None) -> Array:
@@ -280,13 +295,19 @@ class SavedModel:
             If the run has no intervals, or `alpha` is not inside (0, 1).
         """
         known, named = self.table, self.named
-        where = self.places(table) if where is None else where
+        if where is None:
+            where = self.places(table)
         ends = known.sums(named.weights(named.naming.shared(table), where), alpha)
-        if where is None or not np.any(others := where == AVERAGE):
+        if where is None:
+            return ends
+        others = where == AVERAGE
+        if not np.any(others):
             return ends
         if known.site_constants.too_few is not None:
             ends[others] = np.nan
             return ends
+        # A new site is off its expectation by its own deviation, and the weighted mean of the known
+        # sites by sqrt(sum of squared shares) of one.
         spreads = known.site_constants.spreads() * math.sqrt(1.0 + float(self.shares @ self.shares))
         ends[others] = widened(ends[others], spreads, alpha)
         return ends
@@ -295,20 +316,23 @@ class SavedModel:
         """Return a model with named coefficients as plain data, infinity as ``inf``."""
         assert self.naming is not None
         columns = [term.name for term in self.naming.terms if term.name != "(constant)"]
-        return {
+        plain = {
             "kind": _KIND,
             "version": FORMAT,
-            "schema": None if self.schema is None else self.schema.to_dict(),
+            "schema": self._plain_schema(),
             "columns": columns,
             "data_norm": self.naming.data_norm,
             "sites": list(self.naming.sites),
             "shares": self.shares.tolist(),
             "model": self.model.tolist(),
             "record": jsonable(self.record),
-        } | ({"site": self.site} if self.naming.sites else {})
+        }
+        if self.naming.sites:
+            plain["site"] = self.site
+        return plain
 
     def to_json(self) -> str:
-        """The file's text."""
+        """Return the file's text."""
         return json_text(self.to_dict(), indent=1) + "\n"
 
     def save(self, path: str | Path) -> None:
@@ -346,13 +370,17 @@ class SavedModel:
         plain, schema = result.extra.get("schema"), None
         if plain is not None:
             schema = Schema.from_dict(plain)
-            if (weights := schema.n_features * schema.task.outputs) != d:
+            weights = schema.n_features * schema.task.outputs
+            if weights != d:
                 rule = f"has {d} weights and a schema of {weights}"
                 raise InvalidInput("run", None, rule, "use a file written by `train --save`")
-        # refuses a run of answers, which has no site's model either
-        mean = result.consensus[replicate]
-        model = mean if site is None else result.models[replicate, site]
-        config, move = result.config, None if result.move is None else result.move.at(replicate)
+        # Before the site is looked at: it refuses a run of answers, which has no site's model.
+        model = result.consensus[replicate]
+        if site is not None:
+            model = result.models[replicate, site]
+        config, move = result.config, result.move
+        if move is not None:
+            move = move.at(replicate)
         capped = config.gradient_cap < math.inf
         return cls(None, model, np.ones(1), record_of(result), schema, config.loss, capped, move)
 
@@ -408,12 +436,14 @@ class SavedModel:
             raise InvalidInput("replicate", replicate, rule, "leave --replicate out")
         if site is None:
             return found
-        return replace(found, only=place(found.naming.sites if found.naming else (), site))
+        sites: tuple[str, ...] = ()
+        if found.naming:
+            sites = found.naming.sites
+        return replace(found, only=place(sites, site))
 
 
 def _from_plain(plain: dict[str, Any]) -> SavedModel:
-    """The model of plain data: of :meth:`SavedModel.to_dict`, or of what a site or a hub keeps of
-    its run.
+    """Read a model from plain data, of :meth:`SavedModel.to_dict` or as a site or hub keeps it.
 
     It raises one of :data:`UNREADABLE` for all else.
     """
@@ -425,9 +455,12 @@ def _from_plain(plain: dict[str, Any]) -> SavedModel:
     column = plain["site"] if sites else None
     if not isinstance(column, str | None):
         raise ValueError("no name of a column")
-    schema = None if plain["schema"] is None else Schema.from_dict(plain["schema"])
+    schema = None
+    if plain["schema"] is not None:
+        schema = Schema.from_dict(plain["schema"])
     naming = naming_of(schema, plain["columns"], float(plain["data_norm"]), sites)
-    model, shares = (np.asarray(plain[key], dtype=float) for key in ("model", "shares"))
+    model = np.asarray(plain["model"], dtype=float)
+    shares = np.asarray(plain["shares"], dtype=float)
     fits = model.shape == (naming.d,) and shares.shape == (max(1, len(sites)),)
     if not (fits and np.all(np.isfinite(model)) and np.all(np.isfinite(shares))):
         raise ValueError("another model")
@@ -446,19 +479,21 @@ def refusal_of_model(plain: dict[str, Any]) -> Refusal | None:
 
 
 def rows_in(table: Any) -> int:
-    """The number of rows of raw columns, or of an array."""
+    """Return the number of rows of raw columns, or of an array."""
     if isinstance(table, np.ndarray):
         return len(table)
     return next((len(values) for values in columns_in(table).values()), 0)
 
 
 def columns_in(table: Any) -> Mapping[str, Any]:
-    """Raw columns by name."""
-    return table.columns if isinstance(table, Table) else dict(table)
+    """Return raw columns by name."""
+    if isinstance(table, Table):
+        return table.columns
+    return dict(table)
 
 
 def _number_of(site: str | int | None) -> int | None:
-    """The number of a site of a run by rounds; InvalidInput if it is none."""
+    """Return the number of a site of a run by rounds; InvalidInput if it is none."""
     if site is None or isinstance(site, int):
         return site
     number = number_in(site)

@@ -63,7 +63,10 @@ class Columns(NamedTuple):
 
     def of_site(self, i: int) -> list[int]:
         """Return the columns of site i."""
-        return [*range(self.slopes), self.slopes + (i if self.apart else 0)]
+        constant = self.slopes
+        if self.apart:
+            constant += i
+        return [*range(self.slopes), constant]
 
     def embedding(self, i: int) -> Array:
         """Return the map from the columns of site i to all columns, (d, k + 1)."""
@@ -71,9 +74,8 @@ class Columns(NamedTuple):
 
     def of_all(self, one: Array) -> Array:
         """Extend the rows of a matrix for one constant to every constant, (..., d, m)."""
-        return np.concatenate(
-            [one[..., : self.slopes, :]] + [one[..., -1:, :]] * self._constants, axis=-2
-        )
+        slopes, constant = one[..., : self.slopes, :], one[..., -1:, :]
+        return np.concatenate([slopes] + [constant] * self._constants, axis=-2)
 
     def of_covariance(self, one: Array) -> Array:
         """Extend a covariance for one constant to every constant, (..., d, d)."""
@@ -81,7 +83,9 @@ class Columns(NamedTuple):
 
     def point(self, one: Array, own: Array) -> Array:
         """Return a common point with the sites' `own` constants, (R, N), in all columns."""
-        constants = one[:, -1:] + own if self.apart else one[:, -1:]
+        constants = one[:, -1:]
+        if self.apart:
+            constants = constants + own
         return np.hstack([one[:, :-1], constants])
 
     def points(self, one: Array, own: Array) -> Array:
@@ -154,15 +158,10 @@ class SiteStep(NamedTuple):
     """A site's estimate by a step from the common point, in its own columns."""
 
     estimate: Array  # (R, k + 1)
-    expected: (
-        Array  # its covariance if the model is right, by which it is weighed  (R, k + 1, k + 1)
-    )
-    noise: (
-        Array  # covariance by noise                                              (R, k + 1, k + 1)
-    )
-    sampling: (
-        Array  # covariance by sampling                                        (R, k + 1, k + 1)
-    )
+    # Its covariance if the model is right, by which it is weighed.
+    expected: Array  # (R, k + 1, k + 1)
+    noise: Array  # covariance by noise     (R, k + 1, k + 1)
+    sampling: Array  # covariance by sampling  (R, k + 1, k + 1)
 
 
 class Combined(NamedTuple):
@@ -188,9 +187,9 @@ def combined(columns: Columns, steps: Sequence[SiteStep]) -> Combined:
     estimate = sum(
         np.einsum("rij,rj->ri", K, step.estimate) for K, step in zip(gains, steps, strict=True)
     )
-    noise, sampling = (
-        sum(K @ part @ K.transpose(0, 2, 1) for K, part in zip(gains, parts, strict=True))
-        for parts in ([step.noise for step in steps], [step.sampling for step in steps])
+    noise = sum(K @ step.noise @ K.transpose(0, 2, 1) for K, step in zip(gains, steps, strict=True))
+    sampling = sum(
+        K @ step.sampling @ K.transpose(0, 2, 1) for K, step in zip(gains, steps, strict=True)
     )
     return Combined(np.asarray(estimate), np.asarray(noise), np.asarray(sampling))
 
@@ -205,9 +204,11 @@ def by_noise(spreads: Array, rows: Array) -> Array:
 
     Without noise they are in proportion to `rows`, (N,).
     """
+    if np.any(spreads == 0.0):
+        return np.asarray(rows / rows.sum())
     # By rows the mean would have the noise of equal sites, however large the largest is.
-    sure = rows if np.any(spreads == 0.0) else spreads**-2.0
-    return np.asarray(sure / sure.sum())
+    precisions = spreads**-2.0
+    return np.asarray(precisions / precisions.sum())
 
 
 def drawn_together(z: Array, variance: Array) -> Array:
@@ -245,11 +246,9 @@ class SeparateSites(Recipe):
         return Kept(tuple(facts.n_nodes * width for width in of_one_constant), columns.own_part)
 
     def begin(self, facts: Facts, replicates: int) -> Script:
-        return (
-            self._jointly(facts, replicates)
-            if self.separate(facts)
-            else self.script(facts, replicates)
-        )
+        if self.separate(facts):
+            return self._jointly(facts, replicates)
+        return self.script(facts, replicates)
 
     @abstractmethod
     def with_one_constant(self, columns: Columns) -> Self:

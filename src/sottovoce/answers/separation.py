@@ -88,6 +88,7 @@ class Evidence(NamedTuple):
 
 
 def _of(fields: Iterable[Any], replicate: int) -> list[Any]:
+    """Take one replicate of every array among the fields of a tuple; others stay as they are."""
     return [x[replicate] if isinstance(x, np.ndarray) else x for x in fields]
 
 
@@ -397,9 +398,8 @@ class Undetermined(NamedTuple):
     def lines(self, into_lines: Array) -> tuple[BoolArray, BoolArray]:
         """Return which lines (lines, d) have a group that is `none`, or one that is `certain`."""
         decides = self.groups.decided(into_lines)
-        none, certain = (
-            np.any(which[:, None] & decides, axis=0) for which in (self.none, self.certain)
-        )
+        none = np.any(self.none[:, None] & decides, axis=0)
+        certain = np.any(self.certain[:, None] & decides, axis=0)
         return np.asarray(none), np.asarray(certain)
 
     def cause(self, into_lines: Array, line: int) -> Cause:
@@ -407,7 +407,9 @@ class Undetermined(NamedTuple):
         decides = self.groups.decided(into_lines)[:, line] & self.none
         if np.any(decides & self.certain):
             return Cause.SEPARATION
-        return Cause.FEW if np.all(self.seen[decides]) else Cause.HIDDEN
+        if np.all(self.seen[decides]):
+            return Cause.FEW
+        return Cause.HIDDEN
 
     @property
     def counts(self) -> dict[str, Array]:

@@ -54,10 +54,14 @@ def size_needs(room: float, sampling_room: float, least: float) -> SizeNeeds:
     # Variances over the square of the distance.
     enough = least**-2.0
     total = max(room, LEAST) ** -2.0
-    sampling = sampling_room**-2.0 if room > LEAST and sampling_room > 0.0 else 0.0
-    sampling = min(sampling, total)
+    sampling = 0.0
+    if room > LEAST and sampling_room > 0.0:
+        sampling = min(sampling_room**-2.0, total)
     noise = NOISIER**2 * (total - sampling)
-    # sampling / rows + noise / rows^2 = enough, and sampling + noise / shift^2 = enough
+    # sampling / rows + noise / rows^2 = enough is quadratic in the factor of the rows.
     rows = (sampling + math.sqrt(sampling**2 + 4.0 * noise * enough)) / (2.0 * enough)
-    shift = math.sqrt(noise / (enough - sampling)) if sampling < enough else math.inf
+    # sampling + noise / shift^2 = enough: no epsilon takes sampling away.
+    shift = math.inf
+    if sampling < enough:
+        shift = math.sqrt(noise / (enough - sampling))
     return SizeNeeds(max(1.0, rows), max(1.0, shift), room < KNOWN and noise > 0.0)

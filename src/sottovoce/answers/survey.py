@@ -48,7 +48,10 @@ NEAR = 0.125
 """A bound on one side of zero that is a smaller share of the other bound is put at zero."""
 UNSURE = 0.3
 """Share of the rows that may lie beyond proposed bounds without a word."""
-RARE, ERROR = 10.0, 0.05
+RARE = 10.0
+"""Number of rows, by default: a category or a run of cells with no more is not shown."""
+ERROR = 0.05
+"""Probability, by default, that noise shows any of those."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,10 @@ class Survey(Once):
 
     @property
     def items(self) -> tuple[Item, ...]:
-        return (Item("coarse counts", lambda at: Cells(at, self.cells), 1.0),)
+        def counts(at: Array) -> Cells:
+            return Cells(at, self.cells)
+
+        return (Item("coarse counts", counts, 1.0),)
 
     def point(self, d: int) -> Array:
         return np.zeros(d)
@@ -88,12 +94,10 @@ class Survey(Once):
 def survey_of(schema: Schema, grids: Sequence[Grid]) -> Survey:
     """Construct the recipe that counts rows in these grids of the schema."""
     entries = schema.to_dict()
-    declared = {
-        grid.name: entries["columns"].get(grid.name, entries.get("label")) for grid in grids
-    }
-    return Survey(
-        cells=tuple(grid.width for grid in grids), grids=digest_of(declared, list(schema.na))
-    )
+    label = entries.get("label")
+    declared = {grid.name: entries["columns"].get(grid.name, label) for grid in grids}
+    cells = tuple(grid.width for grid in grids)
+    return Survey(cells=cells, grids=digest_of(declared, list(schema.na)))
 
 
 class Noise(NamedTuple):
@@ -161,11 +165,13 @@ class Noise(NamedTuple):
     @property
     def surely(self) -> float:
         """Rows from which on a cell is seen, but for the stated error rate."""
+        # Twice: the count must pass the threshold though noise is as far below as z allows.
         return self.rare + 2.0 * self.z * self.sigma
 
     def most(self, count: float, cells: int) -> float:
-        """Upper confidence bound on the share of rows in cells with this noisy count."""
-        return min(1.0, max(0.0, count + self.z * self.sigma * math.sqrt(cells)) / self.rows)
+        """Compute an upper confidence bound on the share of rows in cells with this noisy count."""
+        rows = max(0.0, count + self.z * self.sigma * math.sqrt(cells))
+        return min(1.0, rows / self.rows)
 
     def check(self) -> None:
         """Check, from public facts, that a survey could see anything; InvalidInput."""
@@ -217,7 +223,7 @@ class Column:
     says: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "column": self.name,
             "proposed": {key: _plain(value) for key, value in self.proposed.items()},
@@ -231,7 +237,10 @@ class Column:
 
 
 def _plain(value: Any) -> Any:
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+    """Return a value with lists in place of tuples, at every depth."""
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return value
 
 
 def columns_of(
@@ -256,8 +265,11 @@ def columns_of(
     list of Column
         One for each grid.
     """
+    # A row is in one cell of each grid, so its entries are scaled by 1 / sqrt(grids) to norm 1.
     counts = answer.value[replicate] * answer.rows * math.sqrt(len(grids))
-    blocks, found, start = {block.name: block for block in schema.blocks}, [], 0
+    blocks = {block.name: block for block in schema.blocks}
+    found: list[Column] = []
+    start = 0
     for grid in grids:
         own = counts[start : start + grid.width]
         start += grid.width
@@ -275,7 +287,7 @@ def columns_of(
 
 
 def spread_of(answer: Answer, columns: int) -> float:
-    """Standard deviation of the noise on a count, from that on an entry of the answer."""
+    """Return the noise deviation of a count, from that of an entry of the answer."""
     return answer.spread * answer.rows * math.sqrt(columns)
 
 
@@ -287,17 +299,20 @@ class _Others(NamedTuple):
 
     @classmethod
     def of(cls, own: Array, noise: Noise) -> Self:
-        """From the counts of a column, of which they are the last two."""
-        return cls(
-            *(
-                min(1.0, n / noise.rows) if n > noise.threshold() else None
-                for n in own[-2:].tolist()
-            )
-        )
+        """Read them off the counts of a column, of which they are the last two."""
+        unread, missing = own[-2:].tolist()
+        return cls(_seen_share(unread, noise), _seen_share(missing, noise))
 
     def column(self, name: str, proposed: dict[str, Any], **more: Any) -> Column:
         """Construct the findings on the column."""
         return Column(name, proposed, missing=self.missing, unread=self.unread, **more)
+
+
+def _seen_share(count: float, noise: Noise) -> float | None:
+    """Return the share of the rows that a noisy count tells; None if noise may hide them all."""
+    if count > noise.threshold():
+        return min(1.0, count / noise.rows)
+    return None
 
 
 def _changed_levels(
@@ -311,16 +326,15 @@ def _changed_levels(
             more["base"] = None
     if (dropped or others.unread is not None) and not block.other:
         more["other"] = True
-    if (
-        others.missing is not None
-        and block.missing is None
-        and not (block.indicator or block.other)
-    ):
+    # A missing value needs a place only where it has none: no level, no indicator, no other.
+    has_place = block.missing is not None or block.indicator or block.other
+    if others.missing is not None and not has_place:
         more["indicator"] = True
     return more
 
 
 def _levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
+    """Keep the levels of a category that were seen, and the one of missing values."""
     others = _Others.of(own, noise)
     seen = own[:-2] > noise.threshold()
     kept = tuple(
@@ -330,34 +344,38 @@ def _levels(grid: Levels, block: Category, own: Array, noise: Noise) -> Column:
     )
     dropped = tuple(name for name in grid.levels if name not in kept)
     if not kept:
-        return others.column(
-            block.name, {}, dropped=dropped, says="no level was seen: it stays as it is"
-        )
+        says = "no level was seen: it stays as it is"
+        return others.column(block.name, {}, dropped=dropped, says=says)
     more = _changed_levels(block, others, kept, dropped)
-    says = (
-        "values that are none of the declared levels count as other: declare them"
-        if others.unread
-        else ""
-    )
+    says = ""
+    if others.unread:
+        says = "values that are none of the declared levels count as other: declare them"
     return others.column(block.name, more, kept=kept, dropped=dropped, says=says)
 
 
 def _seen(counts: Array, noise: Noise) -> tuple[Array, BoolArray]:
-    """Mass of the cells that were seen, alone or in a run with neighbours, and which these are.
+    """Find the cells that were seen, alone or in a run with neighbours, and their mass.
 
     Runs are taken from short to long, of each length the largest first.  The mass of a run is
     spread evenly over it.
     """
-    mass, free = np.zeros(len(counts)), np.ones(len(counts), dtype=bool)
-    for run in (run for run in RUNS if run <= len(counts)):
+    mass = np.zeros(len(counts))
+    free = np.ones(len(counts), dtype=bool)
+    for run in RUNS:
+        if run > len(counts):
+            continue
         ones = np.ones(run)
         sums = np.convolve(counts, ones, "valid")
+        least = max(noise.threshold(run), LEAST * noise.rows)
         while True:
-            open_ = np.convolve(free, ones, "valid") > run - 0.5
-            k = int(np.argmax(np.where(open_, sums, -np.inf)))
-            if not (open_[k] and sums[k] > max(noise.threshold(run), LEAST * noise.rows)):
+            # Starts of runs of which no cell was seen yet; sums of 0 and 1 are exact but for
+            # rounding, so a half tells them apart.
+            whole = np.convolve(free, ones, "valid") > run - 0.5
+            k = int(np.argmax(np.where(whole, sums, -np.inf)))
+            if not whole[k] or not sums[k] > least:
                 break
-            mass[k : k + run], free[k : k + run] = sums[k] / run, False
+            mass[k : k + run] = sums[k] / run
+            free[k : k + run] = False
     return mass, ~free
 
 
@@ -378,8 +396,10 @@ class Ladder(NamedTuple):
         return cls(low, high, mass)
 
     def quantile(self, share: float, where: BoolArray | None = None) -> float:
-        """The value below which this share of the mass lies, of the cells `where`."""
-        mass = self.mass if where is None else self.mass * where
+        """Compute the value below which this share of the mass lies, of the cells `where`."""
+        mass = self.mass
+        if where is not None:
+            mass = mass * where
         below = np.cumsum(mass)
         target = share * below[-1]
         k = min(int(np.searchsorted(below, target)), len(mass) - 1)
@@ -390,63 +410,74 @@ class Ladder(NamedTuple):
 
 
 def _number(grid: Dyadic, block: Block | None, own: Array, noise: Noise) -> Column:
+    """Propose bounds of a number from the cells that were seen, and its typical range."""
     counts, others = own[:-2], _Others.of(own, noise)
     mass, seen = _seen(counts, noise)
     if not seen.any():
         return others.column(grid.name, {}, says="too few rows for this noise: it stays as it is")
-    first, last = int(np.flatnonzero(seen)[0]), int(np.flatnonzero(seen)[-1])
+    where = np.flatnonzero(seen)
+    first, last = int(where[0]), int(where[-1])
     if noise.threshold() > UNSEEN * noise.rows:
         first, last = _one_more(grid, first, last)
     first, last = _near_zero(grid, first, last)
     lo, hi = float(grid.edges[first]), float(grid.edges[last + 1])
-    outside = np.concatenate([counts[:first], counts[last + 1 :]])
-    # the number of rows is known, and all are somewhere
-    inside = np.concatenate([counts[first : last + 1], own[-2:]])
-    beyond = min(
-        noise.most(float(outside.sum()), len(outside)),
-        noise.most(noise.rows - float(inside.sum()), len(inside)),
-    )
+    beyond = _share_beyond(own, first, last, noise)
     more: dict[str, Any] = {"lo": lo, "hi": hi}
     if grid.name == LABEL:
         return others.column(LABEL, more, beyond=beyond)
     assert isinstance(block, Number)
+    says: list[str] = []
     low, high = _typical(Ladder.of(grid, mass))
-    if high - low <= 0.0:  # all at zero: what is left to tell is whether a value is another one
+    if high - low <= 0.0:
+        # All at zero: what is left to tell is whether a value is another one.
         low, high = max(-grid.smallest, grid.lo), min(grid.smallest, grid.hi)
         more |= {"lo": low, "hi": high, "typical": None}
-        says = (
+        says.append(
             "nearly all values are 0, as far as this noise can tell: others count as "
             f"{low:.3g} or {high:.3g}"
         )
     else:
         low, high = max(_rounded(low, -1), lo), min(_rounded(high, 1), hi)
-        more["typical"], says = (low, high), ""
+        more["typical"] = (low, high)
     if others.missing is not None and block.missing is None:
         more |= {"missing": _rounded((low + high) / 2.0, 0), "indicator": True}
     if beyond > UNSURE:
-        says = "; ".join(
-            filter(None, (says, "where the others lie is not known: a larger epsilon would tell"))
-        )
+        says.append("where the others lie is not known: a larger epsilon would tell")
     if others.unread is not None:
-        says = "; ".join(
-            filter(None, (says, "some values cannot be read: training will refuse them"))
-        )
-    return others.column(grid.name, _that_fit(block, more), beyond=beyond, says=says)
+        says.append("some values cannot be read: training will refuse them")
+    fitting = _that_fit(block, more)
+    return others.column(grid.name, fitting, beyond=beyond, says="; ".join(says))
+
+
+def _share_beyond(own: Array, first: int, last: int, noise: Noise) -> float:
+    """Bound the share of rows outside of the cells from `first` to `last`, by counts of a column.
+
+    The number of rows is known, and all are somewhere: unread and missing values count as inside.
+    So counts inside tell it, too, and the smaller of the two bounds holds.
+    """
+    counts = own[:-2]
+    outside = np.concatenate([counts[:first], counts[last + 1 :]])
+    inside = np.concatenate([counts[first : last + 1], own[-2:]])
+    by_outside = noise.most(float(outside.sum()), len(outside))
+    by_inside = noise.most(noise.rows - float(inside.sum()), len(inside))
+    return min(by_outside, by_inside)
 
 
 def _one_more(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
-    """One more cell at each end, but not beyond zero: many rows may lie there, and be too few
-    for this noise.
+    """Take in one more cell at each end, but not beyond zero.
+
+    Many rows may lie there, and be too few for this noise.
     """
     zero = int(np.searchsorted(grid.edges, 0.0, side="right")) - 1
-    first = first if first == zero else max(0, first - 1)
-    return first, last if last == zero else min(grid.cells - 1, last + 1)
+    if first != zero:
+        first = max(0, first - 1)
+    if last != zero:
+        last = min(grid.cells - 1, last + 1)
+    return first, last
 
 
 def _near_zero(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
-    """The cells between bounds, and those down to zero if that is near: a bound there would gain
-    nothing.
-    """
+    """Take in the cells down to zero if that is near: a bound there would gain nothing."""
     zero = int(np.searchsorted(grid.edges, 0.0, side="right")) - 1
     if 0.0 < grid.edges[first] <= NEAR * grid.edges[last + 1]:
         first = max(0, zero)
@@ -456,10 +487,14 @@ def _near_zero(grid: Dyadic, first: int, last: int) -> tuple[int, int]:
 
 
 def _typical(ladder: Ladder) -> tuple[float, float]:
-    """The middle of the values seen; at a spike of zeros, at least the inner half of the others."""
+    """Return the middle of the values seen, at least the inner half of those that are not zero.
+
+    At a spike of zeros the middle of all values would be zero alone.
+    """
     half = (1.0 - INSIDE) / 2.0
     low, high = ladder.quantile(half), ladder.quantile(1.0 - half)
-    above, below = (ladder.low >= 0) & (ladder.high > 0), (ladder.high <= 0) & (ladder.low < 0)
+    above = (ladder.low >= 0) & (ladder.high > 0)
+    below = (ladder.high <= 0) & (ladder.low < 0)
     if np.any(ladder.mass * above > 0):
         high = max(high, ladder.quantile(0.5, above))
     if np.any(ladder.mass * below > 0):
@@ -468,24 +503,28 @@ def _typical(ladder: Ladder) -> tuple[float, float]:
 
 
 def _rounded(x: float, way: int) -> float:
-    """Three digits, down (-1), up (1) or to the nearest (0)."""
+    """Round to three digits, down (-1), up (1) or to the nearest (0)."""
     if x == 0.0 or not math.isfinite(x):
         return x
     unit = 10.0 ** (math.floor(math.log10(abs(x))) - 2)
-    steps = (
-        round(x / unit) if way == 0 else math.floor(x / unit) if way < 0 else math.ceil(x / unit)
-    )
+    if way == 0:
+        steps = round(x / unit)
+    elif way < 0:
+        steps = math.floor(x / unit)
+    else:
+        steps = math.ceil(x / unit)
+    # By text: the product has digits of the unit's own rounding, such as 1.2300000000000002.
     return float(f"{steps * unit:.3g}")
 
 
 def _that_fit(block: Number, more: dict[str, Any]) -> dict[str, Any]:
-    """The entries with which the block can be declared: a typical range may be too narrow, a
-    stand-in at an end.
+    """Return the entries with which the block can be declared, with defaults for some if need be.
+
+    A typical range may be too narrow, and the value that stands in for missing ones at an end.
     """
     for without in ((), ("indicator",), ("typical", "indicator")):
-        some = more | {
-            key: Number.__dataclass_fields__[key].default for key in without if key in more
-        }
+        defaults = {key: Number.__dataclass_fields__[key].default for key in without if key in more}
+        some = more | defaults
         try:
             replace(block, **some)
         except SchemaError:
@@ -495,6 +534,7 @@ def _that_fit(block: Number, more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _norm(grid: Norms, own: Array, noise: Noise) -> Column:
+    """Propose the norm of a vector, at most which `FILLED` of the norms seen are."""
     others = _Others.of(own, noise)
     mass, seen = _seen(own[:-2], noise)
     if not seen.any():
@@ -532,7 +572,9 @@ def proposed(schema: Schema, columns: Sequence[Column], survey: str) -> Schema:
     told = fill(changed)
     if told.intercept is not None:
         changed = replace(changed, intercept=told.intercept)
-    return changed if told.scale is None else replace(changed, scale=told.scale)
+    if told.scale is not None:
+        changed = replace(changed, scale=told.scale)
+    return changed
 
 
 __all__ = [

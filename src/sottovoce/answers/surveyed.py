@@ -84,7 +84,7 @@ class Expected:
 
     @property
     def says(self) -> str:
-        """In one sentence."""
+        """The forecast in one sentence."""
         rows, sigma = self.noise.rows, self.noise.sigma
         return (
             f"{len(self.columns)} columns in {self.cells} cells; noise of standard deviation "
@@ -133,11 +133,8 @@ class Surveyed:
             f"Survey of the schema {printable(self.declared.name)}; .toml is the schema that "
             "it proposes"
         )
-        return (
-            title,
-            [(printable(one.name), _words(one)) for one in self.columns],
-            self.statement.text,
-        )
+        columns = [(printable(one.name), _words(one)) for one in self.columns]
+        return title, columns, self.statement.text
 
     @property
     def statement(self) -> Statement:
@@ -170,17 +167,21 @@ class Surveyed:
 
 
 def _words(column: Column) -> str:
-    told = [f"at most {100 * column.beyond:.2g}% beyond"] if column.beyond is not None else []
-    told += [
-        f"about {100 * share:.2g}% {what}"
-        for what, share in (
-            ("missing", column.missing),
-            ("cannot be read or not declared", column.unread),
-        )
-        if share
-    ]
-    told += [f"not seen: {', '.join(column.dropped)}"] if column.dropped else []
-    return "; ".join([*told, *filter(None, [column.says])]) or "as declared"
+    """Say what was found on a column, on one line."""
+    told: list[str] = []
+    if column.beyond is not None:
+        told.append(f"at most {100 * column.beyond:.2g}% beyond")
+    if column.missing:
+        told.append(f"about {100 * column.missing:.2g}% missing")
+    if column.unread:
+        told.append(f"about {100 * column.unread:.2g}% cannot be read or not declared")
+    if column.dropped:
+        told.append(f"not seen: {', '.join(column.dropped)}")
+    if column.says:
+        told.append(column.says)
+    if not told:
+        return "as declared"
+    return "; ".join(told)
 
 
 def ahead(
@@ -217,17 +218,20 @@ def ahead(
     prepared = prepare(run, n, len(grids), method=recipe, loss=LOSS)
     method, facts = prepared.algorithm, prepared.facts
     assert isinstance(method, Survey)
-    sigma = (
-        method.listed.spread(0, facts, Among.all(facts)) * float(n.sum()) * math.sqrt(len(grids))
-    )
-    noise = Noise.of(grids, float(n.sum()), sigma, question.rare, question.error)
+    n_rows = float(n.sum())
+    sigma = method.listed.spread(0, facts, Among.all(facts)) * n_rows * math.sqrt(len(grids))
+    noise = Noise.of(grids, n_rows, sigma, question.rare, question.error)
     noise.check()
     simulated = run.seed is not None
     statement = privacy_statement(
         prepared, prepared.plan().rows, simulated=simulated, caveat=schema.caveat
     )
     return Expected(
-        noise, statement, method.listed.to_plain(), _names(grids), sum(grid.width for grid in grids)
+        noise=noise,
+        statement=statement,
+        asked=method.listed.to_plain(),
+        columns=tuple(grid.name for grid in grids),
+        cells=sum(grid.width for grid in grids),
     )
 
 
@@ -293,14 +297,22 @@ def survey(
     grids, expected, result = _asked(
         schema, tables, run, question, ledger, run_name=run_name, checkpoint=checkpoint
     )
-    found, said = columns_of(grids, result.outcome, expected.noise, schema), result.statement
-    told = "simulated, " if said.simulated else ""
-    told += "" if said.ledger is None else f"run {said.ledger.run}, "
-    price = (
-        f"{told}epsilon = {ceil_text(said.epsilon)}, delta = {said.delta:g}, {said.unit} "
-        f"({said.relation})"
+    found = columns_of(grids, result.outcome, expected.noise, schema)
+    changed = proposed(schema, found, _price_in_words(result.statement))
+    return Surveyed(expected, tuple(found), schema, changed, question.error)
+
+
+def _price_in_words(statement: Statement) -> str:
+    """Return a survey's price as later statements on its schema quote it."""
+    told = ""
+    if statement.simulated:
+        told += "simulated, "
+    if statement.ledger is not None:
+        told += f"run {statement.ledger.run}, "
+    return (
+        f"{told}epsilon = {ceil_text(statement.epsilon)}, delta = {statement.delta:g}, "
+        f"{statement.unit} ({statement.relation})"
     )
-    return Surveyed(expected, tuple(found), schema, proposed(schema, found, price), question.error)
 
 
 def replicates(
@@ -342,23 +354,27 @@ def _asked(
     ledger: DurableLedger | None = None,
     **kept: Any,
 ) -> tuple[tuple[Grid, ...], Expected, Result]:
-    """The grids, what could be seen in them, and the run that counted."""
+    """Run a survey; return the grids, what could be seen in them, and the run that counted."""
     if not run.auto:
         raise InvalidInput(
             "method", run.method, "a survey counts, and trains nothing", "leave method out"
         )
-    tables, grids = (
-        [read_frame(table, name="table") for table in tables],
-        grids_of(schema, question.columns),
-    )
+    tables = [read_frame(table, name="table") for table in tables]
+    grids = grids_of(schema, question.columns)
     parts, people = _located(schema, tables, grids)
     rows = Rows.of_any_norm([(part, np.ones(len(part))) for part in parts])
     if schema.person is not None:
         run = replace(run, rows_per_person=schema.person.rows)
         rows = rows.with_people(people, schema.person.rows)
-    how = f"site:{schema.site}" if len(tables) == 1 else "a site each"
+    how = "a site each"
+    if len(tables) == 1:
+        how = f"site:{schema.site}"
     expected = ahead(schema, rows.n[:, 0].tolist(), run, question)
     label = f"survey {' '.join(table.name for table in tables)} {schema.fingerprint}"
+    digest = None
+    if ledger is not None:
+        # By raw rows, as training does: the ledger knows a table under every schema.
+        digest = table_digest(tables, deal_of(how, schema, len(parts), run))
     result = simulate(
         run,
         rows,
@@ -367,9 +383,7 @@ def _asked(
         ledger=ledger,
         label=label,
         caveat=schema.caveat,
-        digest=None
-        if ledger is None
-        else table_digest(tables, deal_of(how, schema, len(parts), run)),
+        digest=digest,
         **kept,
     )
     noise = expected.noise._replace(
@@ -378,12 +392,8 @@ def _asked(
     return grids, replace(expected, noise=noise, statement=result.statement), result
 
 
-def _names(grids: Sequence[Grid]) -> tuple[str, ...]:
-    return tuple(grid.name for grid in grids)
-
-
 def _check_sources(schema: Schema, table: Table, grids: Sequence[Grid]) -> None:
-    """SchemaError if a table lacks a column that is counted, or that of persons."""
+    """Refuse a table that lacks a column that is counted, or that of persons; SchemaError."""
     wanted = [name for grid in grids for name in grid.sources(table.columns)]
     if schema.person is not None:
         wanted.append(schema.person.column)
@@ -397,20 +407,22 @@ def _check_sources(schema: Schema, table: Table, grids: Sequence[Grid]) -> None:
 def _located(
     schema: Schema, tables: Sequence[Table], grids: Sequence[Grid]
 ) -> tuple[list[Array], list[IntArray]]:
-    """The cells of every site's rows in every grid, (n_i, columns), and whose rows these are."""
+    """Locate every site's rows in every grid, (n_i, columns), and say whose rows these are."""
     if not tables:
         raise InvalidInput("table", None, "there is none", "give one table a site")
-    na, found, people = frozenset(schema.na), list[Array](), list[IntArray]()
+    na = frozenset(schema.na)
+    found: list[Array] = []
+    people: list[IntArray] = []
     for table in tables:
         _check_sources(schema, table, grids)
-        found.append(
-            np.stack([grid.locate(table.columns, na) for grid in grids], axis=1).astype(float)
-        )
+        cells = [grid.locate(table.columns, na) for grid in grids]
+        found.append(np.stack(cells, axis=1).astype(float))
         if schema.person is None:
             people.append(np.arange(table.n_rows))
         else:
             people.append(schema.person.codes(table.columns[schema.person.column], na))
-    site, dealt = schema.site, [np.arange(len(part)) for part in found]
+    site = schema.site
+    dealt = [np.arange(len(part)) for part in found]
     if len(tables) > 1 or site is None:
         return _read_of(schema, found, people, dealt)
     if site not in tables[0].columns:
@@ -424,7 +436,7 @@ def _located(
 def _read_of(
     schema: Schema, found: Sequence[Array], people: Sequence[IntArray], parts: Sequence[IntArray]
 ) -> tuple[list[Array], list[IntArray]]:
-    """The rows of each part that are read: of a person no more than the schema allows."""
+    """Return the rows of each part that are read: of a person no more than the schema allows."""
     if schema.person is not None:
         most = schema.person.rows
         parts = [part[kept(own[part], most)] for own, part in zip(people, parts, strict=True)]

@@ -31,7 +31,8 @@ SHARE = 0.25
 more noise.
 """
 _COLUMNS = math.sqrt(1.0 - SHARE) / _SLACK
-_SPREAD = 1.35  # data_norm over the root mean square norm of made-up rows of numbers
+# data_norm over the root mean square norm of synthetic rows of numbers.
+_SPREAD = 1.35
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,9 @@ class Term:
     @property
     def text(self) -> str:
         """The name on one line."""
-        return self.name if self.level is None else f"{self.name}: {self.level}"
+        if self.level is None:
+            return self.name
+        return f"{self.name}: {self.level}"
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,9 @@ class Naming:
     @property
     def marks(self) -> Array:
         """Entry of each level's column in rows of that level; 0 for other columns, (d,)."""
-        diagonal = np.diag(self.into_units)
-        return np.array(
-            [0.0 if t.reference is None else x for t, x in zip(self.terms, diagonal, strict=True)]
-        )
+        marks = np.diag(self.into_units).copy()
+        marks[[term.reference is None for term in self.terms]] = 0.0
+        return marks
 
     @property
     def numbers(self) -> int:
@@ -104,9 +106,11 @@ class Naming:
     def blocks(self) -> Array:
         """Number of the block of a column that marks a level; 0 for other columns, (d,)."""
         names = list(dict.fromkeys(t.name for t in self.terms if t.reference is not None))
-        return np.array(
-            [0.0 if t.reference is None else 1.0 + names.index(t.name) for t in self.terms]
-        )
+        numbers = np.zeros(len(self.terms))
+        for place, term in enumerate(self.terms):
+            if term.reference is not None:
+                numbers[place] = 1.0 + names.index(term.name)
+        return numbers
 
     @property
     def ends(self) -> Array:
@@ -114,7 +118,8 @@ class Naming:
         found = np.full((self.d, 2), np.nan)
         if self.schema is None:
             return found
-        diagonal, shift, column = np.diag(self.into_units), self.into_units[-1], 0
+        diagonal, shift = np.diag(self.into_units), self.into_units[-1]
+        column = 0
         for block in self.schema.blocks:
             if isinstance(block, Number):
                 bounds = np.array([block.lo, block.hi])
@@ -129,9 +134,12 @@ class Naming:
         """Sentence on how long rows change the coefficients; empty if no row is longer than 1."""
         if not self.long:
             return ""
-        share = 0.0 if self.schema is None else long_share(self.schema)
-        scale = "data_norm" if self.schema is None else "the schema's scale"
-        many = f" (about {share:.0%} of all, from the schema alone)" if share >= MANY else ""
+        scale, many = "data_norm", ""
+        if self.schema is not None:
+            scale = "the schema's scale"
+            share = long_share(self.schema)
+            if share >= MANY:
+                many = f" (about {share:.0%} of all, from the schema alone)"
         return (
             f"Rows longer than {scale}{many} count for less: unless the model is right, these are "
             "the coefficients of "
@@ -171,7 +179,7 @@ class Naming:
             return self.schema.encode(table, labels=False, whole=True).X
         with np.errstate(over="ignore"):
             X = np.asarray(table, dtype=float) / (self.data_norm / _COLUMNS)
-        # what overflows is a long row, and refusing it would tell of it
+        # What overflows is a long row, and refusing it would tell of it.
         X = np.clip(X, -_FAR, _FAR)
         return np.hstack([X, np.full((len(X), 1), self.value)])
 
@@ -194,11 +202,13 @@ class Naming:
             (self.encoded(table, i) * np.abs(y)[:, None], y)
             for i, (table, y) in enumerate(parts, first)
         ]
-        return Rows.of_any_norm(encoded) if self.long else Rows.build(encoded)
+        if self.long:
+            return Rows.of_any_norm(encoded)
+        return Rows.build(encoded)
 
 
 def typical_entry(columns: int) -> float:
-    """Root mean square entry of a column of numbers, if most rows have norm `data_norm`."""
+    """Return the root mean square entry of a column, if most rows have norm `data_norm`."""
     return _COLUMNS / (_SPREAD * math.sqrt(max(1, columns)))
 
 
@@ -230,7 +240,8 @@ def of_columns(names: Sequence[str], data_norm: float, sites: Sequence[str] = ()
             "must be finite and > 0",
             "declare a public bound on a row's norm",
         )
-    d, scale, value = len(names), _COLUMNS / data_norm, math.sqrt(SHARE) / _SLACK
+    d, scale = len(names), _COLUMNS / data_norm
+    value = math.sqrt(SHARE) / _SLACK
     M = np.diag([*([scale] * d), value])
     terms = (*(Term(str(name)) for name in names), Term(CONSTANT))
     return _spread(Naming(terms, M, np.eye(d + 1)[-1], value, True, data_norm=data_norm), sites)
@@ -249,29 +260,39 @@ def of_schema(schema: Schema, sites: Sequence[str] = ()) -> Naming:
     if schema.unit:
         rule = "rows of unit norm have no coefficients in the columns' units"
         raise InvalidInput("unit", True, rule, "leave unit out of the schema")
-    based = dataclasses.replace(
-        schema, blocks=tuple(map(_based, schema.blocks)), intercept=1.0, scale=None
-    )
+    blocks = tuple(_based(block) for block in schema.blocks)
+    based = dataclasses.replace(schema, blocks=blocks, intercept=1.0, scale=None)
     if schema.scale is not None:
         based = dataclasses.replace(based, scale=min(schema.scale, based.bound))
-    value, terms = 1.0 / (based.divisor * based.slack), list[Term]()
+    value = 1.0 / (based.divisor * based.slack)
+    terms: list[Term] = []
     for block in based.blocks:
         if isinstance(block, Number):
-            a, b = block.range
-            unit = None if block.transform is None else f"{block.transform}({block.name})"
-            if isinstance(block, Date):
-                unit = f"{block.name}, in {block.unit} since {block.epoch}"
-            steps = 1.0 if block.typical is None else b - a
-            terms.append(Term(block.name, unit=unit, typical=block.typical, steps=steps))
-            if block.indicator:
-                terms.append(Term(block.name, "missing", f"known to be {block.missing:g}"))
-            continue
-        levels, reference = _levels(block)
-        terms += [Term(block.name, level, reference) for level in levels]
+            terms += _terms_of_number(block)
+        else:
+            levels, reference = _levels(block)
+            terms += [Term(block.name, level, reference) for level in levels]
     M = into_units(based)
     long = based.bound > based.divisor * (1.0 + 1e-9)
     naming = Naming((*terms, Term(CONSTANT)), M, np.eye(based.n_features)[-1], value, long, based)
     return _spread(naming, sites)
+
+
+def _terms_of_number(block: Number) -> list[Term]:
+    """Name the columns of a number: itself, and its indicator of missing values if it has one."""
+    unit = None
+    if isinstance(block, Date):
+        unit = f"{block.name}, in {block.unit} since {block.epoch}"
+    elif block.transform is not None:
+        unit = f"{block.transform}({block.name})"
+    steps = 1.0
+    if block.typical is not None:
+        low, high = block.range
+        steps = high - low
+    terms = [Term(block.name, unit=unit, typical=block.typical, steps=steps)]
+    if block.indicator:
+        terms.append(Term(block.name, "missing", f"known to be {block.missing:g}"))
+    return terms
 
 
 def into_units(schema: Schema) -> Array:
@@ -281,17 +302,27 @@ def into_units(schema: Schema) -> Array:
     level, a number's for one more of its unit (after any transform), an indicator's for a missing
     value.  Rows of norm 1 have no such units: theirs are coefficients of the encoded row.
     """
-    norm = 1.0 if schema.unit else schema.divisor * schema.slack
-    entries, shift = list[float](), np.zeros(schema.n_features)
+    norm = 1.0
+    if not schema.unit:
+        norm = schema.divisor * schema.slack
+    entries: list[float] = []
+    shift = np.zeros(schema.n_features)
     for block in schema.blocks:
         scale = block.weight / norm
         if not isinstance(block, Number) or schema.unit:
             entries += [scale] * len(block.names)
             continue
         a, b = block.range
-        per = (1.0 if block.to == "[0,1]" else 2.0) / (b - a) * scale
-        shift[len(entries)] = -a * per - (0.0 if block.to == "[0,1]" else scale)
-        entries += [per] + [scale * block.mark] * block.indicator
+        # A number in [a, b] becomes scale (x - a) / (b - a), or one from -scale to scale.
+        if block.to == "[0,1]":
+            per = 1.0 / (b - a) * scale
+            shift[len(entries)] = -a * per
+        else:
+            per = 2.0 / (b - a) * scale
+            shift[len(entries)] = -a * per - scale
+        entries.append(per)
+        if block.indicator:
+            entries.append(scale * block.mark)
     found = np.zeros((len(entries) + 1, schema.n_features))
     np.fill_diagonal(found[:-1], entries)
     if schema.intercept:
@@ -324,11 +355,13 @@ def naming_of(
     InvalidInput
         As :func:`of_columns` and :func:`of_schema`.
     """
-    return of_columns(columns, data_norm, sites) if schema is None else of_schema(schema, sites)
+    if schema is None:
+        return of_columns(columns, data_norm, sites)
+    return of_schema(schema, sites)
 
 
 def _spread(naming: Naming, sites: Sequence[str]) -> Naming:
-    """The naming with a constant for every site, if there are any."""
+    """Return the naming with a constant for every site, if there are any."""
     if not sites:
         return naming
     d, N = naming.d - 1, len(sites)
@@ -344,14 +377,16 @@ def _spread(naming: Naming, sites: Sequence[str]) -> Naming:
 
 
 def _based(block: Block) -> Block:
-    """The block with a reference level."""
-    if isinstance(block, Bins):
-        return dataclasses.replace(block, base=0 if block.base is None else block.base)
-    if isinstance(block, Category):
-        return dataclasses.replace(
-            block, base=block.values[0][0] if block.base is None else block.base
-        )
+    """Return the block with a reference level: the declared one, or the first."""
     if isinstance(block, Number):
+        return block
+    if isinstance(block, Bins):
+        if block.base is None:
+            return dataclasses.replace(block, base=0)
+        return block
+    if isinstance(block, Category):
+        if block.base is None:
+            return dataclasses.replace(block, base=block.values[0][0])
         return block
     rule = f"features of kind {block.kind!r} have no coefficients in the columns' units"
     remedy = "train without inference; for a number, name a loss such as huber-residual:0.25"
@@ -359,19 +394,19 @@ def _based(block: Block) -> Block:
 
 
 def _levels(block: Block) -> tuple[list[str], str]:
-    """Names of the levels with a column, and of the reference."""
+    """Return the names of the levels with a column, and of the reference."""
     if isinstance(block, Category):
         return [name.removeprefix(f"{block.name}=") for name in block.names], str(block.base)
     assert isinstance(block, Bins)
     every = dataclasses.replace(block, base=None).names
     assert block.base is not None
-    # "=missing" is one
+    # Names of bins are such as "age[20,30)", and that of missing values is "age=missing".
     levels = [name.removeprefix(block.name).removeprefix("=") for name in block.names]
     return levels, every[block.base].removeprefix(block.name)
 
 
 def reference_of(block: Bins | Category) -> str:
-    """The name of a block's reference level, in the style of its other levels."""
+    """Return the name of a block's reference level, in the style of its other levels."""
     if isinstance(block, Category):
         return f"{block.name}={block.base}"
     assert block.base is not None
@@ -380,13 +415,16 @@ def reference_of(block: Bins | Category) -> str:
 
 def columns_of(table: Table | Mapping[str, Any], part: IntArray) -> dict[str, Any]:
     """Return some rows of raw columns."""
-    columns = table.columns if isinstance(table, Table) else table
-    return {name: values[part] for name, values in columns.items()}
+    if isinstance(table, Table):
+        table = table.columns
+    return {name: values[part] for name, values in table.items()}
 
 
 def outcome(schema: Schema | None) -> dict[str, str] | None:
     """Return the label's column and its positive class; None without a schema."""
     if schema is None or schema.label is None:
         return None
-    task, plain = schema.task, {"column": schema.label.column}
-    return plain | {"positive": task.names[1]} if isinstance(task, TwoClasses) else plain
+    plain = {"column": schema.label.column}
+    if isinstance(schema.task, TwoClasses):
+        plain["positive"] = schema.task.names[1]
+    return plain

@@ -98,7 +98,10 @@ class TableFit(ABC):
         return {key: jsonable(value) for key, value in found.items()}
 
     def released(self) -> dict[str, Any]:
-        """Public facts and what was released, as plain data."""
+        """Return public facts and what was released, as plain data."""
+        evaluation = None
+        if self.evaluation is not None:
+            evaluation = self.evaluation.released()
         report = {
             "method": self.kind,
             "data": self.config.data,
@@ -112,7 +115,7 @@ class TableFit(ABC):
             "asked": self.asked,
             "versions": versions("numpy", "scipy"),
             **self.found(),
-            "evaluation": None if self.evaluation is None else self.evaluation.released(),
+            "evaluation": evaluation,
             "privacy": self.statement.to_dict(),
             "notes": [note for note in self.notes if note not in self.holder_notes],
             "config": self.config.run.to_dict(),
@@ -134,16 +137,22 @@ class Inferred(TableFit):
     kind: ClassVar[str] = "inference"
 
     def found(self) -> dict[str, Any]:
-        best = None if self.evaluation is None else self.evaluation.quality[""]
+        auc = brier = None
+        if self.evaluation is not None:
+            of_all_rows = self.evaluation.quality[""]
+            auc, brier = of_all_rows.auc.value, of_all_rows.brier.value
         return {
             **self.coefficients.plain(),
             "forecast": {},  # after a run its own table tells what it needs
-            "auc": None if best is None else best.auc.value,
-            "brier": None if best is None else best.brier.value,
+            "auc": auc,
+            "brier": brier,
         }
 
     def found_exactly(self) -> dict[str, Any]:
-        found = {"test_error": 1.0 - self.exact["accuracy"] if self.exact else None}
+        found: dict[str, Any] = {"test_error": None}
+        if self.exact:
+            found["test_error"] = 1.0 - self.exact["accuracy"]
+        # With a private evaluation the two are released ones: see `found`.
         if self.evaluation is None:
             found |= {"auc": self.exact.get("auc"), "brier": self.exact.get("brier")}
         return found
@@ -164,7 +173,9 @@ class DealtTable:
     @property
     def test(self) -> Any:
         """Test rows: raw columns, or encoded rows without a schema."""
-        return self.dataset.X_test if self.dataset.schema is None else self.dataset.test_columns
+        if self.dataset.schema is None:
+            return self.dataset.X_test
+        return self.dataset.test_columns
 
     @classmethod
     def of(cls, config: TrainConfig, dataset: data.Dataset, asked: bool | None) -> DealtTable:
@@ -189,35 +200,30 @@ class DealtTable:
         config = placed(replace(config, run=one_row_each(config.run, dataset.schema)), dataset)
         parts = deal(config, dataset)
         if dataset.people is not None:
+            # Answers count rows, and neighbouring tables differ in one person: one row of each.
             parts = [part[kept(dataset.people[part], 1)] for part in parts]
-        at_random = config.partition == "iid"
-        called = names_of(config.partition or "", dataset.train_columns, parts)
-        constants = site_constants(called, at_random=at_random, asked=asked)
-        kind, _, column = (config.partition or "").partition(":")
+        partition = config.partition or ""
+        at_random = partition == "iid"
+        names = names_of(partition, dataset.train_columns, parts)
+        constants = site_constants(names, at_random=at_random, asked=asked)
         check_products(len(constants), dataset.n_features)
         plain = [f"x{j}" for j in range(dataset.n_features)]
-        layout = Layout.of(
-            dataset.schema,
-            plain,
-            1.0,
-            [len(part) for part in parts],
-            constants,
-            column if kind == "site" else None,
-        )
-        tables = [
-            (
-                dataset.X_train[part]
-                if dataset.schema is None
-                else columns_of(dataset.train_columns, part)
-            )
-            for part in parts
-        ]
-        own = not at_random if asked is None else asked
+        sizes = [len(part) for part in parts]
+        column = _site_column(partition)
+        layout = Layout.of(dataset.schema, plain, 1.0, sizes, constants, column)
+        tables: list[Any]
+        if dataset.schema is None:
+            tables = [dataset.X_train[part] for part in parts]
+        else:
+            tables = [columns_of(dataset.train_columns, part) for part in parts]
+        own = asked
+        if own is None:
+            own = not at_random
         label = (
             f"{config.data} {config.schema} {config.partition} {config.sizes} "
             f"{config.test_share} {own}"
         )
-        return cls(config, dataset, layout, tables, parts, label, called)
+        return cls(config, dataset, layout, tables, parts, label, names)
 
     def ask(
         self,
@@ -266,7 +272,7 @@ class DealtTable:
         return model.places(self.test, self.dataset.test_columns.get(model.site or ""))
 
     def margins(self, model: SavedModel) -> Array:
-        """The model's margins of the test rows, each with its own site's constant."""
+        """Compute the model's margins of the test rows, each with its own site's constant, (n,)."""
         if not len(self.dataset.y_test):
             return np.empty(0)
         return model.margins(self.test, where=self.places(model))
@@ -275,11 +281,12 @@ class DealtTable:
         """Evaluate a model privately on the test rows of all sites; None without `held`."""
         if held is None:
             return None
+        # The margins travel as a last column, so that they are picked with their rows.
         features = np.hstack([self.layout.naming.shared(self.test), self.margins(model)[:, None]])
         features, y = self.dataset.all_held_out(features)
         read = rows_read(len(y), self.dataset.held_people)
-        X, margins, y = features[read, :-1], features[read, -1], y[read]
-        scored = Scored(margins, model.digest, y, X)
+        X, margins = features[read, :-1], features[read, -1]
+        scored = Scored(margins, model.digest, y[read], X)
         judge = judge_of(self.dataset.task, held, self.layout.naming.schema)
         return judge.ask(scored, self.config.run, len(self.parts), caveat=self.dataset.caveat)
 
@@ -302,15 +309,21 @@ class DealtTable:
         dict
             Keyword arguments of :class:`TableFit`.
         """
-        counted, where = unfit(self.dataset.clipped, shortened=False), self.places(model)
-        notes = [*self.dataset.notes, *([ONE_EACH] * (self.dataset.people is not None))]
-        real_sites = (self.config.partition or "").startswith("site:") and len(self.sites) > 1
+        counted = unfit(self.dataset.clipped, shortened=False)
+        where = self.places(model)
+        notes = list(self.dataset.notes)
+        if self.dataset.people is not None:
+            notes.append(ONE_EACH)
+        real_sites = _site_column(self.config.partition or "") is not None and len(self.sites) > 1
         if intervals and real_sites and not self.layout.naming.sites:
             notes.append(ONE_CONSTANT)
-        if where is not None and len(where) and model.site is None:
-            notes.append(WITHOUT_SITE)
-        elif where is not None and (others := unknown(where)) is not None:
-            counted = [*counted, f"held out: {others}"]
+        if where is not None:
+            if len(where) and model.site is None:
+                notes.append(WITHOUT_SITE)
+            else:
+                others = unknown(where)
+                if others is not None:
+                    counted = [*counted, f"held out: {others}"]
         return {
             "config": self.config,
             "statement": result.statement,
@@ -323,6 +336,14 @@ class DealtTable:
             "answered": model,
             "seconds": time.perf_counter() - started,
         }
+
+
+def _site_column(partition: str) -> str | None:
+    """Return the column of a partition ``"site:<column>"``; None for any other partition."""
+    kind, separator, column = partition.partition(":")
+    if kind == "site" and separator:
+        return column
+    return None
 
 
 def prepared_table(
@@ -459,7 +480,9 @@ def infer(
 
 def one_row_each(run: RunConfig, schema: Schema | None) -> RunConfig:
     """Return the configuration with one row a person, as answers count rows."""
-    return run if schema is None or schema.person is None else replace(run, rows_per_person=1)
+    if schema is None or schema.person is None:
+        return run
+    return replace(run, rows_per_person=1)
 
 
 def rows_read(n: int, people: IntArray | None) -> IntArray:
@@ -468,7 +491,9 @@ def rows_read(n: int, people: IntArray | None) -> IntArray:
     They are chosen before anything is computed of them, so that a person's further rows can change
     nothing.
     """
-    return np.arange(n) if people is None else np.flatnonzero(kept(people, 1))
+    if people is None:
+        return np.arange(n)
+    return np.flatnonzero(kept(people, 1))
 
 
 def names_of(partition: str, columns: Any, parts: Sequence[IntArray]) -> tuple[str, ...]:
@@ -538,7 +563,9 @@ def check_held(
             "evaluation", held.epsilon, "there are no test rows", "give a test_share"
         )
     if dataset.n_units_held_out < sites:
-        counted = "test rows" if dataset.held_people is None else "people with test rows"
+        counted = "test rows"
+        if dataset.held_people is not None:
+            counted = "people with test rows"
         rule = f"there are {dataset.n_units_held_out} {counted} for {sites} sites"
         raise InvalidInput("evaluation", held.epsilon, rule, "give a larger test_share")
     judge_of(dataset.task, held, dataset.schema).check(run)
@@ -574,16 +601,20 @@ def evaluate_report(report: Report, held: Held) -> Any:
     """
     dataset, result, run = report.dataset, report.result, report.config.run
     check_held(held, dataset, run)
-    judge, w = judge_of(dataset.task, held, dataset.schema), result.consensus[0]
+    judge = judge_of(dataset.task, held, dataset.schema)
+    w = result.consensus[0]
     X, y = dataset.all_held_out(dataset.X_test)
     read = rows_read(len(y), dataset.held_people)
     X, y = X[read], y[read]
-    move = None if result.move is None else result.move.at(0)
-    model = digest_of(w) if move is None else digest_of(w, move.digest)
-    scored = Scored(judge.margins(w, X if move is None else move.shortened(X)), model, y, X)
-    return judge.ask(
-        scored, one_row_each(run, dataset.schema), result.facts.n_nodes, caveat=dataset.caveat
-    )
+    if result.move is None:
+        model, rows = digest_of(w), X
+    else:
+        # A run that moves rows trains on moved ones, so its model is scored on moved ones.
+        move = result.move.at(0)
+        model, rows = digest_of(w, move.digest), move.shortened(X)
+    scored = Scored(judge.margins(w, rows), model, y, X)
+    run = one_row_each(run, dataset.schema)
+    return judge.ask(scored, run, result.facts.n_nodes, caveat=dataset.caveat)
 
 
 __all__ = ["Held", "Inferred", "evaluate_report", "infer"]
