@@ -238,11 +238,11 @@ class ConsensusSurvival(PrivateEstimator):
         if X is not None:
             curves = self.predict_survival(X)
             return survival_plot(self.edges_, curves, [f"row {k}" for k in range(len(curves))], ax)
-        middle = (
-            self.intercept_
-            if self.schema_ is None
-            else self.intercept_ - in_units(self.schema_, self._vector)[1]
-        )
+        middle = self.intercept_
+        # Under a schema, encoded columns are not zero where the columns are: the middle row is
+        # that of zeros in the encoding.
+        if self.schema_ is not None:
+            middle = self.intercept_ - in_units(self.schema_, self._vector)[1]
         return survival_plot(self.edges_, np.cumprod(1.0 - expit(middle)), (), ax)
 
 

@@ -159,13 +159,8 @@ def choose(
     # Seed and replicates do not enter a choice, so that equal ones are found among those made.
     asked = replace(left, seed=config.seed or 0, replicates=1)
     found = _choose(asked, sizes, d, heterogeneity, tuple(sorted(free)), expected)
-    chosen = replace(
-        found.config,
-        auto=False,
-        epsilon=config.epsilon,
-        seed=config.seed,
-        replicates=config.replicates,
-    )
+    given = {name: getattr(config, name) for name in ("epsilon", "seed", "replicates")}
+    chosen = replace(found.config, auto=False, **given)
     return replace(found, config=chosen)
 
 

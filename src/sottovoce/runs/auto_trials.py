@@ -485,6 +485,7 @@ class _Problems(Sweep):
             return np.asarray(up * shares[:, 1] - down * shares[:, 0])
         # Of margins against any class.
         p = loss.derivative(z.reshape(len(z), -1)).reshape(z.shape)
+        # Claim 4 of docs/privacy/capped.md: softmax's gradient times min(1, k / (sqrt(2) r)).
         cut = np.minimum(1.0, (most / math.sqrt(2.0))[:, None] / np.maximum(1.0 - p, 1e-12))
         factor = cut * shares
         return np.asarray(p * factor.sum(axis=1, keepdims=True) - factor)

@@ -217,7 +217,9 @@ def _key(
         once = replace(setting, copies=1)
         events = plan(method, once).to_list()
         return (canonical([method.name, shape.to_dict(), facts.to_dict(), events]), *common)
-    before = None if first is None else (type(first), canonical(first.identity()), first.noise)
+    before = None
+    if first is not None:
+        before = (type(first), canonical(first.identity()), first.noise)
     public = canonical(facts.to_dict()), facts.loss, facts.rows, facts.solved_for
     key = (method, public, setting.graph.degree.tobytes(), setting.rounds, before, *common)
     try:

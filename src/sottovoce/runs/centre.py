@@ -309,7 +309,10 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
 
 
 def _noise_over_curator(config: RunConfig, sites: int) -> float:
-    """Return how much more noise a mean over all sites has than one by a curator, in deviations."""
+    """Return how much more noise a mean over all sites has than one by a curator.
+
+    It is f of docs/explanation/centring.md, step 1.
+    """
     if config.trusted.pools_rows:
         return 1.0
     if config.trusted.opens_sums:

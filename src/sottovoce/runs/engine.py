@@ -165,8 +165,7 @@ def run(
     """Run rounds ``done + 1 .. rounds`` of an algorithm from a state.
 
     The run stops before a release that would exceed the budget, and when a neighbour leaves;
-    completed rounds are kept.  A round whose sum over sites is not opened leaves the state as it
-    was, and ends a run that needs all rounds.  The net stays open for runs that follow.
+    completed rounds are kept.  The net stays open for runs that follow.
 
     Parameters
     ----------
@@ -216,7 +215,11 @@ def run(
 
 
 def _reason_to_stop(error: Exception, algorithm: Algorithm[Any]) -> str | None:
-    """Return why a run ends with a round that failed; None if it goes on with the next round."""
+    """Return why a run ends with a round that failed; None if it goes on with the next round.
+
+    A round whose sum over sites is not opened leaves the state as it was, and ends a run that needs
+    all rounds.
+    """
     if isinstance(error, AttemptLost):
         # Charged, and nothing was opened: the next round starts from the same state.
         if algorithm.complete:

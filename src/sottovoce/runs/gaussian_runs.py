@@ -142,7 +142,9 @@ def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
         bill == Bill(mu=bill.mu, lattice=bill.lattice) and bill.mu > 0 for bill in bills
     )
     symmetric = all(direction == bills for direction in directions[1:])
-    return bills if gaussian_alone and symmetric else None
+    if not gaussian_alone or not symmetric:
+        return None
+    return bills
 
 
 def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:

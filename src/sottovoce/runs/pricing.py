@@ -145,6 +145,13 @@ class _DryRun(NamedTuple):
         )
 
     @classmethod
+    def of_run(cls, method: Algorithm[Any], setting: RunSetting, node: int | None) -> _DryRun:
+        """Return the dry run of one node, or of all."""
+        if node is None:
+            return cls.of_all(method, setting)
+        return cls.of_one(method, setting, node)
+
+    @classmethod
     def of_one(cls, method: Algorithm[Any], setting: RunSetting, node: int) -> _DryRun:
         """Return the dry run of one node, with its facts, degree and part of the schedules."""
         first = None
@@ -249,10 +256,7 @@ def plan(
     UnknownEvent
         If the accountant has no proof for an event.
     """
-    if node is None:
-        dry = _DryRun.of_all(method, setting)
-    else:
-        dry = _DryRun.of_one(method, setting, node)
+    dry = _DryRun.of_run(method, setting, node)
     ledger = Ledger(setting.accountant, budget, setting.delta, setting.sites_per_row)
     if math.isinf(budget) and after is None:
         # Nothing but a price that is no number ends such a run early, so all is charged together,

@@ -84,6 +84,12 @@ def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -
     if result.facts.d != d:
         rule = f"has {result.facts.d} entries, and a classifier here has {d}"
         raise InvalidInput("start", None, rule, "use a run on rows of the same columns")
+    epsilon, delta, simulated = _cost_with_start(result)
+    return Start(result.consensus[0], "run", epsilon, delta, simulated)
+
+
+def _cost_with_start(result: Result) -> tuple[float | None, float, bool]:
+    """Return epsilon and delta of a run and its start in sum, and whether noise can be repeated."""
     said, before = result.statement, result.start
     spent, delta, simulated = said.epsilon, said.delta, said.simulated
     # The start of that run had a cost too, and a start without an epsilon promises nothing.
@@ -94,10 +100,9 @@ def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -
             spent += before.epsilon
         delta += before.delta
         simulated = simulated or before.simulated
-    epsilon = None
-    if math.isfinite(spent):
-        epsilon = spent
-    return Start(result.consensus[0], "run", epsilon, delta, simulated)
+    if not math.isfinite(spent):
+        return None, delta, simulated
+    return spent, delta, simulated
 
 
 @dataclass(frozen=True, eq=False)

@@ -436,8 +436,7 @@ def train(
 ) -> Report:
     """Load, deal, train and score.
 
-    With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose` first picks the method and its
-    open knobs from public facts.
+    With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose` first picks the method.
 
     Parameters
     ----------
