@@ -390,7 +390,8 @@ def encode(
 
 def _labels(declared: Declared, features: Features, y: Any) -> tuple[Labelled, str | None]:
     """Read labels; return them, and a caveat if classes were read off them."""
-    schema, n = declared.terms.schema, len(features)
+    schema = declared.terms.schema
+    n = len(features)
     column = label_column(schema, features.table, y)
     if column is None:
         rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
@@ -758,13 +759,17 @@ def _decode_inference(
     declared: Declared, encoded: InferenceRows, planned: Planned, result: Result
 ) -> Fitted:
     """Decode coefficients with intervals."""
-    schema, labelled, fit = declared.terms.schema, encoded.of.labelled, encoded.public.fit
-    naming, sites = fit.layout.naming, len(encoded.of.dealt.parts)
+    schema = declared.terms.schema
+    labelled, fit = encoded.of.labelled, encoded.public.fit
+    naming = fit.layout.naming
+    sites = len(encoded.of.dealt.parts)
     found = fit.read(result.outcome, planned.runs[0].config.delta)
     if schema is not None and not schema.label:
         schema = with_classes(schema, labelled.names)
     answered = fit.layout.saved(found.model, schema, jsonable(found.plain))
-    in_units, k = naming.into_units @ found.model, int(np.sum(naming.constant == 0))
+    in_units = naming.into_units @ found.model
+    # Slopes stand first, and after them the constants.
+    k = int(np.sum(naming.constant == 0))
     coef = labelled.sorted(in_units[None, :k])
     # The constants of sites are averaged by the shares of their rows.
     intercept = labelled.sorted(np.atleast_1d(in_units[k:] @ answered.shares))

@@ -330,7 +330,8 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
 
     def _decided(self, declared: Declared, planned: Planned) -> Planned:
         """Keep what was decided, and tell it, before anything is spent."""
-        self.choice_, self.centring_ = planned.choice, planned.decision
+        self.choice_ = planned.choice
+        self.centring_ = planned.decision
         self.__dict__.pop("forecast_", None)
         if not declared.inference:
             self.forecast_ = planned.forecast
@@ -365,8 +366,8 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         return self
 
     def decision_function(self, X: Any, groups: Any = None) -> Array:
-        """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than
-        two classes.
+        """Compute ``X @ coef_.T + intercept_``: (n_samples,), or (n_samples, n_classes) for more
+        than two classes.
 
         Linear in X, also for rows that training shortened: longer ones than `data_norm`, or ones as
         far from a released mean.

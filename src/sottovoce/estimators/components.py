@@ -170,9 +170,12 @@ def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) ->
         Components with their explained variance, the size of the noise in the covariance matrix,
         that of sampling, and whether a component's direction is clear of both.
     """
-    answer, k, d = results[0].outcome, declared.count, encoded.public.d - 1
+    answer = results[0].outcome
+    k, d = declared.count, encoded.public.d - 1
+    # The noisy mean of x x', and the deviation of the noise in one entry.
     S, s = square(answer.value[0], d + 1), answer.spread
-    scale, value = float(encoded.naming.into_units[0, 0]), encoded.naming.value
+    scale = float(encoded.naming.into_units[0, 0])
+    value = encoded.naming.value
     # Rows end in a constant: the last row of S holds their weighted sum, its corner their weight.
     # The mean weight of a row is that corner: at least five deviations of its noise, at most 1.
     count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)
@@ -319,7 +322,8 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
     def _keep(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""
         self._keep_columns(declared.terms, encoded.features)
-        self.components_, self.mean_ = fitted.components, fitted.mean
+        self.components_ = fitted.components
+        self.mean_ = fitted.mean
         self.explained_variance_ = fitted.variance
         self.explained_variance_ratio_ = fitted.variance_ratio
         self.noise_ = fitted.noise

@@ -170,7 +170,8 @@ def to_onnx(model: Linear) -> Any:
         made, opset_imports=opsets, ir_version=IR, producer_name="sottovoce"
     )
     entry = found.metadata_props.add()
-    entry.key, entry.value = "classes", "\n".join(model.task.names)
+    entry.key = "classes"
+    entry.value = "\n".join(model.task.names)
     onnx.checker.check_model(found)
     return found
 
@@ -249,7 +250,8 @@ def _number(graph: _Graph, raw: str, block: Number) -> str:
 def _bins(graph: _Graph, raw: str, block: Bins) -> str:
     """Return the marks of the intervals, without that of the base."""
     x = graph.filled(raw, block.missing)
-    edges, m = np.asarray(block.edges, dtype=float), len(block.edges) - 1
+    edges = np.asarray(block.edges, dtype=float)
+    m = len(block.edges) - 1
     number = graph.counted(x, edges[1:-1])
     kept = [k + 1.0 for k in range(m) if k != block.base]
     # A missing number is a level of its own.
@@ -283,6 +285,7 @@ def _category(graph: _Graph, raw: str, block: Category, na: frozenset[str]) -> s
 
 def _spline(graph: _Graph, raw: str, block: Spline) -> str:
     """Return a number's B-splines, as :meth:`sottovoce.data.curved.Spline.curves`."""
+    # Beyond the outer knots a curve stays at its value there.
     x = graph.clip(raw, block.knots[0], block.knots[-1])
     stretches = np.arange(len(block.repeated) - 1) - block.degree + 1.0
     number = graph.counted(x, np.asarray(block.knots[1:-1]))

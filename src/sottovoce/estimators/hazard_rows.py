@@ -131,7 +131,8 @@ def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
         ``n (m + 1)`` rows of norm at most 1, with d + m + 1 columns.
     """
     n, d = X.shape
-    interval, last = np.arange(m), leaves.last[:, None]
+    interval = np.arange(m)
+    last = leaves.last[:, None]
     label = np.where(interval <= last, -1.0, 0.0)
     label[(interval == last) & leaves.event[:, None]] = 1.0
     # Of the interval left last only a part was seen.

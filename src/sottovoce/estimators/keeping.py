@@ -173,7 +173,8 @@ def load_fitted(kind: Any, path: str | Path) -> Any:
     try:
         if is_text(place):
             named = SavedModel.load(place)
-            answered, record, result = named, named.record, None
+            answered, result = named, None
+            record = named.record
             statement = Statement.from_dict(record["privacy"])
         else:
             result = Result.load(place)
@@ -189,7 +190,8 @@ def load_fitted(kind: Any, path: str | Path) -> Any:
     except UNREADABLE as error:
         rule = refused or "not a saved estimator of this class; use a file that its save() wrote"
         raise CheckpointError(f"run={shown(place)}: {rule}") from error
-    model._answered, model._result = answered, result
+    model._answered = answered
+    model._result = result
     model.privacy_spent_ = statement.to_dict()
     return model
 

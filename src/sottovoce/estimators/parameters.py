@@ -53,7 +53,8 @@ def knobs_of(estimator: Any) -> dict[str, Any]:
 def run_fields_of(estimator: Any) -> dict[str, Any]:
     """Return the fields of :class:`RunConfig` that parameters and knobs set."""
     given = estimator.get_params(deep=False) | knobs_of(estimator)
-    rule, ledger = given.get("accounting"), given.get("ledger")
+    rule = given.get("accounting")
+    ledger = given.get("ledger")
     try:
         if rule is not None:
             make_accountant(rule)

@@ -474,7 +474,9 @@ def _decode_squared(declared: Declared, encoded: Encoded, fit: Numbers, result: 
     if schema is not None:
         named = with_number(schema, encoded.task)
     answered = fit.layout.saved(found.model, named, jsonable(found.plain))
-    in_units, k = naming.into_units @ found.model, int(np.sum(naming.constant == 0))
+    in_units = naming.into_units @ found.model
+    # Slopes stand first, and after them the constants.
+    k = int(np.sum(naming.constant == 0))
     every = _constants(declared, encoded, in_units[k:])
     # The constants of sites are averaged by the shares of their rows.
     intercept = float(every @ answered.shares)
@@ -483,7 +485,8 @@ def _decode_squared(declared: Declared, encoded: Encoded, fit: Numbers, result: 
 
 def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitted:
     """Decode the average over sites of a training by rounds."""
-    schema, answered = declared.terms.schema, None
+    schema = declared.terms.schema
+    answered = None
     if schema is not None:
         named = with_number(schema, encoded.task)
         answered = SavedModel(

@@ -244,7 +244,9 @@ def deal(terms: Terms, features: Features, groups: ArrayLike | None) -> Dealt:
     InvalidInput
         If there are more sites to deal to than rows, or people.
     """
-    people, column = people_of(terms.schema, features.table), None
+    people = people_of(terms.schema, features.table)
+    # Named only where the schema's column gave the sites.
+    column = None
     if groups is None and terms.n_sites != 1:
         groups = site_column(terms.schema, features.table)
         if groups is not None and terms.schema is not None:
@@ -358,7 +360,8 @@ def read_weights(terms: Terms, features: Features, given: ArrayLike | None) -> W
     InvalidInput
         For other shapes, and for a release whose cap is not public.
     """
-    n, caveat = len(features), None
+    n = len(features)
+    caveat = None
     if given is not None:
         own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
         cap, caveat = _cap(terms, own, n)

@@ -133,7 +133,8 @@ def terms_of(
     InvalidInput
         For a schema that cannot be read, or a seed that is none.
     """
-    schema, seed = schema_of(estimator.schema), seed_of(estimator.random_state)
+    schema = schema_of(estimator.schema)
+    seed = seed_of(estimator.random_state)
     fields = run_fields_of(estimator) | {"seed": seed}
     if schema is not None and schema.person is not None:
         fields["rows_per_person"] = schema.person.rows

@@ -277,7 +277,7 @@ class _Trial:
 
 
 def ranked(trials: Sequence[_Trial], *, by_log_loss: bool) -> list[_Trial]:
-    """Candidates, the best first.
+    """Sort candidates, the best first.
 
     By errors alone; or, with `by_log_loss`, first those whose error is within `TIE` of the least,
     by their log loss.
@@ -350,8 +350,9 @@ class _Search:
     def _batches(
         self, configs: Sequence[RunConfig], check: bool
     ) -> list[list[tuple[RunConfig, Prepared]]]:
-        """New candidates that keep the rules of their methods, those apart that cannot run
-        together.
+        """Plan new candidates, and group those that can run together.
+
+        Candidates that break a rule of their method drop out.
         """
         ready: dict[Any, list[tuple[RunConfig, Prepared]]] = {}
         seen: list[RunConfig] = []

@@ -198,7 +198,7 @@ class Rehearsal:
     alike: bool = False
 
     def outcomes(self, candidates: Sequence[Prepared]) -> list[Outcome]:
-        """Expected errors and losses of the average classifier of every candidate.
+        """Compute expected errors and losses of the average classifier of every candidate.
 
         Candidates have the same method, rounds and graph; caps, penalties, regularisers and noise
         may differ.  Where a method carries noise, that of all grows or that of none (ValueError).
@@ -217,10 +217,11 @@ class Rehearsal:
         return self._run_together(candidates)
 
     def _run_together(self, candidates: Sequence[Prepared]) -> list[Outcome]:
-        """Outcomes of candidates for the same number of sites, all in one run."""
+        """Compute outcomes of candidates for the same number of sites, all in one run."""
         first = candidates[0]
         worlds, many = len(self.worlds), len(candidates)
-        width, nodes = self.worlds[0].X.shape[1] * self.outputs, len(first.facts.n)
+        width = self.worlds[0].X.shape[1] * self.outputs
+        nodes = len(first.facts.n)
         lead = (worlds * many * self.replicates, nodes)
         caps = [_cap_of(one.facts) for one in candidates]
         # The largest cap is that of the facts; `_Solver` applies each candidate's row by row.
@@ -242,7 +243,7 @@ class Rehearsal:
         return [Outcome(*found) for found in by_candidate]
 
     def _pooled(self) -> Rehearsal:
-        """The same worlds for one party that holds the rows of all sites."""
+        """Return the same worlds for one party that holds the rows of all sites."""
         worlds = tuple(
             replace(one, shares=one.shares.mean(axis=0, keepdims=True)) for one in self.worlds
         )
@@ -304,7 +305,8 @@ def _as_one(candidate: Prepared, alike: bool) -> Prepared:
     The one site's noise is that of the average, or of the sum.  For gradient steps sites may
     differ: the average of their gradients is that of their mean.
     """
-    cls, n = REGISTRY[candidate.config.method], candidate.facts.n
+    cls = REGISTRY[candidate.config.method]
+    n = candidate.facts.n
     averages = cls.gradient_steps or (alike and averaging(cls))
     schedules = (candidate.algorithm.penalty, candidate.algorithm.noise)
     if len(n) == 1 or not averages:
@@ -426,14 +428,14 @@ class _Problems(Sweep):
         return len(self.world)
 
     def single(self) -> None:
-        """None: these rows are in single precision already."""
+        """Return None: these rows are in single precision already."""
 
     def keep(self, nodes: BoolArray) -> Self:
         of_problems = ("world", "group", "shares", "most")
         return replace(self, **{name: getattr(self, name)[nodes] for name in of_problems})
 
     def _worlds(self) -> Iterator[tuple[Array, slice]]:
-        """The rows and the problems of every world."""
+        """Yield the rows and the problems of every world that has some."""
         ends = np.searchsorted(self.world, np.arange(len(self.X) + 1))
         for X, first, last in zip(self.X, ends[:-1], ends[1:], strict=True):
             if first < last:
@@ -538,7 +540,8 @@ class _Solver(Solver):
         with np.errstate(divide="ignore"):
             steepest = (caps[:, None, None] / np.linalg.norm(X, axis=2)).astype(np.float32)
         most = steepest[candidate, world]
-        width, group = X.shape[2] * rehearsal.outputs, world * len(caps) + candidate
+        width = X.shape[2] * rehearsal.outputs
+        group = world * len(caps) + candidate
         problems = _Problems((), width, X, world, group, shares, most)
         rows = np.full((len(world), 1), float(X.shape[1]))
         loss = facts.loss

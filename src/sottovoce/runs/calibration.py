@@ -172,8 +172,9 @@ def _by_plan(
 def _unaffordable(
     method: Algorithm[Any], setting: RunSetting, target: Array, least: Array
 ) -> InvalidInput:
-    """The refusal of a target that no scale meets, from what the least scale tried costs each
-    node.
+    """Return the error for a target that no scale meets.
+
+    It names what the least scale tried costs each node.
     """
     known = least[np.isfinite(least)]
     least_text = "more than this"
@@ -197,8 +198,9 @@ def _scaled(shape: Schedule, scale: Array) -> Schedule:
 def _key(
     method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool
 ) -> Any:
-    """All that a scale depends on, so that equal runs are calibrated once; None if it cannot be
-    compared.
+    """Return all that a scale depends on, so that equal runs are calibrated once.
+
+    It is None if it cannot be compared.
 
     Classes against the rest, replicates and later calls ask for the same scale again.  A recipe may
     hold arrays that cannot be compared, but all nodes share its one scale, which its events at one

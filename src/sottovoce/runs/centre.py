@@ -186,7 +186,9 @@ class Centring:
         and s the noise's standard deviation; the rest as James and Stein do, and one or two columns
         like one direction.
         """
-        mean, noise = np.array(answer.value, dtype=float), answer.spread**2
+        mean = np.array(answer.value, dtype=float)
+        # The variance of the noise in a column.
+        noise = answer.spread**2
         mean[:, list(self.constants)] = 0.0
         common = np.zeros_like(mean)
         for group in self.groups:
@@ -278,7 +280,8 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
     if why:
         return Decision(None, f"rows were not centred: {why}")
     assert frame is not None and config.delta is not None
-    sizes, free = np.asarray(n, dtype=float).ravel(), d - len(frame.constants)
+    sizes = np.asarray(n, dtype=float).ravel()
+    free = d - len(frame.constants)
     rows = float(sizes.sum())
     summed, pooled = config.trusted.opens_sums, config.trusted.pools_rows
     # A person's rows at m sites move one sum m times as far, and m answers once each.

@@ -61,7 +61,7 @@ _DIGEST = "[0-9a-f]{32}"
 
 
 def positive_weight(why: str) -> Constraint:
-    """A finite weight above 0, and the reason why it must be."""
+    """Return the constraint of a finite weight above 0, with the reason why it must be."""
     return Both(Interval(low=0, closed="neither", why=why), UsableSize())
 
 
@@ -338,8 +338,9 @@ class RunConfig:
         return self.from_dict(self.flat() | changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``.  Options at their defaults are left out, but
-        for ``WRITTEN``.
+        """Return plain data, with infinity as the text ``inf``.
+
+        Options at their defaults are left out, but for ``WRITTEN``.
         """
         plain = {name: KNOBS[name].default for name in WRITTEN}
         for name, value in self.flat().items():

@@ -158,7 +158,8 @@ def _rehearsed(
     config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, expected: Expected | None
 ) -> Forecast | None:
     """Compare a run on synthetic data with guessing and with a perfect model."""
-    outputs, pooled = make_loss(config.loss).outputs, config.trusted.answers_of_all
+    outputs = make_loss(config.loss).outputs
+    pooled = config.trusted.answers_of_all
     tilt = 1.0
     if heterogeneity == "iid" or pooled:
         tilt = 0.0
@@ -174,6 +175,7 @@ def _rehearsed(
         return None
     error = float(outcome.errors.mean())
     worlds = rehearsal.worlds
+    # A world's chances are those of every class for every row: the perfect model knows them.
     guess = float(np.mean([1.0 - world.chances.mean(axis=0).max() for world in worlds]))
     best = float(np.mean([1.0 - world.chances.max(axis=1).mean() for world in worlds]))
     return Forecast(error, guess, best)

@@ -29,9 +29,11 @@ from .centre import Centring, centred
 from .config import RunConfig
 from .pricing import Prepared, RunSetting, cost_report, plan
 
-MOST_RELEASES = 20_000_000  # rounds times nodes of a run
+# Rounds times nodes of a run.
+MOST_RELEASES = 20_000_000
 MOST_ROWS = 10**12  # of a site
-MOST_WEIGHTS = 10**8  # of a classifier: features times the margins of the loss
+# Of a classifier: features times the margins of the loss.
+MOST_WEIGHTS = 10**8
 
 
 def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:

@@ -352,7 +352,8 @@ class Prepared:
 
     def affordable(self, node: int) -> tuple[Event, ...]:
         """Return the events of one node up to the first that its budget cannot pay, in order."""
-        everything, book = self.plan(node=node).rows, self.ledger
+        everything = self.plan(node=node).rows
+        book = self.ledger
         budget = np.broadcast_to(book.epsilon, (self.facts.n_nodes,))[node]
         # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than
         # one a release.

@@ -109,10 +109,14 @@ def _cost_with_start(result: Result) -> tuple[float | None, float, bool]:
 class Public:
     """Public rows under the schema of a run."""
 
-    X: Array  # (n, features), in the unit ball
-    labels: IntArray  # (n,), classes 0 to K - 1
-    config: RunConfig  # of the run, for its loss and its regulariser
-    nodes: int = 1  # sites of the run
+    # (n, features), in the unit ball.
+    X: Array
+    # (n,), classes 0 to K - 1.
+    labels: IntArray
+    # Of the run, for its loss and its regulariser.
+    config: RunConfig
+    # Sites of the run.
+    nodes: int = 1
 
     def __post_init__(self) -> None:
         if self.loss.offset_bound:
@@ -229,7 +233,9 @@ class Public:
         }
 
     def expected(self) -> Expected | None:
-        """Worlds of these rows, for ``method="auto"``; None if there are fewer than `FEWEST`."""
+        """Return worlds of these rows, for ``method="auto"``; None if there are fewer than
+        `FEWEST`.
+        """
         if len(self.X) < FEWEST:
             return None
         return KnownRows(self)
@@ -313,7 +319,8 @@ class KnownRows(Expected):
         return World(X, shares, tests, known[public.labels[test]], start)
 
 
-_SEED = 20_240_401  # of the splits: no user's seed enters them
+# Of the splits: no user's seed enters them.
+_SEED = 20_240_401
 
 
 def set_aside(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:

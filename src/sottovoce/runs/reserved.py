@@ -19,14 +19,16 @@ from ..util.bisection import bisect_between
 from ..util.typing import Any, Array, BoolArray
 from .pricing import Prepared
 
-_FARTHEST = 1e-6  # relative, of another processor's scale
-_HALVINGS = 48  # to a few neighbouring numbers
-_NEIGHBOURS = 8  # numbers tried on each side of where the halvings end
+# Relative distance of another processor's scale.
+_FARTHEST = 1e-6
+# From that interval to a few neighbouring numbers.
+_HALVINGS = 48
+# Numbers tried on each side of where the halvings end.
+_NEIGHBOURS = 8
 
 
 def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepared:
-    """This run at the scale of noise with which its releases were reserved, if that is next to its
-    own.
+    """Return the run at the scale of noise with which its releases were reserved.
 
     Parameters
     ----------
@@ -74,8 +76,9 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
 
 
 def _first_difference(prepared: Prepared, wanted: Sequence[dict[str, Any]]) -> int | None:
-    """The first event that differs from the plan's; None if none does, or it is not of the same
-    kind.
+    """Find the first event that differs from the plan's.
+
+    It is None if none does, or if that one is not of the same kind.
     """
     for k, (event, other) in enumerate(zip(prepared.plan().rows, wanted, strict=False)):
         planned = event.to_dict()

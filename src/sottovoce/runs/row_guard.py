@@ -36,7 +36,7 @@ class Book(Protocol):
         """Charge, then draw; or return what an interrupted run has stored for the same event."""
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Rows as plain data."""
+        """Return rows as plain data."""
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
         """Go on after the rows of a checkpoint."""
@@ -202,7 +202,9 @@ class RowGuard:
         """Charge the query's event and draw its answer, or return the answer that the ledger holds
         of this release.
         """
-        event, stamp = query.event(self.facts), query.stamp()
+        event = query.event(self.facts)
+        # A query whose answer means something only at its own iterate stamps it with that.
+        stamp = query.stamp()
         own: bytes | None = None
 
         def stamped() -> bytes:

@@ -534,8 +534,8 @@ class _Checkpoint:
     guard: RowGuard
 
     def load(self, algorithm: Algorithm[Any], place: Place) -> tuple[int, Any]:
-        """Rounds done and the state after them; 0 and None for a run that begins, or begins
-        again.
+        """Return the rounds done and the state after them; 0 and None for a run that begins, or
+        begins again.
         """
         # Without a seed the ledger has what was said in all rounds, and an algorithm that recalls
         # needs all of it.
@@ -604,8 +604,9 @@ def _run_rounds(
 
 
 def _noise(seed: int | None, lead: tuple[int, int]) -> Noise:
-    """Noise of every replicate and node: of the operating system, or of a simulation that can be
-    repeated.
+    """Return the noise of every replicate and node.
+
+    It is of the operating system, or with a seed that of a simulation, which can be repeated.
     """
     if seed is None:
         return SystemNoise(lead)

@@ -189,7 +189,7 @@ class Report:
         return self.dataset.task
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object with all there is; an infinite epsilon is the text ``inf``."""
+        """Return one JSON object with all there is; an infinite epsilon is the text ``inf``."""
         return with_held_back(self.released(), self.held_back())
 
     def held_back(self) -> dict[str, Any]:
@@ -283,7 +283,8 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
         If rows have no site, or a partition by labels or columns would part a person's rows.
     """
     config = placed(config, dataset)
-    nodes, partition = config.nodes, config.partition or ""
+    nodes = config.nodes
+    partition = config.partition or ""
     # A column of sites says how many there are.
     if nodes is None and not partition.startswith("site:"):
         nodes = 5
@@ -391,8 +392,11 @@ def raw_digest(
         None without a ledger, and if the deal of rows to sites depends on schema or test rows: at
         several sites, unless a column names them.
     """
-    how, run = config.partition or "iid", config.run
-    if ledger is None or not (sites == 1 or run.trusted.pools_rows or how.startswith("site:")):
+    how = config.partition or "iid"
+    run = config.run
+    # At one site, and where a column names the sites, nothing else decides where a row lies.
+    stays = sites == 1 or run.trusted.pools_rows or how.startswith("site:")
+    if ledger is None or not stays:
         return None
     return data.file_digest(config.data, deal_of(how, schema, sites, run))
 
@@ -520,7 +524,8 @@ class _Given(NamedTuple):
 
     config: TrainConfig
     dataset: data.Dataset
-    parts: list[IntArray]  # numbers of the training rows of every site
+    # Numbers of the training rows of every site.
+    parts: list[IntArray]
     rows: Rows
     public: Public | None
     start: Start | None
@@ -586,9 +591,7 @@ def _check_before_data(config: TrainConfig) -> None:
 def _public_rows(
     config: TrainConfig, dataset: data.Dataset
 ) -> tuple[data.Dataset | None, data.Dataset]:
-    """Rows that are taken as public, None if there are none, and those that are left to the
-    sites.
-    """
+    """Return rows that are taken as public, None if there are none, and those left to the sites."""
     if config.public_share is not None:
         return set_aside(dataset, config.public_share, config.run.seed or 0)
     if config.public is not None:
@@ -668,7 +671,8 @@ def _report(given: _Given, result: Result, choice: Choice | None) -> Report:
 
 def _notes(given: _Given, result: Result) -> list[str]:
     """Collect the notes that any reader should know."""
-    schema, how = given.dataset.schema, given.config.partition or "iid"
+    schema = given.dataset.schema
+    how = given.config.partition or "iid"
     notes = [*given.dataset.notes, *_of_start(result, given.public)]
     if given.centring is not None:
         notes.append(given.centring.says)
@@ -737,7 +741,7 @@ def _as_trained(result: Result, task: Task, X: Array) -> list[Array]:
 
 
 def _errors(task: Task, rows: list[Array], y: Array, W: Array) -> Array:
-    """Errors of models (R, ...) on the rows of :func:`_as_trained`."""
+    """Compute errors of models (R, ...) on the rows of :func:`_as_trained`."""
     if len(rows) == 1:
         return task.model_errors(rows[0], y, W)
     return np.stack([task.model_errors(X, y, own) for X, own in zip(rows, W, strict=True)])
@@ -787,7 +791,7 @@ def _of_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]) -> l
 
 
 def _of_start(result: Result, public: Public | None) -> list[str]:
-    """Notes on the starting point, and what public rows say of norms."""
+    """Return notes on the starting point, and on the norms of public rows."""
     start = result.start
     notes: list[str] = []
     if start is None:
