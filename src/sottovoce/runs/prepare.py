@@ -288,8 +288,7 @@ def _facts(
     participants, colluders = quorum(config, len(n))
     sites_per_row = 1
     if participants:
-        # A sum is one release about all rows of a person, so the facts have to know them; other
-        # releases are charged to their sites, and the ledger adds up those of a person's sites.
+        # Only sums need it to know their price: a person's rows at all sites move one sum.
         sites_per_row = config.sites_per_row
     stretch = 1.0
     if centre is not None:
