@@ -159,7 +159,7 @@ class Candidates:
     def grid(self, method: str) -> Iterator[RunConfig]:
         """Yield a method at every cap, each with every penalty."""
         cls = REGISTRY[method]
-        factors = FACTORS
+        factors: tuple[float, ...] = FACTORS
         if cls.gradient_steps:
             factors = WIDER
         # The default penalty itself is the configuration without one.

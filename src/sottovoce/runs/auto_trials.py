@@ -269,7 +269,8 @@ class Rehearsal:
         changed = stacked([one.facts.gradients_changed for one in candidates])
         several = _Several.of(facts, changed, stacked([one.facts.mu for one in candidates]))
         penalties = tuple(one.algorithm.penalty for one in candidates)
-        noises = tuple(one.algorithm.noise for one in candidates)
+        # Candidates have one method, so that all of them draw noise or none does.
+        noises: tuple[Any, ...] = tuple(one.algorithm.noise for one in candidates)
         together = replace(
             algorithm,
             penalty=_Stacked(parts=penalties, stacked=stacked),

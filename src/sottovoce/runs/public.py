@@ -155,8 +155,9 @@ class Public:
         y = dataset.y_train[known]
         # Two classes are -1 and 1 as labels, and more are numbered from 0.
         if isinstance(dataset.task, TwoClasses):
-            y = y > 0
-        labels = y.astype(np.intp)
+            labels = (y > 0).astype(np.intp)
+        else:
+            labels = y.astype(np.intp)
         return cls(dataset.X_train[known], labels, config, nodes)
 
     @property

@@ -91,6 +91,7 @@ def _first_difference(prepared: Prepared, wanted: Sequence[dict[str, Any]]) -> i
 
 def _at_factor(prepared: Prepared, noise: Schedule, factor: Array) -> Prepared:
     """Return the run with this factor of its noise, for all nodes or for each."""
+    exact: float | tuple[float, ...]
     if factor.ndim == 0:
         exact = factor.item()
     else:
