@@ -15,8 +15,9 @@ from .transformer import SchemaTransformer
 
 
 def as_sklearn(model: Any) -> LogisticRegression | Pipeline:
-    """A fitted ``LogisticRegression`` with a classifier's coefficients; under a schema behind its
-    transformer.
+    """Make a fitted ``LogisticRegression`` with a classifier's coefficients.
+
+    Under a schema it stands behind the schema's transformer, in a pipeline.
 
     Raises
     ------
@@ -26,7 +27,8 @@ def as_sklearn(model: Any) -> LogisticRegression | Pipeline:
     """
     check_is_fitted(model, "coef_")
     loss = str(getattr(model, "loss_", model.loss))
-    if not (loss == "logistic" and len(model.coef_) == 1) and loss != "softmax":
+    of_two_classes = loss == "logistic" and len(model.coef_) == 1
+    if not of_two_classes and loss != "softmax":
         rule = (
             "scikit-learn's LogisticRegression has the logistic loss, or softmax for several "
             "classes"
@@ -35,29 +37,32 @@ def as_sklearn(model: Any) -> LogisticRegression | Pipeline:
     plain = LogisticRegression()
     if model.schema_ is not None:
         return _of_columns(model, plain)
-    plain.coef_, plain.intercept_, plain.classes_ = (
-        model.coef_.copy(),
-        model.intercept_.copy(),
-        model.classes_.copy(),
-    )
-    plain.n_features_in_, plain.n_iter_ = model.n_features_in_, np.array([model.n_iter_])
+    plain.coef_ = model.coef_.copy()
+    plain.intercept_ = model.intercept_.copy()
+    plain.classes_ = model.classes_.copy()
+    plain.n_features_in_ = model.n_features_in_
+    plain.n_iter_ = np.array([model.n_iter_])
     if hasattr(model, "feature_names_in_"):
         plain.feature_names_in_ = model.feature_names_in_.copy()
     return plain
 
 
 def _of_columns(model: Any, plain: LogisticRegression) -> Pipeline:
-    """The pipeline from raw columns."""
+    """Make the pipeline from raw columns."""
     answered: SavedModel = model._answered
     if answered.naming is not None or answered.schema is None:
         rule = "with inference, rows are encoded in another way than a transformer does"
         raise InvalidInput("inference", True, rule, "use sottovoce export, or leave inference out")
     vectors = np.atleast_2d(answered.schema.task.vectors(answered.model))
     plain.coef_ = Labelled(model.classes_, model._order, model._order).sorted(vectors)
-    plain.intercept_, plain.classes_ = np.zeros(len(plain.coef_)), model.classes_.copy()
-    plain.n_features_in_, plain.n_iter_ = plain.coef_.shape[1], np.array([model.n_iter_])
+    # Encoded rows have a constant column if the schema has one.
+    plain.intercept_ = np.zeros(len(plain.coef_))
+    plain.classes_ = model.classes_.copy()
+    plain.n_features_in_ = plain.coef_.shape[1]
+    plain.n_iter_ = np.array([model.n_iter_])
     encode = SchemaTransformer(model.schema_, model.columns)
-    encode.schema_, encode.n_features_in_ = model.schema_, model.n_features_in_
+    encode.schema_ = model.schema_
+    encode.n_features_in_ = model.n_features_in_
     encode.feature_names_in_ = model.feature_names_in_.copy()
     return Pipeline([("encode", encode), ("classify", plain)])
 

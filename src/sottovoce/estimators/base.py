@@ -45,7 +45,8 @@ class PrivateEstimator(Notifying, BaseEstimator):
     takes_sparse: ClassVar[bool] = False
 
     schema_: Schema | None = None
-    _answered: SavedModel | None = None  # the model of encoded rows
+    # The model of encoded rows.
+    _answered: SavedModel | None = None
     _result: Result | None = None
 
     def _knobs(self) -> dict[str, Any]:
@@ -56,13 +57,13 @@ class PrivateEstimator(Notifying, BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``knobs__rho=...`` sets one knob and leaves the others."""
-        one = {
+        single = {
             name.removeprefix("knobs__"): params.pop(name)
             for name in list(params)
             if name.startswith("knobs__")
         }
-        if one:
-            params["knobs"] = dict(params.get("knobs", self.knobs) or {}) | one
+        if single:
+            params["knobs"] = dict(params.get("knobs", self.knobs) or {}) | single
         found: Self = super().set_params(**params)
         return found
 
@@ -125,8 +126,10 @@ class PrivateEstimator(Notifying, BaseEstimator):
             X.
         """
         check_is_fitted(self, "n_features_in_")
-        if (schema := self.schema_) is None:
+        schema = self.schema_
+        if schema is None:
             return np.asarray(_check_feature_names_in(self, input_features))
+        # Inference reads rows in an encoding of its own.
         if self._answered is not None and self._answered.naming is not None:
             schema = self._answered.naming.schema or schema
         names = [name for block in schema.blocks for name in block.names]
@@ -143,16 +146,16 @@ class PrivateEstimator(Notifying, BaseEstimator):
         self.n_features_in_ = features.width
 
     def _array(self, X: Any) -> Any:
-        """Rows without a schema as scikit-learn validates them, with the columns that `fit` was
-        given.
-        """
+        """Validate rows without a schema as scikit-learn does, by the columns of the fit."""
         if issparse(X) and not self.takes_sparse:
             raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
         check_columns(X)
+        accepted: str | bool = False
+        if self.takes_sparse:
+            accepted = "csr"
 
         def validated() -> Any:
-            sparse = "csr" if self.takes_sparse else False
-            return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse=sparse)
+            return validate_data(self, X, reset=False, dtype=np.float64, accept_sparse=accepted)
 
         return checked("X", validated, X)
 
@@ -161,20 +164,25 @@ class LinearEstimator(PrivateEstimator):
     """An estimator of one number a row, which may have a constant for every site."""
 
     def _rows_of(self, X: Any) -> Any:
-        """Rows to predict: raw columns for a model under a schema, else an array."""
+        """Read rows to predict: raw columns for a model under a schema, else an array."""
         if self.schema_ is not None and self._answered is not None:
             return read_frame(X, self.columns)
         rows = self._array(X)
         named = self._answered is not None and self._answered.naming is not None
-        return rows.toarray() if issparse(rows) and named else rows
+        if issparse(rows) and named:
+            return rows.toarray()
+        return rows
 
     def _places(self, rows: Any, groups: Any) -> IntArray | None:
-        """The places of rows' sites in the model; their holder is told of rows that name no site
-        that it knows.
+        """Return the places of rows' sites in the model.
+
+        Their holder is told of rows that name no site that the model knows.
         """
         where = places_of(self._answered, rows, groups)
         check_groups(where, groups)
-        if (note := unknown_sites(where, groups)) is not None:
+        note = unknown_sites(where, groups)
+        if note is not None:
+            # Warn at the line of the user's call.
             self._notify(note, stacklevel=4)
         return where
 
@@ -206,7 +214,7 @@ class LinearEstimator(PrivateEstimator):
         return plot_of(self, ax)
 
     def page(self) -> str:
-        """HTML with the privacy statement and, after inference, the table of coefficients."""
+        """Return HTML with the privacy statement and, after inference, the coefficients."""
         return page_of(self)
 
     def __str__(self) -> str:
@@ -214,7 +222,9 @@ class LinearEstimator(PrivateEstimator):
 
     def _repr_html_inner(self) -> str:
         whole: str = super()._repr_html_inner()
-        return whole + (self.page() if hasattr(self, "coef_") else "")
+        if hasattr(self, "coef_"):
+            whole += self.page()
+        return whole
 
     def _repr_mimebundle_(self, **more: Any) -> Any:
         shown = super()._repr_mimebundle_(**more)

@@ -50,12 +50,14 @@ DIVIDED = (
     "sum over fits is proved"
 )
 """Of a schema's people, if parts of a table are fitted."""
-_EXACT = 1e-9  # of means and variances that are no chance
+# Means and deviations this near to 0 and 1 are no chance.
+_EXACT = 1e-9
 
 
 def learning_steps(pipeline: Any) -> list[str]:
-    """Names of the steps of a pipeline, before its last, that learn from the rows: no epsilon
-    covers what they learn.
+    """Return names of the steps of a pipeline, before its last, that learn from the rows.
+
+    No epsilon covers what they learn.
 
     Parameters
     ----------
@@ -90,8 +92,9 @@ def learning_steps(pipeline: Any) -> list[str]:
 
 
 def learners(step: Any, name: str = "") -> Iterator[str]:
-    """Names of the parts of a step that learn from rows."""
-    if step is None or isinstance(step, str):  # "passthrough", "drop"
+    """Yield names of the parts of a step that learn from rows."""
+    # "passthrough" and "drop" are texts.
+    if step is None or isinstance(step, str):
         return
     if isinstance(step, Pipeline):
         for inner, part in step.steps:
@@ -101,30 +104,34 @@ def learners(step: Any, name: str = "") -> Iterator[str]:
         for inner, part in step.transformer_list:
             yield from learners(part, inner)
         return
-    if hasattr(step, "transformers") and hasattr(
-        step, "remainder"
-    ):  # of columns, each with steps of its own
+    # A transformer of columns, each with steps of its own.
+    if hasattr(step, "transformers") and hasattr(step, "remainder"):
         for inner, part, _ in step.transformers:
             yield from learners(part, inner)
         return
     kind = type(step).__name__
-    if not _public(step, kind):
-        yield kind if name in ("", kind.lower()) else f"{name} ({kind})"
+    if _public(step, kind):
+        return
+    # `make_pipeline` names a step by its class in lower case.
+    if name in ("", kind.lower()):
+        yield kind
+    else:
+        yield f"{name} ({kind})"
 
 
 def _public(step: Any, kind: str) -> bool:
-    """Return whether a step learns nothing from rows."""
+    """Return true if a step learns nothing from rows."""
     if kind in ("OneHotEncoder", "OrdinalEncoder"):
-        counted = (
-            getattr(step, "min_frequency", None) is not None
-            or getattr(step, "max_categories", None) is not None
-        )
-        return not isinstance(step.categories, str) and not counted
+        # Declared categories are public, unless those are merged that rows have seldom.
+        by_frequency = getattr(step, "min_frequency", None) is not None
+        by_number = getattr(step, "max_categories", None) is not None
+        return not isinstance(step.categories, str) and not by_frequency and not by_number
     if kind == "SimpleImputer":
         return step.strategy == "constant" and step.fill_value is not None
     try:
         return not get_tags(step).requires_fit
-    except Exception:  # of another library's step, which says nothing
+    except Exception:
+        # A step of another library that says nothing of itself may learn.
         return False
 
 
@@ -148,10 +155,14 @@ def rests_on(
         Assumptions, for the statement.
     notes : tuple of Note
     """
-    rests = [ASSUMED if schema is None else ASSUMED_OF_TABLES]
+    rests = [ASSUMED_OF_TABLES]
+    if schema is None:
+        rests = [ASSUMED]
     notes: tuple[Note, ...] = ()
     if cloned:
-        many = [ADD_UP] if schema is None or schema.person is None else [ADD_UP, DIVIDED]
+        many = [ADD_UP]
+        if schema is not None and schema.person is not None:
+            many.append(DIVIDED)
         rests += many
         if many_fits:
             notes = (Note("clones", "; ".join(many), PublicNote),)
@@ -180,6 +191,7 @@ def learned(X: Any) -> str | None:
             "a column has mean 0 and standard deviation 1 to the last digit, as after a "
             "StandardScaler"
         )
+    # Columns of few values, such as marks of categories, span [0, 1] without a scaler.
     continuous = [len(np.unique(X[:, k])) > 10 for k in np.flatnonzero(varied)[:50]]
     spans = ((low == 0.0) & (high == 1.0))[varied][:50]
     if len(spans) > 1 and np.all(spans & np.array(continuous)):

@@ -25,7 +25,7 @@ from ..privacy.statement_facts import Caveat
 from ..problem.task import Classification, TwoClasses, of_classes
 from ..runs.auto_candidates import KNOBS
 from ..runs.auto_search import Choice, choose
-from ..runs.centre import Decision, decide
+from ..runs.centre import Centring, Decision, decide
 from ..runs.config import RunConfig
 from ..runs.engine import FINISHED
 from ..runs.forecast import Forecast, forecast
@@ -113,20 +113,25 @@ class Declared:
         return self.terms.notes
 
     def loss_of(self, classes: int) -> str:
-        """The loss's name, for so many classes."""
+        """Return the loss's name for this number of classes."""
         if self.loss != AUTO:
             return self.loss
         known = find_method(self.method)
-        several = classes > 2 and not (known is not None and known.objective_noise)
-        return "softmax" if several and not self.inference else _DEFAULT.loss
+        if classes <= 2 or self.inference:
+            return _DEFAULT.loss
+        # Methods with noise inside the objective have no softmax: one class against the rest.
+        if known is not None and known.objective_noise:
+            return _DEFAULT.loss
+        return "softmax"
 
     def config_of(self, classes: int) -> RunConfig:
-        """The configuration of a run, for so many classes."""
+        """Return the configuration of a run for this number of classes."""
         if self.config is not None:
             return self.config
         loss = self.loss_of(classes)
-        named = f"softmax:{classes}" if loss == "softmax" and not self.inference else loss
-        return RunConfig.from_dict(self.fields | {"loss": named})
+        if loss == "softmax" and not self.inference:
+            loss = f"softmax:{classes}"
+        return RunConfig.from_dict(self.fields | {"loss": loss})
 
 
 def validate(estimator: Any, *, many_fits: bool) -> Declared:
@@ -161,9 +166,12 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     )
     given = terms.knobs | estimator.get_params(deep=False)
     defaults = type(estimator).own_knobs | {"rounds": _DEFAULT.rounds}
+    classes = None
+    if estimator.classes is not None:
+        classes = declared(estimator.classes)
     found = Declared(
         terms=terms,
-        classes=None if estimator.classes is None else declared(estimator.classes),
+        classes=classes,
         class_weight=_class_weight(estimator, terms),
         method=estimator.method,
         loss=estimator.loss,
@@ -177,16 +185,15 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
         verbose=estimator.verbose,
     )
     number = _declared_number(found)
-    return found if number is None else replace(found, config=found.config_of(number))
+    if number is None:
+        return found
+    return replace(found, config=found.config_of(number))
 
 
 def _missing_classes(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
     """Yield an error for a release whose classes nothing declares."""
-    if (
-        estimator.classes is None
-        and not terms.simulated
-        and (terms.schema is None or terms.schema.label is None)
-    ):
+    in_schema = terms.schema is not None and terms.schema.label is not None
+    if estimator.classes is None and not terms.simulated and not in_schema:
         rule = "a release needs its labels declared: which of them occur is private"
         yield InvalidInput(
             "classes", None, rule, "give classes=[...], or a random_state for a simulation"
@@ -197,9 +204,8 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
     """Yield an error for everything declared that inference does not support."""
     if not estimator.inference:
         return
-    if estimator.class_weight is not None or (
-        terms.schema is not None and terms.schema.weight is not None
-    ):
+    in_schema = terms.schema is not None and terms.schema.weight is not None
+    if estimator.class_weight is not None or in_schema:
         yield InvalidInput(
             "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
         )
@@ -210,9 +216,7 @@ def _inference_errors(estimator: Any, terms: Terms) -> Iterator[InvalidInput]:
 
 
 def _class_weight(estimator: Any, terms: Terms) -> Any:
-    """Weights of classes that the estimator is given, or else the schema's; None if there are
-    none.
-    """
+    """Return the weights of classes: the estimator's or else the schema's; None without any."""
     if estimator.class_weight is None and terms.schema is not None and terms.schema.class_weight:
         return dict(terms.schema.class_weight)
     return estimator.class_weight
@@ -222,10 +226,12 @@ def _declared_number(found: Declared) -> int | None:
     """Return the number of declared classes; None if they are read off the rows."""
     if found.classes is not None:
         return len(found.classes)
-    label = None if found.terms.schema is None else found.terms.schema.label
-    if label is None or not isinstance(label.task, Classification):
+    if found.terms.schema is None or found.terms.schema.label is None:
         return None
-    return len(label.task.names)
+    task = found.terms.schema.label.task
+    if not isinstance(task, Classification):
+        return None
+    return len(task.names)
 
 
 # Encode
@@ -286,7 +292,7 @@ class TrainingRows:
         return self.of.caveat
 
     def rows(self, k: int) -> Rows:
-        """Rows of all classes, or of class k of the runs against the rest."""
+        """Return rows of all classes, or of class k of the runs against the rest."""
         label, dealt = self.of.labelled.number, self.of.dealt
         tables = [(self.ball[part], label[part]) for part in dealt.parts]
         if self.public.loss == "softmax":
@@ -364,13 +370,12 @@ def encode(
     weights = read_weights(terms, features, sample_weight).of_class(
         declared.class_weight, labelled.names, labelled.number
     )
-    schema_caveat = None if terms.schema is None else terms.schema.caveat
     of = LabelledRows(
         features=features,
         labelled=labelled,
         dealt=dealt,
         weights=weights.at(dealt.parts),
-        caveat=(schema_caveat, caveat, weights.caveat),
+        caveat=(terms.schema_caveat, caveat, weights.caveat),
         groups=groups,
         notes=(*features.notes, *dealt.notes, *weights.notes),
     )
@@ -379,14 +384,14 @@ def encode(
     ball = terms.encoding.rows(features.values)
     public = Public(dealt.n, ball.shape[1], dealt.sites, dealt.apart)
     facts = TrainingFacts(public, len(labelled.names), loss, tuple(starts))
-    return TrainingRows(
-        facts, of, ball, _shared_ledger(declared, of, alone=y is None and groups is None)
-    )
+    shared = _shared_ledger(declared, of, alone=y is None and groups is None)
+    return TrainingRows(facts, of, ball, shared)
 
 
 def _labels(declared: Declared, features: Features, y: Any) -> tuple[Labelled, str | None]:
-    """Labels, and a caveat if classes were read off them."""
-    schema, n = declared.terms.schema, len(features)
+    """Read labels; return them, and a caveat if classes were read off them."""
+    schema = declared.terms.schema
+    n = len(features)
     column = label_column(schema, features.table, y)
     if column is None:
         rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
@@ -417,14 +422,16 @@ def _starts(
         raise InvalidInput("intercept_init", None, rule, "leave it out")
     vectors = encoding.from_units(labelled.unsorted(given[0]), labelled.unsorted(given[1]))
     if loss == "softmax":
-        vectors = (np.concatenate([-vectors, vectors]) / 2.0 if models == 1 else vectors).reshape(
-            1, -1
-        )
+        # Of two classes there is one contrast, and softmax has half of it for each class.
+        if models == 1:
+            vectors = np.concatenate([-vectors, vectors]) / 2.0
+        # All classes are one model.
+        vectors = vectors.reshape(1, -1)
     return [Start(vector) for vector in vectors]
 
 
 def _check_inference(labelled: Labelled, features: Features, *, weighed: bool) -> None:
-    """InvalidInput for classes, rows or weights for which inference has no steps."""
+    """Refuse (InvalidInput) classes, rows or weights for which inference has no steps."""
     if weighed:
         raise InvalidInput(
             "sample_weight", None, WEIGHED, "leave weights out, or use inference=False"
@@ -436,7 +443,7 @@ def _check_inference(labelled: Labelled, features: Features, *, weighed: bool) -
 
 
 def _inference_rows(declared: Declared, of: LabelledRows) -> InferenceRows:
-    """Rows in the encoding of an inference."""
+    """Make rows in the encoding of an inference."""
     features, dealt, label = of.features, of.dealt, of.labelled.number
     fit = LogOdds(dealt.layout(declared.terms, features))
     if declared.terms.schema is None:
@@ -444,23 +451,27 @@ def _inference_rows(declared: Declared, of: LabelledRows) -> InferenceRows:
     else:
         tables = [features.table.take(part) for part in dealt.parts]
     made = fit.rows(tables, [TwoClasses().encode(label[part]) for part in dealt.parts])
-    return InferenceRows(
-        InferenceFacts(Public(made.n, made.d, dealt.sites, dealt.apart), fit), of, made
-    )
+    public = Public(made.n, made.d, dealt.sites, dealt.apart)
+    return InferenceRows(InferenceFacts(public, fit), of, made)
 
 
 def _shared_ledger(declared: Declared, of: LabelledRows, *, alone: bool) -> SharedLedger:
-    """The ledger, and what it knows these rows by; `alone` says that the table holds their
-    labels and sites.
+    """Return the ledger, and what it knows these rows by.
+
+    `alone` says that the table holds their labels and sites.
     """
     deal_of_rows = None
     if isinstance(declared.ledger, Ledger):
         parts = of.dealt.parts + (of.dealt.people or [])
         deal_of_rows = deal_digest(of.features.values, of.labelled.number, parts)
+    # Labels or sites beside a table are not in its digest.
+    table = None
+    if alone:
+        table = of.features.table
     return SharedLedger(
         declared.ledger,
         deal=deal_of_rows,
-        table=of.features.table if alone else None,
+        table=table,
         schema=declared.terms.schema,
         part_of_a_table=declared.cloned,
     )
@@ -489,19 +500,13 @@ def plan(declared: Declared, public: TrainingFacts | InferenceFacts) -> Planned:
 
 
 def _check_ledger_fits(declared: Declared, public: TrainingFacts) -> None:
-    """InvalidInput for a ledger that cannot hold the runs of this fit."""
-    if (
-        isinstance(declared.ledger, DurableLedger)
-        and not public.sites.apart
-        and declared.terms.n_sites != 1
-    ):
+    """Refuse (InvalidInput) a ledger that cannot hold the runs of this fit."""
+    at_random = not public.sites.apart and declared.terms.n_sites != 1
+    if isinstance(declared.ledger, DurableLedger) and at_random:
         rule = "a ledger on disk belongs to sites that stay the same"
         raise InvalidInput("groups", None, rule, "give the site of every row to fit")
-    if (
-        declared.ledger is not None
-        and len(of_classes(public.classes).contrasts) > 1
-        and public.loss != "softmax"
-    ):
+    several_runs = len(of_classes(public.classes).contrasts) > 1 and public.loss != "softmax"
+    if declared.ledger is not None and several_runs:
         rule = "a shared ledger cannot reserve the runs of more than two classes at once"
         raise InvalidInput(
             "ledger", type(declared.ledger).__name__, rule, "leave it out, or use loss='softmax'"
@@ -519,25 +524,40 @@ class _Resolved:
     choice: Choice | None
     forecast: Forecast | None
 
+    @property
+    def centring(self) -> Centring | None:
+        """How rows are centred; None if they are not."""
+        return _centring_of(self.decision)
+
+
+def _centring_of(decision: Decision | None) -> Centring | None:
+    if decision is None:
+        return None
+    return decision.centring
+
 
 def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
-    """One run for two classes or for softmax, else one for each class against the rest, at one
-    configuration.
+    """Plan one run for two classes or for softmax, otherwise one for each class against the rest.
+
+    All have one configuration, but for the seed.
     """
     K, terms = public.classes, declared.terms
-    several = public.loss != "softmax"
-    contrasts = of_classes(K).contrasts if several else (1,)
-    first = replace(
-        declared.config_of(K), seed=seed_of_class(terms.seed, contrasts[0]), copies=len(contrasts)
-    )
+    contrasts = of_classes(K).contrasts
+    labels = [f"class {c} of {K}" for c in contrasts]
+    if public.loss == "softmax":
+        contrasts, labels = (1,), [f"{K} classes"]
+    # Copies share the budget: each row counts in the run of every class.
+    seed = seed_of_class(terms.seed, contrasts[0])
+    first = replace(declared.config_of(K), seed=seed, copies=len(contrasts))
     found = _resolved(declared, public, first)
-    centre = None if found.decision is None else found.decision.centring
-    runs, labels, says = list[PlannedRun](), list[str](), list[str]()
-    for c, start in zip(contrasts, public.starts, strict=False):
+    runs: list[PlannedRun] = []
+    says: list[str] = []
+    for c, start, label in zip(contrasts, public.starts, labels, strict=False):
         config = replace(found.config, seed=seed_of_class(terms.seed, c))
-        runs.append(plan_run(config, public.sites.n, _entries(public), start=start, centre=centre))
-        labels.append(f"class {c} of {K}" if several else f"{K} classes")
-        says.append(f"{config.method}, {labels[-1]}")
+        runs.append(
+            plan_run(config, public.sites.n, _entries(public), start=start, centre=found.centring)
+        )
+        says.append(f"{config.method}, {label}")
     return Planned(
         tuple(runs),
         labels=tuple(labels),
@@ -550,8 +570,10 @@ def _plan_training(declared: Declared, public: TrainingFacts) -> Planned:
 
 
 def _entries(public: TrainingFacts) -> int:
-    """Entries of a model: columns of an encoded row, times the margins of the loss."""
-    return public.sites.d * (public.classes if public.loss == "softmax" else 1)
+    """Return the entries of a model: columns of an encoded row, times the margins of the loss."""
+    if public.loss == "softmax":
+        return public.sites.d * public.classes
+    return public.sites.d
 
 
 def _centring(declared: Declared, public: TrainingFacts, config: RunConfig) -> Decision | None:
@@ -564,20 +586,23 @@ def _centring(declared: Declared, public: TrainingFacts, config: RunConfig) -> D
 
 def _resolved(declared: Declared, public: TrainingFacts, config: RunConfig) -> _Resolved:
     """Choose the configuration for "auto", once a fit, and forecast it; others stay unchanged."""
-    likely = None if declared.terms.schema is None else expected_rows(declared.terms.schema)
     decision = _centring(declared, public, config)
-    centre = None if decision is None else decision.centring
+    centre = _centring_of(decision)
     n, d = public.sites.n[:, 0], _entries(public)
-    where: dict[str, Any] = {
-        "heterogeneity": "label" if public.sites.apart else "iid",
-        "expected": likely,
-    }
+    where: dict[str, Any] = {"heterogeneity": "iid", "expected": None}
+    if public.sites.apart:
+        where["heterogeneity"] = "label"
+    if declared.terms.schema is not None:
+        where["expected"] = expected_rows(declared.terms.schema)
     choice = None
     if config.auto:
         choice = choose(config, n, d, free=declared.free, centre=centre, **where)
         config = replace(choice.config, seed=config.seed)
+        # Some methods cannot run on moved rows, and now the method is known.
         decision = _centring(declared, public, config)
-    rehearsed = config if centre is None else centre.rest(config)
+    rehearsed = config
+    if centre is not None:
+        rehearsed = centre.rest(config)
     return _Resolved(config, decision, choice, forecast(rehearsed, n, d, **where))
 
 
@@ -662,19 +687,24 @@ def _decode_training(
     labelled, last = encoded.of.labelled, results[-1]
     vectors, by_site = _vectors(encoded.public, results)
     encoding = declared.terms.encoding
-    coef, intercept = encoding.to_units(
-        np.concatenate([vectors[None], by_site]).reshape(-1, vectors.shape[-1])
-    )
+    average_and_sites = np.concatenate([vectors[None], by_site])
+    coef, intercept = encoding.to_units(average_and_sites.reshape(-1, vectors.shape[-1]))
     shape = (1 + len(by_site), len(vectors))
     coef = labelled.sorted(coef.reshape(*shape, -1), axis=1)
     intercept = labelled.sorted(intercept.reshape(shape), axis=1)
     one = len(vectors) == 1
     answered = _saved(declared, labelled, vectors, results)
-    order = None if answered is None else labelled.order
+    order = None
+    if answered is not None:
+        order = labelled.order
+    # The first is the average over sites, and the others are the sites' own.
+    site_coef, site_intercept = coef[1:], intercept[1:]
+    if one:
+        site_coef, site_intercept = coef[1:, 0], intercept[1:, 0]
     return Fitted(
         model=LinearModel(coef[0], intercept[0], answered, order),
-        site_coef=coef[1:, 0] if one else coef[1:],
-        site_intercept=intercept[1:, 0] if one else intercept[1:],
+        site_coef=site_coef,
+        site_intercept=site_intercept,
         classes=labelled.names[labelled.order],
         sites=encoded.of.dealt.sites,
         table=None,
@@ -690,7 +720,7 @@ def _decode_training(
 
 
 def _vectors(public: TrainingFacts, results: tuple[Result, ...]) -> tuple[Array, Array]:
-    """Models of encoded rows, (models, d), and those of every site, (sites, models, d)."""
+    """Return models of encoded rows, (models, d), and those of every site, (sites, models, d)."""
     if public.loss != "softmax":
         vectors = np.concatenate([result.consensus for result in results])
         return vectors, np.stack([result.models[0] for result in results], axis=1)
@@ -703,15 +733,17 @@ def _vectors(public: TrainingFacts, results: tuple[Result, ...]) -> tuple[Array,
 def _saved(
     declared: Declared, labelled: Labelled, vectors: Array, results: tuple[Result, ...]
 ) -> SavedModel | None:
-    """The model of raw columns; None without a schema."""
+    """Make the model of raw columns; None without a schema."""
     schema = declared.terms.schema
     if schema is None:
         return None
     if schema.label is None or declared.classes is not None:
         schema = with_classes(schema, labelled.names)
     config = results[0].config
-    # several have one each: linear for all rows
-    move = results[0].move if len(results) == 1 else None
+    # Several runs have a move each, so no single one describes their rows: linear for all rows.
+    move = None
+    if len(results) == 1 and results[0].move is not None:
+        move = results[0].move.at(0)
     return SavedModel(
         None,
         vectors.ravel(),
@@ -719,29 +751,35 @@ def _saved(
         schema=schema,
         loss=config.loss,
         capped=config.gradient_cap < math.inf,
-        move=None if move is None else move.at(0),
+        move=move,
     )
 
 
 def _decode_inference(
     declared: Declared, encoded: InferenceRows, planned: Planned, result: Result
 ) -> Fitted:
-    """Coefficients with intervals."""
-    schema, labelled, fit = declared.terms.schema, encoded.of.labelled, encoded.public.fit
-    naming, sites = fit.layout.naming, len(encoded.of.dealt.parts)
+    """Decode coefficients with intervals."""
+    schema = declared.terms.schema
+    labelled, fit = encoded.of.labelled, encoded.public.fit
+    naming = fit.layout.naming
+    sites = len(encoded.of.dealt.parts)
     found = fit.read(result.outcome, planned.runs[0].config.delta)
     if schema is not None and not schema.label:
         schema = with_classes(schema, labelled.names)
     answered = fit.layout.saved(found.model, schema, jsonable(found.plain))
-    in_units, k = naming.into_units @ found.model, int(np.sum(naming.constant == 0))
+    in_units = naming.into_units @ found.model
+    # Slopes stand first, and after them the constants.
+    k = int(np.sum(naming.constant == 0))
     coef = labelled.sorted(in_units[None, :k])
+    # The constants of sites are averaged by the shares of their rows.
     intercept = labelled.sorted(np.atleast_1d(in_units[k:] @ answered.shares))
+    site_intercept = np.repeat(intercept, sites)
+    if naming.sites:
+        site_intercept = labelled.sorted(in_units[k:])
     return Fitted(
         model=LinearModel(coef, intercept, answered, labelled.order),
         site_coef=np.repeat(coef, sites, axis=0),
-        site_intercept=labelled.sorted(in_units[k:])
-        if naming.sites
-        else np.repeat(intercept, sites),
+        site_intercept=site_intercept,
         classes=labelled.names[labelled.order],
         sites=encoded.of.dealt.sites,
         table=found.table,
@@ -760,7 +798,8 @@ def _closing_notes(declared: Declared, of: LabelledRows, model: LinearModel) -> 
     """Collect notes on a fitted model: rows that did not fit, and one answer for all rows."""
     terms, label = declared.terms, of.labelled.number
     undeclared: tuple[Note, ...] = ()
-    if strange := int(np.sum(label < 0)):
+    strange = int(np.sum(label < 0))
+    if strange:
         what = f"{strange} of {len(label)} rows have a label that is none of the declared classes"
         text = f"{what}: they were rows of zeros (for the data's holder only)"
         undeclared = (Note("labels", text, HolderNote),)
@@ -773,9 +812,10 @@ def _closing_notes(declared: Declared, of: LabelledRows, model: LinearModel) -> 
 
 
 def _own_margins(terms: Terms, of: LabelledRows, model: LinearModel) -> Array:
-    """Margins of the rows that were fitted."""
+    """Compute margins of the rows that were fitted."""
     if model.answered is None:
-        with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
+        # Rows that are too long must not tell by a warning.
+        with np.errstate(all="ignore"):
             return model.linear(of.features.values)
-    rows = of.features.values if terms.schema is None else of.features.table
+    rows = of.features.rows_of(terms.schema)
     return model.margins(rows, places_of(model.answered, rows, of.groups))

@@ -330,7 +330,8 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
 
     def _decided(self, declared: Declared, planned: Planned) -> Planned:
         """Keep what was decided, and tell it, before anything is spent."""
-        self.choice_, self.centring_ = planned.choice, planned.decision
+        self.choice_ = planned.choice
+        self.centring_ = planned.decision
         self.__dict__.pop("forecast_", None)
         if not declared.inference:
             self.forecast_ = planned.forecast
@@ -340,26 +341,33 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         """Set the fitted attributes, then tell what is to be known of the model."""
         self._keep_columns(declared.terms, of.features)
         model = fitted.model
-        self.coef_, self.intercept_ = model.coef, model.intercept
-        self.site_coef_, self.site_intercept_ = fitted.site_coef, fitted.site_intercept
-        self.classes_, self.sites_, self.loss_ = fitted.classes, fitted.sites, fitted.loss
-        self.n_iter_, self.stopped_, self.max_grad_norm_ = (
-            fitted.n_iter,
-            fitted.stopped,
-            fitted.max_grad_norm,
-        )
+        self.coef_ = model.coef
+        self.intercept_ = model.intercept
+        self.site_coef_ = fitted.site_coef
+        self.site_intercept_ = fitted.site_intercept
+        self.classes_ = fitted.classes
+        self.sites_ = fitted.sites
+        self.loss_ = fitted.loss
+        self.n_iter_ = fitted.n_iter
+        self.stopped_ = fitted.stopped
+        self.max_grad_norm_ = fitted.max_grad_norm
         self.privacy_spent_ = fitted.result.privacy
-        self._result = fitted.result if fitted.whole else None
+        # The last of several runs is not the model, so it is not kept for a file.
+        self._result = None
+        if fitted.whole:
+            self._result = fitted.result
         self._answered = model.answered
         if model.order is not None:
             self._order = model.order
-        self.coefficients_: Any = as_columns(self) if fitted.table is None else fitted.table
+        self.coefficients_: Any = fitted.table
+        if fitted.table is None:
+            self.coefficients_ = as_columns(self)
         self._tell(fitted, stacklevel=3)
         return self
 
     def decision_function(self, X: Any, groups: Any = None) -> Array:
-        """``X @ coef_.T + intercept_``, shape (n_samples,), or (n_samples, n_classes) for more than
-        two classes.
+        """Compute ``X @ coef_.T + intercept_``: (n_samples,), or (n_samples, n_classes) for more
+        than two classes.
 
         Linear in X, also for rows that training shortened: longer ones than `data_norm`, or ones as
         far from a released mean.
@@ -426,19 +434,19 @@ class ConsensusClassifier(ClassifierMixin, LinearEstimator):
         """
         if self.schema_ is None or self.schema_.label is None or self.classes is not None:
             labels = typed_labels(np.asarray(label_column(self.schema_, X, y)))
-            return float(
-                accuracy_score(labels, self.predict(X, groups), sample_weight=sample_weight)
-            )
+            answers = self.predict(X, groups)
+            return float(accuracy_score(labels, answers, sample_weight=sample_weight))
         table = read_frame(X, self.columns)
         answers = self.predict(table, groups)
-        labelled = labels_of(
-            self.schema_, one_label_each(label_column(self.schema_, table, y), len(answers))
-        )
+        column = one_label_each(label_column(self.schema_, table, y), len(answers))
+        labelled = labels_of(self.schema_, column)
+        # Rows whose label the schema does not declare count for nothing.
         known = labelled.number >= 0
-        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(
-            np.average(answers[known] == labelled.names[labelled.number[known]], weights=weight)
-        )
+        weight = None
+        if sample_weight is not None:
+            weight = np.asarray(sample_weight)[known]
+        right = answers[known] == labelled.names[labelled.number[known]]
+        return float(np.average(right, weights=weight))
 
     @property
     def _fitted_loss(self) -> str:

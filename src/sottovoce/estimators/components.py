@@ -67,9 +67,8 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
     """Check all that is declared, before any row is read; InvalidInput for what is wrong."""
     terms = terms_of(estimator, weighed=True, many_fits=many_fits)
     raise_all([*norm_errors(estimator, terms)])
-    return Declared(
-        terms, estimator.n_components, RunConfig.from_dict({"method": "auto", **terms.fields})
-    )
+    config = RunConfig.from_dict({"method": "auto", **terms.fields})
+    return Declared(terms, estimator.n_components, config)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +103,9 @@ def encode(declared: Declared, X: Any, groups: Any) -> Encoded:
     """
     terms = declared.terms
     features = read_features(terms, X)
-    values = features.values if terms.schema is None else numbers_of(terms.schema, features)
+    values = features.values
+    if terms.schema is not None:
+        values = numbers_of(terms.schema, features)
     d = values.shape[1]
     if len(features) < 2:
         raise InvalidInput("X", None, "n_samples=1 is too few for components", "give more rows")
@@ -116,7 +117,7 @@ def encode(declared: Declared, X: Any, groups: Any) -> Encoded:
     rows = dealt.bounded(naming.rows([(values[part], np.ones(len(part))) for part in dealt.parts]))
     return Encoded(
         made=rows,
-        caveat=None if terms.schema is None else terms.schema.caveat,
+        caveat=terms.schema_caveat,
         public=Public(rows.n, rows.d, dealt.sites, dealt.apart),
         features=replace(features, values=values),
         naming=naming,
@@ -125,16 +126,15 @@ def encode(declared: Declared, X: Any, groups: Any) -> Encoded:
 
 
 def numbers_of(schema: Schema, features: Features) -> Array:
-    """Encoded rows without the constant."""
+    """Return encoded rows without the constant."""
     columns = sum(len(block.names) for block in schema.blocks)
     return np.asarray(features.values[:, :columns])
 
 
 def plan(declared: Declared, public: Public) -> Planned:
     """Price the one release from public facts alone; nothing is spent."""
-    return plan_recipe(
-        declared.config, Components(), Weighted(Logistic()), public, "second moments"
-    )
+    loss = Weighted(Logistic())
+    return plan_recipe(declared.config, Components(), loss, public, "second moments")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,18 +170,26 @@ def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) ->
         Components with their explained variance, the size of the noise in the covariance matrix,
         that of sampling, and whether a component's direction is clear of both.
     """
-    answer, k, d = results[0].outcome, declared.count, encoded.public.d - 1
+    answer = results[0].outcome
+    k, d = declared.count, encoded.public.d - 1
+    # The noisy mean of x x', and the deviation of the noise in one entry.
     S, s = square(answer.value[0], d + 1), answer.spread
-    scale, value = float(encoded.naming.into_units[0, 0]), encoded.naming.value
+    scale = float(encoded.naming.into_units[0, 0])
+    value = encoded.naming.value
     # Rows end in a constant: the last row of S holds their weighted sum, its corner their weight.
-    # the mean weight of a row
+    # The mean weight of a row is that corner: at least five deviations of its noise, at most 1.
     count = min(max(float(S[-1, -1]) / value**2, 5.0 * s / value**2), 1.0)
     mean = S[:-1, -1] / (value * count)
-    values, vectors = np.linalg.eigh((S[:-1, :-1] / count - np.outer(mean, mean)) / scale**2)
+    covariance = (S[:-1, :-1] / count - np.outer(mean, mean)) / scale**2
+    values, vectors = np.linalg.eigh(covariance)
+    # The largest first; noise may make eigenvalues negative, and no variance is.
     values, vectors = np.maximum(values[::-1], 0.0), vectors.T[::-1]
     # An eigenvector's sign is arbitrary: its largest entry is made positive.
     vectors = vectors * np.sign(vectors[np.arange(d), np.abs(vectors).argmax(axis=1)])[:, None]
     total = float(values.sum())
+    variance_ratio = np.zeros(k)
+    if total > 0.0:
+        variance_ratio = values[:k] / total
     # Off the diagonal the noise has deviation s / root 2: a symmetric Gaussian matrix of d columns
     # then has a spectral norm of about 2 (s / root 2) root d.
     noise = s * math.sqrt(2.0 * d) / (count * scale**2)
@@ -193,7 +201,7 @@ def decode(declared: Declared, encoded: Encoded, results: tuple[Result, ...]) ->
         components=vectors[:k],
         mean=mean / scale,
         variance=values[:k],
-        variance_ratio=values[:k] / total if total > 0.0 else np.zeros(k),
+        variance_ratio=variance_ratio,
         noise=noise,
         sampling=sampling,
         clear=np.asarray(np.minimum(gaps[:-1], gaps[1:])[:k] > unsure),
@@ -314,19 +322,21 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
     def _keep(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""
         self._keep_columns(declared.terms, encoded.features)
-        self.components_, self.mean_ = fitted.components, fitted.mean
-        self.explained_variance_, self.explained_variance_ratio_ = (
-            fitted.variance,
-            fitted.variance_ratio,
-        )
-        self.noise_, self.sampling_, self.clear_ = fitted.noise, fitted.sampling, fitted.clear
+        self.components_ = fitted.components
+        self.mean_ = fitted.mean
+        self.explained_variance_ = fitted.variance
+        self.explained_variance_ratio_ = fitted.variance_ratio
+        self.noise_ = fitted.noise
+        self.sampling_ = fitted.sampling
+        self.clear_ = fitted.clear
         self.sites_ = encoded.public.sites
-        self._result, self.privacy_spent_ = fitted.result, fitted.result.privacy
+        self._result = fitted.result
+        self.privacy_spent_ = fitted.result.privacy
         self._tell(fitted, stacklevel=3)
         return self
 
     def transform(self, X: Any) -> Array:
-        """Rows in the components' coordinates, (n_samples, n_components)."""
+        """Return rows in the components' coordinates, (n_samples, n_components)."""
         check_is_fitted(self, "components_")
         if self.schema_ is None:
             rows = self._array(X)
@@ -337,7 +347,7 @@ class ConsensusPCA(TransformerMixin, PrivateEstimator):
         return np.asarray((rows - self.mean_) @ self.components_.T)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the components, as scikit-learn makes them."""
+        """Return names of the components, as scikit-learn makes them."""
         check_is_fitted(self, "components_")
         return np.array([f"consensuspca{k}" for k in range(self.n_components)], dtype=np.object_)
 

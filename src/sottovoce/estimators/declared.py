@@ -39,7 +39,8 @@ def schema_of(given: Any) -> Schema | None:
 def one_label_each(y: Any, n: int) -> Column:
     """Read labels as a column of n values; InvalidInput if they are none."""
     column = checked("y", lambda: read_frame({"y": y}).columns["y"])
-    column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
     if column.shape != (n,):
         rule = f"must name a label for each of the {n} rows, and has shape {column.shape}"
         raise InvalidInput("y", None, rule, "give one value a row")
@@ -62,34 +63,34 @@ class Labelled(NamedTuple):
         return cls(names, number, np.arange(len(names)))
 
     def sorted(self, coefficients: Array, axis: int = 0) -> Array:
-        """Reorder per-class arrays to the order of `classes_`; of two classes, the second is the
-        positive one.
+        """Reorder per-class arrays to the order of `classes_`.
+
+        Of two classes, the second is the positive one.
         """
-        if len(self.order) == 2:
-            return coefficients if self.order[0] == 0 else -coefficients
-        return np.take(coefficients, self.order, axis=axis)
+        if len(self.order) != 2:
+            return np.take(coefficients, self.order, axis=axis)
+        # The one model of two classes is for the second of them.
+        if self.order[0] == 0:
+            return coefficients
+        return -coefficients
 
     def unsorted(self, coefficients: Array) -> Array:
-        """Inverse of :meth:`sorted`."""
-        return (
-            self.sorted(coefficients)
-            if len(self.order) == 2
-            else coefficients[np.argsort(self.order)]
-        )
+        """Undo :meth:`sorted`."""
+        # A change of sign undoes itself.
+        if len(self.order) == 2:
+            return self.sorted(coefficients)
+        return coefficients[np.argsort(self.order)]
 
 
 def labels_of(schema: Schema, column: Any) -> Labelled:
     """Read the labels in a column that the schema declares."""
     label = schema.label
     if label is None or not isinstance(label.task, Classification):
-        raise SchemaError(
-            "label",
-            None,
-            "must declare classes for a classifier",
-            "add positive = ..., or values = [...]",
-        )
+        rule = "must declare classes for a classifier"
+        raise SchemaError("label", None, rule, "add positive = ..., or values = [...]")
     names = np.array(label.task.names)
-    return Labelled(names, label.task.number(label.encode(column, schema.na)), np.argsort(names))
+    number = label.task.number(label.encode(column, schema.na))
+    return Labelled(names, number, np.argsort(names))
 
 
 def open_table(schema: Schema, X: Any, columns: Sequence[str] | None) -> Table:
@@ -113,20 +114,20 @@ def open_table(schema: Schema, X: Any, columns: Sequence[str] | None) -> Table:
         If X lacks a column that the schema declares, or has one that nothing declares.
     """
     table = read_frame(X, columns)
-    if errors := column_errors(schema, table.columns, labels=False):
+    errors = column_errors(schema, table.columns, labels=False)
+    if errors:
         raise errors[0]
     return table
 
 
 def sources_of(schema: Schema, columns: Mapping[str, Any]) -> list[str]:
-    """Names of the columns that a schema reads for the model, each once."""
-    return list(
-        dict.fromkeys(source for block in schema.blocks for source in block.sources(columns))
-    )
+    """Return names of the columns that a schema reads for the model, each once."""
+    sources = [source for block in schema.blocks for source in block.sources(columns)]
+    return list(dict.fromkeys(sources))
 
 
 def site_column(schema: Schema | None, table: Any) -> Any:
-    """The sites that a table's column names; None without one."""
+    """Return the sites that a table's column names; None without one."""
     if schema is None or schema.site is None or schema.site not in table.columns:
         return None
     column = table.columns[schema.site]
@@ -187,7 +188,7 @@ def declared_weights(schema: Schema | None, table: Any) -> tuple[Array, int] | N
 
 
 def columns_of_array(width: int) -> list[str]:
-    """Names of the columns of an array that has none."""
+    """Return names for the columns of an array that has none."""
     return [f"x{j}" for j in range(width)]
 
 
@@ -232,29 +233,20 @@ def from_units(schema: Schema, coef: Array, intercept: Array) -> Array:
     if not schema.intercept:
         rule = "the schema has no constant to start from"
         raise InvalidInput("intercept_init", None, rule, "add intercept = true to the schema")
-    return np.linalg.solve(
-        into_units(schema), np.concatenate([coef, intercept[..., None]], axis=-1).T
-    ).T
+    with_constant = np.concatenate([coef, intercept[..., None]], axis=-1)
+    return np.linalg.solve(into_units(schema), with_constant.T).T
 
 
 def with_classes(schema: Schema, names: Array) -> Schema:
-    """The schema, with a label that names the classes of a model whose labels came beside the
-    frame.
-    """
-    return replace(
-        schema,
-        label=ClassLabel(_free_name(schema), tuple(text_of(name) for name in names.tolist())),
-    )
+    """Return the schema with a label of these classes, for labels that came beside the frame."""
+    label = ClassLabel(_free_name(schema), tuple(text_of(name) for name in names.tolist()))
+    return replace(schema, label=label)
 
 
 def with_number(schema: Schema, task: BoundedNumber) -> Schema:
-    """The schema, with a label that has the bounds of a model whose target came beside the
-    frame.
-    """
-    if isinstance(schema.label, NumberLabel) and (schema.label.lo, schema.label.hi) == (
-        task.low,
-        task.high,
-    ):
+    """Return the schema with a label of these bounds, for a target that came beside the frame."""
+    label = schema.label
+    if isinstance(label, NumberLabel) and (label.lo, label.hi) == (task.low, task.high):
         return schema
     return replace(schema, label=NumberLabel(_free_name(schema), task.low, task.high))
 
@@ -262,8 +254,10 @@ def with_number(schema: Schema, task: BoundedNumber) -> Schema:
 def _free_name(schema: Schema) -> str:
     """Return a name for a label: the schema's own, or one that no column has."""
     taken = {source for block in schema.blocks for source in block.sources({})}
-    own = [] if schema.label is None else [schema.label.column]
-    return next(name for name in (*own, "label", "y", "(label)") if name not in taken)
+    candidates = ["label", "y", "(label)"]
+    if schema.label is not None:
+        candidates.insert(0, schema.label.column)
+    return next(name for name in candidates if name not in taken)
 
 
 def positive_of(model: Any) -> str | None:
@@ -271,8 +265,9 @@ def positive_of(model: Any) -> str | None:
     classes, answered = getattr(model, "classes_", None), getattr(model, "_answered", None)
     if classes is None or len(classes) != 2:
         return None
-    named = None if answered is None else answered.schema
-    return str(classes[1]) if named is None else str(named.task.names[1])
+    if answered is None or answered.schema is None:
+        return str(classes[1])
+    return str(answered.schema.task.names[1])
 
 
 def as_columns(model: Any) -> ColumnTable:
@@ -293,7 +288,10 @@ def as_columns(model: Any) -> ColumnTable:
     if positive is None and classes is not None:
         by_class = {str(name): line.tolist() for name, line in zip(classes, values, strict=True)}
         return ColumnTable({"name": names} | by_class)
-    values = -values[0] if classes is not None and positive != str(classes[1]) else values[0]
+    values = values[0]
+    # Coefficients are for the second class in order, which need not be the schema's positive one.
+    if classes is not None and positive != str(classes[1]):
+        values = -values
     found = ColumnTable({"name": names, "coefficient": values.tolist()})
     if positive is not None and model.loss_ == "logistic" and math.isinf(model.max_grad_norm_):
         with np.errstate(over="ignore"):

@@ -25,11 +25,11 @@ class Encoding(ABC):
 
     @abstractmethod
     def rows(self, features: Any) -> Any:
-        """Encoded rows, (n, d), dense or CSR as the `features` are."""
+        """Encode rows, (n, d), dense or CSR as the `features` are."""
 
     @abstractmethod
     def frame(self, width: int) -> Frame | None:
-        """The constants in encoded rows of this width; None without one."""
+        """Return the constants in encoded rows of this width; None without one."""
 
     @abstractmethod
     def columns(self, width: int) -> int:
@@ -52,7 +52,7 @@ class Encoding(ABC):
 
     @abstractmethod
     def from_units(self, coef: Array, intercept: Array) -> Array:
-        """Inverse of :meth:`to_units`."""
+        """Undo :meth:`to_units`."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class NormEncoding(Encoding):
     def rows(self, features: Any) -> Any:
         if issparse(features):
             return self._sparse_rows(csr_array(features))
-        # no square can overflow below it
+        # Divided by their largest entry first, rows have norms whose squares cannot overflow.
         peak = np.maximum(np.abs(features).max(axis=1, keepdims=True), self.norm)
         unit = features / peak
         unit /= np.maximum(1.0, np.linalg.norm(unit, axis=1, keepdims=True)) * SLACK
@@ -82,18 +82,20 @@ class NormEncoding(Encoding):
         return np.hstack([unit, np.ones((len(features), 1))]) / (math.sqrt(2.0) * SLACK)
 
     def _sparse_rows(self, features: csr_array) -> csr_array:
+        """Encode sparse rows by the same steps as dense ones."""
         peak = np.maximum(np.asarray(abs(features).max(axis=1).todense()).reshape(-1, 1), self.norm)
         unit = csr_array(features.multiply(1.0 / peak))
         norms = np.sqrt(np.asarray(unit.power(2).sum(axis=1))).reshape(-1, 1)
         unit = csr_array(unit.multiply(1.0 / (np.maximum(1.0, norms) * SLACK)))
         if not self.intercept:
             return unit
-        return csr_array(
-            hstack([unit, csr_array(np.ones((features.shape[0], 1)))]) / (math.sqrt(2.0) * SLACK)
-        )
+        ones = csr_array(np.ones((features.shape[0], 1)))
+        return csr_array(hstack([unit, ones]) / (math.sqrt(2.0) * SLACK))
 
     def frame(self, width: int) -> Frame | None:
-        return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK), GAIN) if self.intercept else None
+        if not self.intercept:
+            return None
+        return Frame((width - 1,), 1.0 / (math.sqrt(2.0) * SLACK), GAIN)
 
     def columns(self, width: int) -> int:
         return width

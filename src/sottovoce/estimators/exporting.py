@@ -28,8 +28,10 @@ from ..util.typing import Any, Array, IntArray
 
 onnx = Later("onnx")
 
-OPSET, ML_OPSET, IR = 17, 3, 8  # for runtimes of 2022 on
-_TINY = 1e-150  # shorter rows are taken to be zero where rows are divided by their norms
+# For runtimes of 2022 on.
+OPSET, ML_OPSET, IR = 17, 3, 8
+# Shorter rows are taken to be zero where rows are divided by their norms.
+_TINY = 1e-150
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,16 @@ class Linear:
     """The linear map of a saved run, ``encoded row @ weights.T + constant``, and its task."""
 
     schema: Schema
-    # whether rows longer than the divisor stay as they are: see
-    # :meth:`sottovoce.data.Schema.encode`
+    # Whether rows longer than the divisor stay as they are: see
+    # :meth:`sottovoce.data.Schema.encode`.
     whole: bool
-    weights: Array  # (outputs, d)
+    # (outputs, d)
+    weights: Array
     constant: float
     task: Task
     probabilities: bool
-    move: Move | None = None  # by which the run moved rows, so that some were shortened
+    # By which the run moved rows, so that some were clipped.
+    move: Move | None = None
 
     @classmethod
     def of(cls, saved: SavedModel) -> Linear:
@@ -57,25 +61,27 @@ class Linear:
                 "was trained without a schema, so it knows no columns",
                 "train on a table",
             )
-        task, known = (
-            schema.task,
-            saved.trained_by == "logistic" or saved.trained_by.startswith("softmax"),
-        )
+        task = schema.task
+        known = saved.trained_by == "logistic" or saved.trained_by.startswith("softmax")
         if naming is None:
             weights = np.atleast_2d(task.vectors(saved.model))
             return cls(schema, False, weights, 0.0, task, bool(task.names) and known, saved.move)
         assert naming.schema is not None
         weights, constant = saved.model, 0.0
-        if (
-            naming.sites
-        ):  # the last encoded column holds the constant of all, and a graph reads no site
-            constant = float(saved.named.constants[AVERAGE if saved.only is None else saved.only])
+        # The last encoded column holds the constant of all, and a graph reads no site.
+        if naming.sites:
+            site = AVERAGE
+            if saved.only is not None:
+                site = saved.only
+            constant = float(saved.named.constants[site])
             weights = np.append(weights[naming.constant == 0], 0.0)
         return cls(naming.schema, True, weights[None], constant, task, known)
 
 
 @dataclass
 class _Graph:
+    """A graph under construction; methods add nodes and return the names of their outputs."""
+
     nodes: list[Any] = field(default_factory=list)
     constants: list[Any] = field(default_factory=list)
     inputs: list[Any] = field(default_factory=list)
@@ -94,7 +100,9 @@ class _Graph:
 
     def take(self, name: str, text: bool, width: int = 1) -> str:
         """Return the name of an input (rows, width), added once; blocks may share a column."""
-        kind = onnx.TensorProto.STRING if text else onnx.TensorProto.DOUBLE
+        kind = onnx.TensorProto.DOUBLE
+        if text:
+            kind = onnx.TensorProto.STRING
         for one in self.inputs:
             if one.name == name:
                 if one.type.tensor_type.elem_type != kind:
@@ -111,24 +119,25 @@ class _Graph:
         return self.add("Cast", x, to=onnx.TensorProto.DOUBLE)
 
     def clip(self, x: str, lo: float, hi: float) -> str:
-        return self.add("Min", self.add("Max", x, self.put(float(lo))), self.put(float(hi)))
+        above = self.add("Max", x, self.put(float(lo)))
+        return self.add("Min", above, self.put(float(hi)))
 
     def filled(self, x: str, missing: float | None) -> str:
-        return (
-            x
-            if missing is None
-            else self.add("Where", self.add("IsNaN", x), self.put(float(missing)), x)
-        )
+        """Replace missing numbers, if the column declares by what."""
+        if missing is None:
+            return x
+        is_missing = self.add("IsNaN", x)
+        return self.add("Where", is_missing, self.put(float(missing)), x)
 
     def norms(self, x: str) -> str:
+        """Return the norms of rows, (rows, 1)."""
         square = self.add("Mul", x, x)
         return self.add("Sqrt", self.add("ReduceSum", square, self.put(np.array([1])), keepdims=1))
 
     def counted(self, x: str, interior: Array) -> str:
         """Number the interval of each value between edges, from 1; an edge belongs to the next."""
-        above = self.doubles(
-            self.add("GreaterOrEqual", x, self.put(np.append(-np.inf, interior)[None]))
-        )
+        edges = self.put(np.append(-np.inf, interior)[None])
+        above = self.doubles(self.add("GreaterOrEqual", x, edges))
         return self.add("ReduceSum", above, self.put(np.array([1])), keepdims=1)
 
     def columns(self, x: str, which: IntArray) -> str:
@@ -136,7 +145,7 @@ class _Graph:
 
 
 def to_onnx(model: Linear) -> Any:
-    """The graph, an ``onnx.ModelProto``; refused without the extra ``onnx``.
+    """Build the graph, an ``onnx.ModelProto``; refused without the extra ``onnx``.
 
     Outputs are ``label`` (texts) and, where the loss gives them, ``probabilities`` (rows, classes)
     in the order of the metadata's ``classes``; or ``prediction``, in the target's unit.
@@ -148,30 +157,7 @@ def to_onnx(model: Linear) -> Any:
             "onnx", None, "needs the onnx library", "run: pip install 'sottovoce[onnx]'"
         ) from None
     graph, schema = _Graph(), model.schema
-    known = {
-        block.name: _block(graph, block, schema)
-        for block in schema.blocks
-        if not isinstance(block, Derived)
-    }
-    known |= {
-        block.name: _derived(graph, block, known)
-        for block in schema.blocks
-        if isinstance(block, Derived)
-    }
-    parts = [known[block.name] for block in schema.blocks]
-    weighted = [
-        graph.add("Mul", x, graph.put(float(block.weight)))
-        for x, block in zip(parts, schema.blocks, strict=True)
-    ]
-    row = graph.add("Concat", *weighted, axis=1) if len(weighted) > 1 else weighted[0]
-    if schema.intercept:
-        one = graph.add(
-            "ReduceSum", graph.add("Mul", row, graph.put(0.0)), graph.put(np.array([1])), keepdims=1
-        )
-        row = graph.add(
-            "Concat", row, graph.add("Add", one, graph.put(float(schema.intercept))), axis=1
-        )
-    row = _in_ball(graph, row, schema, model.whole)
+    row = _in_ball(graph, _encoded_row(graph, schema), schema, model.whole)
     margins = graph.add("MatMul", row, graph.put(model.weights.T))
     if model.constant:
         margins = graph.add("Add", margins, graph.put(model.constant))
@@ -184,13 +170,40 @@ def to_onnx(model: Linear) -> Any:
         made, opset_imports=opsets, ir_version=IR, producer_name="sottovoce"
     )
     entry = found.metadata_props.add()
-    entry.key, entry.value = "classes", "\n".join(model.task.names)
+    entry.key = "classes"
+    entry.value = "\n".join(model.task.names)
     onnx.checker.check_model(found)
     return found
 
 
+def _encoded_row(graph: _Graph, schema: Schema) -> str:
+    """Return the features of all blocks and the constant, (rows, d), before any row is clipped."""
+    known: dict[str, str] = {}
+    for block in schema.blocks:
+        if not isinstance(block, Derived):
+            known[block.name] = _block(graph, block, schema)
+    # Derived blocks read the features of others, wherever these stand.
+    for block in schema.blocks:
+        if isinstance(block, Derived):
+            known[block.name] = _derived(graph, block, known)
+    weighted = [
+        graph.add("Mul", known[block.name], graph.put(float(block.weight)))
+        for block in schema.blocks
+    ]
+    row = weighted[0]
+    if len(weighted) > 1:
+        row = graph.add("Concat", *weighted, axis=1)
+    if not schema.intercept:
+        return row
+    # Zero for every row, whatever their number.
+    nothing = graph.add("Mul", row, graph.put(0.0))
+    zero = graph.add("ReduceSum", nothing, graph.put(np.array([1])), keepdims=1)
+    constant = graph.add("Add", zero, graph.put(float(schema.intercept)))
+    return graph.add("Concat", row, constant, axis=1)
+
+
 def _block(graph: _Graph, block: Block, schema: Schema) -> str:
-    """Features of one block, (rows, k), before its weight."""
+    """Return the features of one block, (rows, k), before its weight."""
     if isinstance(block, Vector):
         return _vector(graph, block)
     assert isinstance(block, Bins | Category | Number | Spline)
@@ -205,20 +218,28 @@ def _block(graph: _Graph, block: Block, schema: Schema) -> str:
 
 
 def _vector(graph: _Graph, block: Vector) -> str:
+    """Return the entries of a vector over its norm, or over the declared bound on norms."""
     x = graph.filled(graph.take(block.name, False, len(block.names)), block.missing)
     x = graph.clip(x, block.lo, block.hi)
     norms = graph.norms(x)
-    least = _TINY if isinstance(block.norm, str) else float(block.norm)
+    # A norm in words asks for unit vectors; under a number, shorter vectors stay shorter.
+    least = _TINY
+    if not isinstance(block.norm, str):
+        least = float(block.norm)
     return graph.add("Div", x, graph.add("Max", norms, graph.put(least)))
 
 
 def _number(graph: _Graph, raw: str, block: Number) -> str:
+    """Return a number on [0, 1] or [-1, 1], and the mark of a missing one if that is declared."""
     x = graph.clip(graph.filled(raw, block.missing), block.lo, block.hi)
     if block.transform == "log1p":
         x = graph.add("Log", graph.add("Add", x, graph.put(1.0)))
     a, b = block.range
-    slope = (1.0 if block.to == "[0,1]" else 2.0) / (b - a)
-    shift = -a * slope - (0.0 if block.to == "[0,1]" else 1.0)
+    length, offset = 2.0, 1.0
+    if block.to == "[0,1]":
+        length, offset = 1.0, 0.0
+    slope = length / (b - a)
+    shift = -a * slope - offset
     x = graph.add("Add", graph.add("Mul", x, graph.put(slope)), graph.put(shift))
     if not block.indicator:
         return x
@@ -227,20 +248,26 @@ def _number(graph: _Graph, raw: str, block: Number) -> str:
 
 
 def _bins(graph: _Graph, raw: str, block: Bins) -> str:
+    """Return the marks of the intervals, without that of the base."""
     x = graph.filled(raw, block.missing)
-    edges, m = np.asarray(block.edges, dtype=float), len(block.edges) - 1
+    edges = np.asarray(block.edges, dtype=float)
+    m = len(block.edges) - 1
     number = graph.counted(x, edges[1:-1])
     kept = [k + 1.0 for k in range(m) if k != block.base]
-    if block.indicator:  # a level of its own
+    # A missing number is a level of its own.
+    if block.indicator:
         number = graph.add("Where", graph.add("IsNaN", raw), graph.put(m + 1.0), number)
         kept.append(m + 1.0)
     return graph.doubles(graph.add("Equal", number, graph.put(np.array([kept]))))
 
 
 def _category(graph: _Graph, raw: str, block: Category, na: frozenset[str]) -> str:
+    """Return the marks of the groups of a category, without that of the base."""
     rest = len(block.values)
     codes = block.codes(na)
-    names = [name for name, _ in block.values] + ["other"] * block.other
+    names = [name for name, _ in block.values]
+    if block.other:
+        names.append("other")
     number = graph.add(
         "LabelEncoder",
         raw,
@@ -252,13 +279,13 @@ def _category(graph: _Graph, raw: str, block: Category, na: frozenset[str]) -> s
     kept_groups = [k for k, name in enumerate(names) if name != block.base]
     if block.indicator and block.base != "missing":
         kept_groups.append(rest + 1)
-    return graph.doubles(
-        graph.add("Equal", number, graph.put(np.array([kept_groups], dtype=np.int64)))
-    )
+    groups = graph.put(np.array([kept_groups], dtype=np.int64))
+    return graph.doubles(graph.add("Equal", number, groups))
 
 
 def _spline(graph: _Graph, raw: str, block: Spline) -> str:
-    """As :meth:`sottovoce.data.curved.Spline.curves`."""
+    """Return a number's B-splines, as :meth:`sottovoce.data.curved.Spline.curves`."""
+    # Beyond the outer knots a curve stays at its value there.
     x = graph.clip(raw, block.knots[0], block.knots[-1])
     stretches = np.arange(len(block.repeated) - 1) - block.degree + 1.0
     number = graph.counted(x, np.asarray(block.knots[1:-1]))
@@ -267,46 +294,46 @@ def _spline(graph: _Graph, raw: str, block: Spline) -> str:
         start, end, width = (graph.put(values[None]) for values in block.supports(p))
         up = graph.clip(graph.add("Div", graph.add("Sub", x, start), width), 0.0, 1.0)
         down = graph.clip(graph.add("Div", graph.add("Sub", end, x), width), 0.0, 1.0)
+        # The recursion of Cox and de Boor: each spline of degree p rises with one of degree p - 1
+        # and falls with the next.
         at = np.arange(len(block.repeated) - p - 1)
-        rising, falling = (
-            graph.columns(graph.add("Mul", share, found), part)
-            for share, part in ((up, at), (down, at + 1))
-        )
+        rising = graph.columns(graph.add("Mul", up, found), at)
+        falling = graph.columns(graph.add("Mul", down, found), at + 1)
         found = graph.add("Add", rising, falling)
     return found
 
 
 def _derived(graph: _Graph, block: Derived, known: dict[str, str]) -> str:
-    """Features of a derived block, from those of others."""
+    """Return the features of a derived block, from those of others."""
     if isinstance(block, Pairs):
-        inside = [graph.clip(known[one.name], -1.0, 1.0) for one in block.of]
-        products = [
-            graph.add(
-                "Mul",
-                graph.columns(a, np.repeat(np.arange(p), q)),
-                graph.columns(b, np.tile(np.arange(q), p)),
-            )
-            for (a, p), (b, q) in combinations(
-                zip(inside, [len(one.names) for one in block.of], strict=True), 2
-            )
-        ]
-        return graph.add("Concat", *products, axis=1)
+        return _pairs(graph, block, known)
     numbers = [graph.columns(known[one.name], np.array([0])) for one in block.of]
     c = graph.add("Concat", *numbers, axis=1)
     if isinstance(block, Squares):
-        return graph.add(
-            "Min", graph.add("Sub", graph.add("Mul", c, c), graph.put(MIDDLE)), graph.put(1.0)
-        )
+        squares = graph.add("Mul", c, c)
+        around_middle = graph.add("Sub", squares, graph.put(MIDDLE))
+        return graph.add("Min", around_middle, graph.put(1.0))
     assert isinstance(block, Fourier)
     angles = graph.add("MatMul", c, graph.put(block.directions))
-    # runtimes have no cosine in double precision
+    # Runtimes have no cosine in double precision.
     shifted = graph.add("Add", angles, graph.put(0.5 * np.pi))
     waves = graph.add("Concat", graph.add("Sin", shifted), graph.add("Sin", angles), axis=1)
     return graph.add("Mul", waves, graph.put(float(np.sqrt(2.0 / block.features))))
 
 
+def _pairs(graph: _Graph, block: Pairs, known: dict[str, str]) -> str:
+    """Return the products of all features of one block with all of another."""
+    inside = [(graph.clip(known[one.name], -1.0, 1.0), len(one.names)) for one in block.of]
+    products = []
+    for (a, p), (b, q) in combinations(inside, 2):
+        left = graph.columns(a, np.repeat(np.arange(p), q))
+        right = graph.columns(b, np.tile(np.arange(q), p))
+        products.append(graph.add("Mul", left, right))
+    return graph.add("Concat", *products, axis=1)
+
+
 def _in_ball(graph: _Graph, row: str, schema: Schema, whole: bool) -> str:
-    """As :meth:`sottovoce.data.schema.into_ball`, or `whole`."""
+    """Clip rows as :meth:`sottovoce.data.schema.into_ball`, or leave them `whole`."""
     slack, divisor = schema.slack, float(schema.divisor)
     if schema.unit:
         norms = graph.add("Max", graph.norms(row), graph.put(_TINY))
@@ -329,6 +356,7 @@ def _moved_length(graph: _Graph, row: str, move: Move) -> str:
 
 
 def _answers(graph: _Graph, margins: str, model: Linear) -> list[Any]:
+    """Add the outputs of the graph: labels and probabilities, or numbers in the target's unit."""
     task, kinds = model.task, onnx.TensorProto
     if isinstance(task, BoundedNumber):
         half = 0.5 * (task.high - task.low)
@@ -353,13 +381,12 @@ def _answers(graph: _Graph, margins: str, model: Linear) -> list[Any]:
         if isinstance(task, ManyClasses):
             graph.add("Softmax", margins, axis=1, out="probabilities")
         else:
-            yes, no = graph.add("Sigmoid", margins), graph.add("Sigmoid", graph.add("Neg", margins))
+            # Not 1 - yes, which loses the digits of a small one.
+            yes = graph.add("Sigmoid", margins)
+            no = graph.add("Sigmoid", graph.add("Neg", margins))
             graph.add("Concat", no, yes, axis=1, out="probabilities")
-        outputs.append(
-            onnx.helper.make_tensor_value_info(
-                "probabilities", kinds.DOUBLE, ["rows", len(task.names)]
-            )
-        )
+        shape = ["rows", len(task.names)]
+        outputs.append(onnx.helper.make_tensor_value_info("probabilities", kinds.DOUBLE, shape))
     return outputs
 
 

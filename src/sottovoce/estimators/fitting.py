@@ -87,9 +87,8 @@ class SharedLedger:
         """Return the digest of a table for a ledger on disk, whatever the bounds of the schema."""
         if self.table is None or self.schema is None or not isinstance(self.ledger, DurableLedger):
             return None
-        return table_digest(
-            [self.table], deal_of(f"site:{self.schema.site}", self.schema, sites, config)
-        )
+        deal = deal_of(f"site:{self.schema.site}", self.schema, sites, config)
+        return table_digest([self.table], deal)
 
 
 NOT_SHARED = SharedLedger()
@@ -108,7 +107,7 @@ class EncodedRows(Protocol):
         """The ledger of several fits."""
 
     def rows(self, k: int) -> Rows:
-        """The rows of run k of a fit, in the unit ball."""
+        """Return the rows of run k of a fit, in the unit ball."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,9 @@ def plan_recipe(
         One run; nothing has been spent.
     """
     asked = plan_run(config, public.n, public.d, method=recipe, loss=loss)
-    return Planned((asked,), says=(says,) if says else ())
+    if not says:
+        return Planned((asked,))
+    return Planned((asked,), says=(says,))
 
 
 def run(
@@ -197,9 +198,10 @@ def run(
     results = []
     with told(verbose) as teller:
         for k, one in enumerate(planned.runs):
+            observers: list[Observer] = []
             if planned.says:
                 teller.phase(planned.says[k], one.config.rounds)
-            observers = [teller] if planned.says else []
+                observers.append(teller)
             results.append(_run_one(one, encoded, k, planned.labels[k], observers))
     return (*results[:-1], with_other_relation(results[-1]))
 
@@ -207,7 +209,7 @@ def run(
 def _run_one(
     planned: PlannedRun, encoded: EncodedRows, k: int, label: str, observers: Sequence[Observer]
 ) -> Result:
-    """Run k of a fit."""
+    """Run what is planned as run k of a fit."""
     shared = encoded.shared
     try:
         return run_planned(

@@ -12,11 +12,12 @@ from .notices import Note
 from .predicting import LinearModel
 from .terms import Terms
 
-_MADE_UP = 1000  # rows
+# Synthetic rows for which a released model is tried.
+_MADE_UP = 1000
 
 
 def forecast_notes(found: Forecast | None, terms: Terms) -> tuple[Note, ...]:
-    """A warning of a run that is expected to be near guessing, with what would help."""
+    """Return a warning if a run is expected to be near guessing, with what would help."""
     if found is None or not found.guessing:
         return ()
     return (Note("guessing", f"{found.says}{_more_scale(terms)}", PublicNote),)
@@ -30,7 +31,9 @@ def _more_scale(terms: Terms) -> str:
             "out more"
         )
     changes = fill(terms.schema).changes
-    return f"; in the schema: {changes[0]}" if changes else ""
+    if not changes:
+        return ""
+    return f"; in the schema: {changes[0]}"
 
 
 def one_class_of_rows(margins: Array) -> tuple[Note, ...]:
@@ -45,7 +48,9 @@ def one_class_of_made_up(model: LinearModel, terms: Terms) -> tuple[Note, ...]:
     """Return a note, for everybody, if a released model answers all synthetic rows alike."""
     if _differ(_made_up(model, terms)):
         return ()
-    where = "" if terms.schema is not None else " up to data_norm"
+    where = ""
+    if terms.schema is None:
+        where = " up to data_norm"
     what = (
         f"the model gives one class for every made-up row{where}, so it can hardly tell rows apart"
     )
@@ -53,20 +58,26 @@ def one_class_of_made_up(model: LinearModel, terms: Terms) -> tuple[Note, ...]:
 
 
 def _differ(margins: Array) -> bool:
-    """Return whether margins (n,) or (n, K) give different answers for some rows."""
-    answers = margins > 0 if margins.ndim == 1 else margins.argmax(axis=1)
+    """Return true if margins (n,) or (n, K) give different answers for some rows."""
+    if margins.ndim == 1:
+        answers = margins > 0
+    else:
+        answers = margins.argmax(axis=1)
     return bool(np.any(answers != answers[0]))
 
 
 def _made_up(model: LinearModel, terms: Terms) -> Array:
-    """Margins of made-up rows: of the schema, or those within `data_norm` that tell most."""
+    """Compute margins of synthetic rows: of a schema, or the most telling within `data_norm`."""
     answered: Any = model.answered
     if terms.schema is not None and answered is not None:
         X = sketch(terms.schema, _MADE_UP, np.random.default_rng(0))
         assert answered.schema is not None
         return np.asarray(answered.schema.task.vectors(answered.model) @ X.T).T
     coef = model.coef
-    away = coef - coef.mean(axis=0) if len(coef) > 1 else coef
+    # Margins are compared, so what all coefficients have in common does not count.
+    away = coef
+    if len(coef) > 1:
+        away = coef - coef.mean(axis=0)
     X = terms.norm * away / np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-300)
     return model.linear(np.concatenate([X, -X]))
 

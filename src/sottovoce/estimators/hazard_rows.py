@@ -32,8 +32,9 @@ TRUTHS = {"1": "1", "true": "1", "0": "0", "false": "0"}
 
 
 def person_weight(m: int, share: float = SHARE) -> float:
-    """Weight of each of a person's m rows: ``1 / sqrt(m (m s^2 + t^2))``, with ``t^2 = share = 1 -
-    s^2``.
+    """Compute the weight of each of a person's m rows: ``1 / sqrt(m (m s^2 + t^2))``.
+
+    Here ``t^2 = share = 1 - s^2``.
 
     Rows are ``a_j = (x, t e_j)`` with ``|x| <= s``, and slopes are in [-1, 1].  Unweighted, the
     person's gradient has norm at most ``sqrt((m s)^2 + m t^2)``, attained by equal slopes, and the
@@ -44,9 +45,7 @@ def person_weight(m: int, share: float = SHARE) -> float:
 
 
 class Expanded(NamedTuple):
-    """Rows with their labels, 1 for the event, -1 for none and 0 for a row of zeros, and with
-    their weights.
-    """
+    """Rows with their weights and labels: 1 for the event, -1 for none, 0 for a row of zeros."""
 
     rows: Array
     label: Array
@@ -56,10 +55,14 @@ class Expanded(NamedTuple):
 class Leaving(NamedTuple):
     """The interval, kind and time at which each of n people leaves follow-up."""
 
-    last: IntArray  # the interval (edges[j], edges[j + 1]] entered last; -1 for none  (n,)
-    event: BoolArray  # whether the event came in it  (n,)
-    exposed: Array  # the part of it that was seen; 1 where the event came  (n,)
-    cell: IntArray  # of the life table, from 0  (n,)
+    # (n,): the interval (edges[j], edges[j + 1]] entered last; -1 for none.
+    last: IntArray
+    # (n,): whether the event came in it.
+    event: BoolArray
+    # (n,): the part of it that was seen; 1 where the event came.
+    exposed: Array
+    # (n,): the cell of the life table, from 0.
+    cell: IntArray
 
     def of(self, people: IntArray) -> Leaving:
         """Return the same of some of the people."""
@@ -89,13 +92,16 @@ def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells
         Arrays of shape (n,).
     """
     m = len(edges) - 1
-    inside = known & (time > edges[0])  # False for NaN
+    # A time that is no number is above nothing.
+    inside = known & (time > edges[0])
     ends = np.where(inside, time, edges[-1])
     entered = np.minimum(np.searchsorted(edges[1:], ends, side="left"), m - 1)
     came = inside & event & (ends <= edges[-1])
     start, end = edges[entered], edges[entered + 1]
     part = np.minimum((np.minimum(ends, end) - start) / (end - start), 1.0)
     fine = np.clip(np.ceil(part * cells) - 1.0, 0.0, cells - 1.0).astype(np.intp)
+    # Cells are numbered: m * cells with the event, m * cells left without it, the m ends of
+    # intervals, and one for those who enter none.
     within = entered * cells + fine
     without = np.where(part >= 1.0, 2 * m * cells + entered, m * cells + within)
     return Leaving(
@@ -107,8 +113,9 @@ def leaving(time: Array, event: BoolArray, known: BoolArray, edges: Array, cells
 
 
 def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
-    """Rows of all people, m + 1 of each together: one for each interval, and one that holds a cell
-    of the life table.
+    """Make rows of all people, m + 1 of each together.
+
+    There is one for each interval, and one that holds a cell of the life table.
 
     Parameters
     ----------
@@ -124,9 +131,11 @@ def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
         ``n (m + 1)`` rows of norm at most 1, with d + m + 1 columns.
     """
     n, d = X.shape
-    interval, last = np.arange(m), leaves.last[:, None]
+    interval = np.arange(m)
+    last = leaves.last[:, None]
     label = np.where(interval <= last, -1.0, 0.0)
     label[(interval == last) & leaves.event[:, None]] = 1.0
+    # Of the interval left last only a part was seen.
     part = np.where(interval == last, leaves.exposed[:, None], 1.0)
     weight = person_weight(m) * part * np.abs(label)
     rows = np.zeros((n, m + 1, d + m + 1))
@@ -143,12 +152,12 @@ def expand(X: Array, leaves: Leaving, m: int, cells: int) -> Expanded:
 
 
 def read_times(given: Any) -> Array:
-    """Times as numbers, each read by itself; NaN for what is none."""
+    """Read times as numbers, each by itself; NaN for what is none."""
     return np.array([_number(one) for one in _each("time", given)], dtype=np.float64)
 
 
 def read_events(given: Any, code: Any = None) -> Array:
-    """1 where the event came, 0 where it did not, NaN where that is not known; each read by itself.
+    """Read events, each by itself: 1 where one came, 0 where not, NaN where that is not known.
 
     Parameters
     ----------
@@ -167,19 +176,26 @@ def read_events(given: Any, code: Any = None) -> Array:
     if code is None:
         known = {"1": 1.0, "0": 0.0}
         return np.array([known.get(text, math.nan) for text in texts], dtype=np.float64)
-    own, missing = _meaning(code), marks_of(MISSING_MARKS) - {_meaning(code)}
-    return np.array(
-        [math.nan if text in missing else float(text == own) for text in texts], dtype=np.float64
-    )
+    own = _meaning(code)
+    # A code that looks like a missing value is declared, so it is none.
+    missing = marks_of(MISSING_MARKS) - {own}
+
+    def coded(text: str) -> float:
+        if text in missing:
+            return math.nan
+        return float(text == own)
+
+    return np.array([coded(text) for text in texts], dtype=np.float64)
 
 
 def _meaning(value: Any) -> str:
-    """The text that stands for all values of one meaning: 1, 1.0, "1" and True are one."""
+    """Return the text that stands for all values of one meaning: 1, 1.0, "1" and True are one."""
     text = identity(text_of(value))
     return TRUTHS.get(text.casefold(), text)
 
 
 def _number(value: Any) -> float:
+    """Read a number; NaN for what is none."""
     try:
         return number_of(value)
     except (ValueError, OverflowError):
@@ -187,7 +203,7 @@ def _number(value: Any) -> float:
 
 
 def _each(name: str, given: Any) -> list[Any]:
-    """The values of a column, one a person; None for what a mask hides.
+    """Return the values of a column, one a person; None for what a mask hides.
 
     Values of mixed types are not made one type first: one of them would change how the others are
     read.
@@ -195,8 +211,11 @@ def _each(name: str, given: Any) -> list[Any]:
     if is_masked(given):
         hidden: Any = given.astype(object)
         given = hidden.filled(None)
-    typed = hasattr(given, "dtype") or hasattr(given, "__array__")
-    column = checked(name, lambda: np.asarray(given) if typed else objects(given))
+    # What has a type already keeps it.
+    convert: Any = objects
+    if hasattr(given, "dtype") or hasattr(given, "__array__"):
+        convert = np.asarray
+    column = checked(name, lambda: convert(given))
     if column.ndim != 1 or column.dtype.kind not in "biufOUST":
         rule = (
             f"must be one column of numbers, truth values or texts; this is {column.dtype} of "

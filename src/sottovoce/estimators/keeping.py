@@ -53,7 +53,8 @@ FITTED = (
     "_vector",
 )
 """Attributes that a fitted estimator has besides its run."""
-_KINDS = "fiubU"  # of arrays
+# Of arrays: none whose bytes hold objects of Python.
+_KINDS = "fiubU"
 
 
 def plain(value: Any) -> Any:
@@ -76,6 +77,7 @@ def plain(value: Any) -> Any:
 
 
 def _plain_array(value: Any) -> dict[str, Any]:
+    """Convert an array for JSON, bit by bit."""
     if value.dtype == np.object_:
         return {"texts": [str(one) for one in value]}
     if value.dtype.kind not in _KINDS:
@@ -85,7 +87,7 @@ def _plain_array(value: Any) -> dict[str, Any]:
 
 
 def read(value: Any) -> Any:
-    """Inverse of :func:`plain`; a ValueError, TypeError or KeyError for what it did not write."""
+    """Undo :func:`plain`; a ValueError, TypeError or KeyError for what it did not write."""
     if isinstance(value, list):
         return [read(one) for one in value]
     if not isinstance(value, dict):
@@ -102,6 +104,7 @@ def read(value: Any) -> Any:
 
 
 def _read_array(value: dict[str, Any]) -> Any:
+    """Undo :func:`_plain_array`."""
     kind = np.dtype(value["dtype"])
     if kind.kind not in _KINDS:
         raise ValueError("an array of another kind")
@@ -121,11 +124,15 @@ def save_fitted(model: Any, path: str | Path) -> None:
     check_is_fitted(model, "privacy_spent_")
     result, answered = model._result, model._answered
     record = {"estimator": _record(model), "sites": [str(site) for site in np.ravel(model.sites_)]}
-    schema = None if answered is None or answered.schema is None else answered.schema.to_dict()
+    schema = None
+    if answered is not None and answered.schema is not None:
+        schema = answered.schema.to_dict()
     if result is not None:
         result = replace(result, extra={"data": "a frame", "schema": schema} | record)
     if answered is not None and answered.naming is not None:
-        told = answered.record | ({} if result is None else record_of(result))
+        told = answered.record
+        if result is not None:
+            told = told | record_of(result)
         replace(answered, record=told | record).save(path)
         return
     if result is None:
@@ -137,12 +144,16 @@ def save_fitted(model: Any, path: str | Path) -> None:
 
 
 def _record(model: Any) -> dict[str, Any]:
-    """The estimator's class, parameters and fitted attributes, as JSON holds them."""
+    """Return the estimator's class, parameters and fitted attributes, as JSON holds them."""
+    # A ledger stays in its process, and a seed would make later fits simulations.
     parameters = model.get_params(deep=False) | {"ledger": None, "random_state": None}
-    parameters["schema"] = None if model.schema_ is None else model.schema_.to_dict()
+    parameters["schema"] = None
+    if model.schema_ is not None:
+        parameters["schema"] = model.schema_.to_dict()
     kept = {name: value for name, value in parameters.items() if name in model._get_param_names()}
     fitted = {name: getattr(model, name) for name in FITTED if name in vars(model)}
-    if isinstance(table := fitted.get("coefficients_"), Coefficients):
+    table = fitted.get("coefficients_")
+    if isinstance(table, Coefficients):
         fitted["coefficients_"] = table.plain()
     return {"class": type(model).__name__, "parameters": plain(kept), "fitted": plain(fitted)}
 
@@ -162,29 +173,31 @@ def load_fitted(kind: Any, path: str | Path) -> Any:
     try:
         if is_text(place):
             named = SavedModel.load(place)
-            answered, record, result = named, named.record, None
+            answered, result = named, None
+            record = named.record
             statement = Statement.from_dict(record["privacy"])
         else:
             result = Result.load(place)
             record, statement = result.extra, result.statement
-            of_model = record.get("schema") is not None and result.config.method not in ANSWERS
-            answered = SavedModel.of_result(result) if of_model else None
+            answered = None
+            if record.get("schema") is not None and result.config.method not in ANSWERS:
+                answered = SavedModel.of_result(result)
         refused = _refusal_of_method(record["estimator"])
-        if refused is not None:  # a later fit would load it
+        # A later fit would load the package of the method, which a file must not choose.
+        if refused is not None:
             raise ValueError("a method that is not known")
         model = _of_record(kind, record["estimator"])
     except UNREADABLE as error:
         rule = refused or "not a saved estimator of this class; use a file that its save() wrote"
         raise CheckpointError(f"run={shown(place)}: {rule}") from error
-    model._answered, model._result = answered, result
+    model._answered = answered
+    model._result = result
     model.privacy_spent_ = statement.to_dict()
     return model
 
 
 def _refusal_of_method(told: Any) -> Refusal | None:
-    """Why the method of a record is not looked for; None if it is known, or is left to the
-    search.
-    """
+    """Return why the method of a record is refused; None if it is known, or left to the search."""
     parameters = read(told["parameters"])
     if parameters.get("method") == AUTO:
         return None
@@ -192,8 +205,9 @@ def _refusal_of_method(told: Any) -> Refusal | None:
 
 
 def _of_record(kind: Any, told: Any) -> Any:
-    """An estimator of this class with its fitted attributes; an error of ``UNREADABLE`` for
-    another record.
+    """Make an estimator of this class with its fitted attributes.
+
+    An error of ``UNREADABLE`` for another record.
     """
     parameters, fitted = read(told["parameters"]), read(told["fitted"])
     if told["class"] != kind.__name__ or not set(parameters) <= set(kind._get_param_names()):
@@ -201,7 +215,8 @@ def _of_record(kind: Any, told: Any) -> Any:
     model = kind(**parameters)
     if not set(fitted) <= set(FITTED):
         raise ValueError("another attribute")
-    if isinstance(table := fitted.get("coefficients_"), dict) and "covariance" in table:
+    table = fitted.get("coefficients_")
+    if isinstance(table, dict) and "covariance" in table:
         fitted["coefficients_"] = Coefficients.of_plain(table)
     elif isinstance(table, dict):
         fitted["coefficients_"] = ColumnTable(table)

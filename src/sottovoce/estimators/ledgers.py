@@ -21,15 +21,14 @@ class _LeftBehind:
 
 
 def without_ledger(state: dict[str, Any]) -> dict[str, Any]:
-    """The state of a pickled estimator without its ledger: what a copy elsewhere is charged
-    would be lost.
+    """Return the state of a pickled estimator without its ledger.
+
+    What a copy elsewhere is charged would be lost.
     """
     kind = type(state.get("ledger"))
-    return (
-        state | {"ledger": _LeftBehind(kind.__name__)}
-        if issubclass(kind, Ledger | DurableLedger)
-        else state
-    )
+    if not issubclass(kind, Ledger | DurableLedger):
+        return state
+    return state | {"ledger": _LeftBehind(kind.__name__)}
 
 
 def ledger_errors(ledger: Any, accounting: str | None, *, cloned: bool) -> Iterator[InvalidInput]:

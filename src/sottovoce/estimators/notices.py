@@ -28,6 +28,7 @@ class Told:
         self.fits = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # Copies of a clone share what was told.
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -61,12 +62,12 @@ S = TypeVar("S", bound=Step)
 
 
 class Notifying:
-    """An estimator that tells its user what to know of a fit, and whose clones tell each notice
-    once.
-    """
+    """An estimator that warns its user of a fit, and whose clones give each warning once."""
 
-    _cloned = False  # whether scikit-learn may be fitting it on part of a table
-    _told: Told | None = None  # what the other clones of the same estimator have told
+    # Whether scikit-learn may be fitting it on part of a table.
+    _cloned = False
+    # What the other clones of the same estimator have told.
+    _told: Told | None = None
 
     def __sklearn_clone__(self) -> Self:
         twin: Self = super().__sklearn_clone__()  # type: ignore[misc]
@@ -75,7 +76,7 @@ class Notifying:
         return twin
 
     def _follows_another_clone(self) -> bool:
-        """Return whether another clone of the estimator began a fit before; called once a fit."""
+        """Return true if another clone of the estimator began a fit before; called once a fit."""
         if self._told is None:
             return False
         self._told.fits += 1

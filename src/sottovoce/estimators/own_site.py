@@ -13,8 +13,10 @@ from .notices import Note
 
 
 def named_model(answered: SavedModel | None) -> SavedModel | None:
-    """The model, if its coefficients have names."""
-    return None if answered is None or answered.naming is None else answered
+    """Return the model if its coefficients have names; otherwise None."""
+    if answered is None or answered.naming is None:
+        return None
+    return answered
 
 
 def places_of(answered: SavedModel | None, rows: Any, groups: Any) -> IntArray | None:
@@ -37,7 +39,10 @@ def places_of(answered: SavedModel | None, rows: Any, groups: Any) -> IntArray |
     model = named_model(answered)
     if model is None:
         return None
-    return model.places(rows, None if groups is None else one_site_each(groups, many(rows)))
+    sites = None
+    if groups is not None:
+        sites = one_site_each(groups, many(rows))
+    return model.places(rows, sites)
 
 
 def check_groups(where: IntArray | None, groups: Any) -> None:
@@ -51,12 +56,19 @@ def check_groups(where: IntArray | None, groups: Any) -> None:
 
 def unknown_sites(where: IntArray | None, groups: Any) -> Note | None:
     """Return a note, for the rows' holder, on rows whose site the model does not know."""
-    if where is None or (said := unknown(where)) is None:
+    if where is None:
         return None
-    remedy = "" if groups is not None else "; groups= names the site of every row"
+    said = unknown(where)
+    if said is None:
+        return None
+    remedy = ""
+    if groups is None:
+        remedy = "; groups= names the site of every row"
     return Note("average site", f"{said}{remedy} (for the data's holder only)", HolderNote)
 
 
 def many(rows: Any) -> int:
-    """The number of rows to predict."""
-    return int(rows.n_rows) if hasattr(rows, "n_rows") else int(np.shape(rows)[0])
+    """Return the number of rows to predict."""
+    if hasattr(rows, "n_rows"):
+        return int(rows.n_rows)
+    return int(np.shape(rows)[0])

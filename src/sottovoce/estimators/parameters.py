@@ -25,23 +25,24 @@ OFFERED = {name: knob for name, knob in KNOBS.items() if knob.offered}
 
 
 def knobs_of(estimator: Any) -> dict[str, Any]:
-    """The values of all knobs; unknown names are refused, and attributes that have no effect."""
+    """Return the values of all knobs.
+
+    Unknown names are refused (InvalidInput), and so are attributes that have no effect.
+    """
     kind = type(estimator)
     known: dict[str, Any] = kind.own_knobs
     if not isinstance(estimator.knobs, Mapping | None):
-        raise InvalidInput(
-            "knobs",
-            estimator.knobs,
-            "must be a dict of values by name, or None",
-            "use {'rho': 0.01}",
-        )
+        rule = "must be a dict of values by name, or None"
+        raise InvalidInput("knobs", estimator.knobs, rule, "use {'rho': 0.01}")
     given = dict(estimator.knobs or {})
-    if unknown := [name for name in given if name not in known]:
+    unknown = [name for name in given if name not in known]
+    if unknown:
         rule = f"{kind.__name__} has no such knob; it has {', '.join(sorted(known, key=str.lower))}"
         raise InvalidInput("knobs", unknown[0], rule, "use one of these")
-    if stray := (vars(estimator).keys() & {*known, "accountant"}).difference(
-        kind._get_param_names()
-    ):
+    # Whoever sets `model.rho = 1` means the knob, and would not learn that it has no effect.
+    knobs_set = vars(estimator).keys() & {*known, "accountant"}
+    stray = knobs_set.difference(kind._get_param_names())
+    if stray:
         rule = f"is no attribute of {kind.__name__} and has no effect"
         raise InvalidInput(
             min(stray), None, rule, "delete it and use accounting=, ledger= or knobs={...}"
@@ -50,29 +51,32 @@ def knobs_of(estimator: Any) -> dict[str, Any]:
 
 
 def run_fields_of(estimator: Any) -> dict[str, Any]:
-    """The fields of :class:`RunConfig` that parameters and knobs set."""
+    """Return the fields of :class:`RunConfig` that parameters and knobs set."""
     given = estimator.get_params(deep=False) | knobs_of(estimator)
-    rule, ledger = given.get("accounting"), given.get("ledger")
+    rule = given.get("accounting")
+    ledger = given.get("ledger")
     try:
-        _ = rule is None or make_accountant(rule)
+        if rule is not None:
+            make_accountant(rule)
     except (AttributeError, InvalidInput) as error:
         said = getattr(error, "rule", "must be the name of a rule, or None")
         raise InvalidInput(
             "accounting", rule, said, "use accounting='best', or ledger= for a ledger"
         ) from None
-    known = RunConfig.defaults().keys() - {"centre"}  # a run's is a digest
+    # A run's `centre` is a digest, and an estimator's a choice.
+    known = RunConfig.defaults().keys() - {"centre"}
     fields = {name: given[name] for name in known if name in given} | {"accountant": rule}
-    # what is no ledger is refused elsewhere
-    counted = ledger if isinstance(ledger, Ledger | DurableLedger) else rule
+    # What is no ledger is refused elsewhere.
+    counted = rule
+    if isinstance(ledger, Ledger | DurableLedger):
+        counted = ledger
     if defaults.pure_total(counted):
         fields["delta"] = None
     return fields
 
 
 def unpickled(state: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The state of a pickled estimator without what it says of its format; InvalidInput for
-    another format.
-    """
+    """Return the state of a pickled estimator without its format; InvalidInput for another one."""
     state = dict(state)
     refused = refusal_of_format(state.pop(PICKLED_BY, None), _PICKLED_BEFORE)
     if refused is not None:
@@ -81,18 +85,15 @@ def unpickled(state: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def with_knobs(*names: str, **own: Any) -> Callable[[type[E]], type[E]]:
-    """Declare an estimator's knobs: fields of :class:`RunConfig` by name, others with their
-    defaults.
-    """
+    """Declare an estimator's knobs: fields of :class:`RunConfig` by name, others with defaults."""
 
     def over(kind: Any) -> Any:
         defaults_of_runs = RunConfig.defaults()
         kind.own_knobs = {name: defaults_of_runs[name] for name in names} | own
         losses = ", ".join(f'``"{text}"`` ({about})' for text, about in loss_texts().items())
         written = (kind.__doc__ or "").replace("    <knobs>\n", paragraphs(OFFERED.values()))
-        kind.__doc__ = written.replace(
-            "        <losses>\n", indent(fill(losses, 110), 8 * " ") + "\n"
-        )
+        about_losses = indent(fill(losses, 110), 8 * " ") + "\n"
+        kind.__doc__ = written.replace("        <losses>\n", about_losses)
         return kind
 
     return over

@@ -30,18 +30,26 @@ class LinearModel:
     order: IntArray | None = None
 
     def margins(self, rows: Any, where: IntArray | None) -> Array:
-        """Margins (n,) or (n, K) of rows, of the sites in these places, by the sorted classes."""
+        """Compute margins of rows, (n,) or (n, K), by the sorted classes.
+
+        `where` holds the places of the rows' sites in the model.
+        """
         if self.answered is None or self.order is None:
             return self.linear(rows)
         margins = self.answered.margins(rows, where=where).T
-        if len(self.order) == 2:
-            return margins if self.order[0] == 0 else -margins
-        return np.asarray(margins[:, self.order])
+        if len(self.order) != 2:
+            return np.asarray(margins[:, self.order])
+        # The one margin of two classes is for the second of them.
+        if self.order[0] == 0:
+            return margins
+        return -margins
 
     def linear(self, rows: Any) -> Array:
-        """``rows @ coef.T + intercept``, (n,) or (n, K)."""
+        """Return ``rows @ coef.T + intercept``, (n,) or (n, K)."""
         margins = np.asarray(rows @ self.coef.T + self.intercept)
-        return margins[:, 0] if len(self.coef) == 1 else margins
+        if len(self.coef) == 1:
+            return margins[:, 0]
+        return margins
 
 
 __all__ = ["LinearModel"]

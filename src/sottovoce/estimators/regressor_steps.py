@@ -118,12 +118,11 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
 
 
 def _declared_bounds(estimator: Any, terms: Terms) -> Any:
-    """The bounds of the target that the estimator is given, or else the schema's; None if there
-    are none.
-    """
-    label = None if terms.schema is None else terms.schema.label
-    if estimator.y_bounds is None and isinstance(label, NumberLabel):
-        return label.lo, label.hi
+    """Return the bounds of the target: the estimator's or else the schema's; None without any."""
+    if estimator.y_bounds is None and terms.schema is not None:
+        label = terms.schema.label
+        if isinstance(label, NumberLabel):
+            return label.lo, label.hi
     return estimator.y_bounds
 
 
@@ -159,7 +158,7 @@ def _loss_errors(loss: Any) -> Iterator[InvalidInput]:
 
 
 def _run_fields(estimator: Any, terms: Terms) -> dict[str, Any]:
-    """The fields of :class:`RunConfig`, for least squares without those of a method."""
+    """Return the fields of :class:`RunConfig`, for least squares without those of a method."""
     fields = {
         name: value
         for name, value in terms.fields.items()
@@ -175,6 +174,7 @@ def _run_fields(estimator: Any, terms: Terms) -> dict[str, Any]:
 
 
 def _has_constant(estimator: Any, terms: Terms) -> bool:
+    """Return true if the model has a constant: asked for, or of the schema, or of least squares."""
     if terms.schema is None:
         return bool(estimator.fit_intercept)
     return bool(terms.schema.intercept or estimator.loss == SQUARED)
@@ -253,14 +253,15 @@ def encode(
     weights = read_weights(terms, features, sample_weight)
     offsets = task.encode(target)
     targets = [offsets[part] for part in dealt.parts]
-    fit = _least_squares(declared, features, dealt, task) if declared.squared else None
-    if fit is None:
-        rows = _ball_rows(terms, features, dealt, targets, weights, task)
-    else:
+    fit = None
+    if declared.squared:
+        fit = _least_squares(declared, features, dealt, task)
         rows = _moment_rows(terms, features, dealt, targets, weights, fit)
+    else:
+        rows = _ball_rows(terms, features, dealt, targets, weights, task)
     return Encoded(
         made=rows,
-        caveat=(None if terms.schema is None else terms.schema.caveat, caveat, weights.caveat),
+        caveat=(terms.schema_caveat, caveat, weights.caveat),
         public=Facts(Public(rows.n, rows.d, dealt.sites, dealt.apart), fit),
         features=features,
         dealt=dealt,
@@ -272,7 +273,7 @@ def encode(
 
 
 def _target(declared: Declared, features: Features, y: Any) -> Array:
-    """Numbers, in the target's unit; from a column that a schema reads, NaN where there is none."""
+    """Read numbers in the target's unit; NaN where a column that a schema reads has none."""
     column = label_column(declared.terms.schema, features.table, y)
     if column is None:
         rule = f"{declared.terms.name} requires y to be passed, but the target y is None"
@@ -282,9 +283,8 @@ def _target(declared: Declared, features: Features, y: Any) -> Array:
         return numbers_in(column, declared.terms.schema.na)
 
     def read() -> Array:
-        found = column_or_1d(
-            check_array(column, ensure_2d=False, dtype=np.float64, input_name="y"), warn=True
-        )
+        array = check_array(column, ensure_2d=False, dtype=np.float64, input_name="y")
+        found = column_or_1d(array, warn=True)
         check_consistent_length(np.empty(len(features)), found)
         return np.asarray(found)
 
@@ -294,7 +294,7 @@ def _target(declared: Declared, features: Features, y: Any) -> Array:
 def bounded_number(
     target: Array, bounds: tuple[float, float] | None
 ) -> tuple[BoundedNumber, str | None]:
-    """The target's bounds, and a caveat if they were read off it."""
+    """Return the target's bounds, and a caveat if they were read off it."""
     if bounds is not None:
         try:
             low, high = bounds
@@ -302,9 +302,14 @@ def bounded_number(
             rule = "must be two numbers, the lower first"
             raise InvalidInput("y_bounds", None, rule, "use y_bounds=(0, 60)") from None
         return BoundedNumber(low, high), None
+    low, high = 0.0, 1.0
     known = target[np.isfinite(target)]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    return BoundedNumber(low, high if high > low else low + 1.0), BOUNDS_READ
+    if len(known):
+        low, high = float(known.min()), float(known.max())
+    # Of a constant target any range will do, but it must have a length.
+    if not high > low:
+        high = low + 1.0
+    return BoundedNumber(low, high), BOUNDS_READ
 
 
 def _least_squares(
@@ -323,7 +328,7 @@ def _moment_rows(
     weights: Weights,
     fit: Numbers,
 ) -> Rows:
-    """Rows of least squares, in an encoding whose coefficients have names."""
+    """Make rows of least squares, in an encoding whose coefficients have names."""
     if terms.schema is None:
         tables = [features.values[part] for part in dealt.parts]
     else:
@@ -339,13 +344,12 @@ def _ball_rows(
     weights: Weights,
     task: BoundedNumber,
 ) -> Rows:
-    """Rows of a training by rounds; one without a number is a row of zeros."""
+    """Make rows of a training by rounds; one without a number is a row of zeros."""
     ball = terms.encoding.rows(features.values)
     known = [task.known(y).astype(float) for y in targets]
     made = Rows.build([(ball[part], one) for part, one in zip(dealt.parts, known, strict=True)])
-    return dealt.bounded(
-        made.with_offset([np.nan_to_num(y) for y in targets]), weights.at(dealt.parts)
-    )
+    with_targets = made.with_offset([np.nan_to_num(y) for y in targets])
+    return dealt.bounded(with_targets, weights.at(dealt.parts))
 
 
 # Plan
@@ -398,7 +402,7 @@ class Fitted:
     notes: tuple[Note, ...]
 
     def numbers(self, rows: Any, where: IntArray | None) -> Array:
-        """Predicted numbers of rows, of the sites in these places."""
+        """Predict numbers of rows, of the sites in these places."""
         return numbers_of(self.coef, self.intercept, self.bounds, self.answered, rows, where)
 
 
@@ -410,7 +414,7 @@ def numbers_of(
     rows: Any,
     where: IntArray | None,
 ) -> Array:
-    """Predicted numbers of rows, (n,), within the bounds.
+    """Predict numbers of rows, (n,), within the bounds.
 
     Parameters
     ----------
@@ -431,7 +435,8 @@ def numbers_of(
     """
     if answered is not None:
         return BoundedNumber(*bounds).decode(answered.margins(rows, where=where))
-    with np.errstate(all="ignore"):  # a row of any length
+    # A row may be so long that products overflow; the bounds hold all the same.
+    with np.errstate(all="ignore"):
         return np.clip(rows @ coef + intercept, *bounds)
 
 
@@ -462,21 +467,26 @@ def decode(
 
 
 def _decode_squared(declared: Declared, encoded: Encoded, fit: Numbers, result: Result) -> Fitted:
-    """Least squares: coefficients by name, and a constant or one for every site."""
+    """Decode least squares: coefficients by name, and a constant or one for every site."""
     schema, naming = declared.terms.schema, fit.layout.naming
     found = fit.read(result.outcome, declared.config.delta)
-    named = None if schema is None else with_number(schema, encoded.task)
+    named = None
+    if schema is not None:
+        named = with_number(schema, encoded.task)
     answered = fit.layout.saved(found.model, named, jsonable(found.plain))
-    in_units, k = naming.into_units @ found.model, int(np.sum(naming.constant == 0))
+    in_units = naming.into_units @ found.model
+    # Slopes stand first, and after them the constants.
+    k = int(np.sum(naming.constant == 0))
     every = _constants(declared, encoded, in_units[k:])
-    return _fitted(
-        encoded, in_units[:k], every, float(every @ answered.shares), answered, found.table, result
-    )
+    # The constants of sites are averaged by the shares of their rows.
+    intercept = float(every @ answered.shares)
+    return _fitted(encoded, in_units[:k], every, intercept, answered, found.table, result)
 
 
 def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitted:
-    """The average over sites of a training by rounds."""
-    schema, answered = declared.terms.schema, None
+    """Decode the average over sites of a training by rounds."""
+    schema = declared.terms.schema
+    answered = None
     if schema is not None:
         named = with_number(schema, encoded.task)
         answered = SavedModel(
@@ -488,7 +498,7 @@ def _decode_rounds(declared: Declared, encoded: Encoded, result: Result) -> Fitt
 
 
 def _constants(declared: Declared, encoded: Encoded, constants: Array) -> Array:
-    """Constants in the target's unit, from those of a target in [-1, 1]."""
+    """Convert constants of a target in [-1, 1] to the target's unit."""
     task = encoded.task
     half = 0.5 * (task.high - task.low)
     return np.asarray(task.low + half + half * constants * declared.has_constant)
@@ -503,12 +513,15 @@ def _fitted(
     table: Coefficients | None,
     result: Result,
 ) -> Fitted:
-    """A fitted regressor, from coefficients of a target in [-1, 1] and constants in its unit."""
+    """Make a fitted regressor: `coef` is for a target in [-1, 1], constants are in its unit."""
     task = encoded.task
+    site_intercept = every
+    if len(every) <= 1:
+        site_intercept = np.repeat(every, len(encoded.dealt.parts))
     return Fitted(
         coef=0.5 * (task.high - task.low) * coef,
         intercept=intercept,
-        site_intercept=every if len(every) > 1 else np.repeat(every, len(encoded.dealt.parts)),
+        site_intercept=site_intercept,
         table=table,
         answered=answered,
         bounds=(task.low, task.high),
@@ -522,19 +535,20 @@ def _closing_notes(declared: Declared, encoded: Encoded, fitted: Fitted) -> tupl
     """Collect notes on a fitted model: rows and numbers that did not fit, and answers all alike."""
     terms, task, target = declared.terms, encoded.task, encoded.target
     notes = [*misfit_notes(terms, encoded.features)]
-    if beyond := int(np.sum((target < task.low) | (target > task.high))):
+    beyond = int(np.sum((target < task.low) | (target > task.high)))
+    if beyond:
         what = (
             f"{beyond} of {len(target)} numbers lie beyond y_bounds, {task.low:g} to {task.high:g}"
         )
         text = f"{what}, and were clipped to them (for the data's holder only)"
         notes.append(Note("y_bounds", text, HolderNote))
     if terms.simulated and declared.config.budgeted:
-        rows = encoded.features.values if terms.schema is None else encoded.features.table
-        with np.errstate(all="ignore"):  # rows that are too long must not tell by a warning
+        rows = encoded.features.rows_of(terms.schema)
+        # Rows that are too long must not tell by a warning.
+        with np.errstate(all="ignore"):
             answers = fitted.numbers(rows, places_of(fitted.answered, rows, encoded.groups))
         if np.ptp(answers) < ALIKE * (task.high - task.low):
             what = "the model gives about one number for every row"
-            notes.append(
-                Note("one number", f"{what} (a simulation, for the data's holder only)", HolderNote)
-            )
+            text = f"{what} (a simulation, for the data's holder only)"
+            notes.append(Note("one number", text, HolderNote))
     return tuple(notes)

@@ -168,21 +168,24 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
     def _keep(self, declared: Declared, encoded: Encoded, fitted: Fitted) -> Self:
         """Set the fitted attributes, then tell what is to be known of the model."""
         self._keep_columns(declared.terms, encoded.features)
-        self.coef_, self.intercept_, self.site_intercept_ = (
-            fitted.coef,
-            fitted.intercept,
-            fitted.site_intercept,
-        )
-        self.y_bounds_, self.sites_ = fitted.bounds, fitted.sites
+        self.coef_ = fitted.coef
+        self.intercept_ = fitted.intercept
+        self.site_intercept_ = fitted.site_intercept
+        self.y_bounds_ = fitted.bounds
+        self.sites_ = fitted.sites
         self.privacy_spent_ = fitted.result.privacy
-        self._result, self._answered = fitted.result, fitted.answered
-        self.coefficients_: Any = as_columns(self) if fitted.table is None else fitted.table
+        self._result = fitted.result
+        self._answered = fitted.answered
+        self.coefficients_: Any = fitted.table
+        if fitted.table is None:
+            self.coefficients_ = as_columns(self)
         self._tell(fitted, stacklevel=3)
         return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = math.isfinite(self.epsilon)  # few rows, and noise
+        # scikit-learn's checks fit few rows, which noise drowns.
+        tags.regressor_tags.poor_score = math.isfinite(self.epsilon)
         return tags
 
     def predict(self, X: Any, groups: Any = None) -> Array:
@@ -234,10 +237,11 @@ class ConsensusRegressor(RegressorMixin, LinearEstimator):
         table = read_frame(X, self.columns)
         numbers = numbers_in(label_column(self.schema_, table, None), self.schema_.na)
         known = np.isfinite(numbers)
-        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        return float(
-            r2_score(numbers[known], self.predict(table, groups)[known], sample_weight=weight)
-        )
+        weight = None
+        if sample_weight is not None:
+            weight = np.asarray(sample_weight)[known]
+        answers = self.predict(table, groups)
+        return float(r2_score(numbers[known], answers[known], sample_weight=weight))
 
 
 @with_knobs("relation", rho=0.0002, max_weight=None)

@@ -18,20 +18,21 @@ from .declared import positive_of
 
 
 def intervals_of(model: Any) -> Coefficients | None:
-    """The table of coefficients with intervals; None for a model that has none."""
+    """Return the table of coefficients with intervals; None for a model that has none."""
     found = getattr(model, "coefficients_", None)
-    return found if isinstance(found, Coefficients) else None
+    if isinstance(found, Coefficients):
+        return found
+    return None
 
 
 def summary_of(model: Any) -> str:
-    """A fitted model in words: what was trained, its coefficients, and what is promised, with
-    all caveats.
-    """
+    """Describe a fitted model in words: training, coefficients, and promise with all caveats."""
     check_is_fitted(model, "privacy_spent_")
     kind = str(getattr(model, "loss_", getattr(model, "loss", "")))
     sizes = f"{len(model.sites_)} sites, {model.n_features_in_} columns"
     head = [f"{type(model).__name__}: {kind}, {sizes}".replace(": ,", ":")]
-    if (positive := positive_of(model)) is not None:
+    positive = positive_of(model)
+    if positive is not None:
         head.append(f"Coefficients are for the class {printable(positive)}.")
     if getattr(model, "max_grad_norm_", math.inf) < math.inf:
         head.append(
@@ -39,34 +40,39 @@ def summary_of(model: Any) -> str:
             "with errors."
         )
     table = str(intervals_of(model) or "") or _plain_table(model)
-    return "\n\n".join(
-        part for part in ("\n".join(head), table, str(model.privacy_spent_["says"])) if part
-    )
+    parts = ("\n".join(head), table, str(model.privacy_spent_["says"]))
+    return "\n\n".join(part for part in parts if part)
 
 
 def _plain_table(model: Any) -> str:
-    """Coefficients by name, in aligned columns; of many columns the first ones."""
+    """Return coefficients by name, in aligned columns; of many columns the first ones."""
     table = getattr(model, "coefficients_", None)
-    return str(table) if isinstance(table, ColumnTable) else ""
+    if isinstance(table, ColumnTable):
+        return str(table)
+    return ""
 
 
 def plot_of(model: Any, ax: Any) -> Any:
-    """The coefficients of a fitted model on matplotlib's Axes: with their intervals, or as bars."""
+    """Draw the coefficients of a fitted model on matplotlib's Axes: with intervals, or as bars."""
     check_is_fitted(model, "coef_")
-    if (found := intervals_of(model)) is not None:
+    found = intervals_of(model)
+    if found is not None:
         return forest_plot(found.to_dict(), ax)
     table = dict(model.coefficients_)
-    names = table.pop("name")[:-1]  # without the constant
+    # The last line is the constant, which is in another unit.
+    names = table.pop("name")[:-1]
     if "coefficient" in table:
         positive = positive_of(model)
-        return coefficient_plot(
-            names, table["coefficient"][:-1], () if positive is None else (positive,), ax
-        )
-    return coefficient_plot(names, np.array(list(table.values()))[:, :-1], list(table), ax)
+        classes: tuple[str, ...] = ()
+        if positive is not None:
+            classes = (positive,)
+        return coefficient_plot(names, table["coefficient"][:-1], classes, ax)
+    by_class = np.array(list(table.values()))[:, :-1]
+    return coefficient_plot(names, by_class, list(table), ax)
 
 
 def page_of(model: Any) -> str:
-    """HTML with the privacy statement and, after inference, the table of coefficients."""
+    """Return HTML with the privacy statement and, after inference, the table of coefficients."""
     check_is_fitted(model, "coef_")
     promised = str(model.privacy_spent_["says"])
     found = intervals_of(model)
@@ -79,12 +85,10 @@ def text_of_model(model: Any) -> str:
     """Return a model's text for ``str``: parameters; once fitted, its promise and table."""
     if not hasattr(model, "privacy_spent_"):
         return repr(model)
+    parts = [repr(model), str(model.privacy_spent_["says"])]
     found = intervals_of(model)
-    parts = [
-        repr(model),
-        str(model.privacy_spent_["says"]),
-        *([] if found is None else [str(found)]),
-    ]
+    if found is not None:
+        parts.append(str(found))
     return "\n\n".join(parts)
 
 

@@ -95,7 +95,8 @@ class ConsensusSurvival(PrivateEstimator):
     True
     """
 
-    fit_intercept: ClassVar[bool] = False  # every interval has a constant
+    # Every interval has a constant of its own.
+    fit_intercept: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -193,9 +194,9 @@ class ConsensusSurvival(PrivateEstimator):
             return np.asarray(expit((self._array(X) @ self.coef_)[:, None] + self.intercept_))
         given = read_frame(X, self.columns)
         known = {source for block in self.schema_.blocks for source in block.sources(given.columns)}
-        X = self.schema_.encode(
-            {k: v for k, v in given.columns.items() if k in known}, labels=False
-        ).X
+        # Times and events may stand in the same frame, and the schema does not know them.
+        columns = {name: column for name, column in given.columns.items() if name in known}
+        X = self.schema_.encode(columns, labels=False).X
         constant = in_units(self.schema_, self._vector)[1]
         return np.asarray(expit((X @ self._vector)[:, None] + self.intercept_ - constant))
 
@@ -238,11 +239,11 @@ class ConsensusSurvival(PrivateEstimator):
         if X is not None:
             curves = self.predict_survival(X)
             return survival_plot(self.edges_, curves, [f"row {k}" for k in range(len(curves))], ax)
-        middle = (
-            self.intercept_
-            if self.schema_ is None
-            else self.intercept_ - in_units(self.schema_, self._vector)[1]
-        )
+        middle = self.intercept_
+        # Under a schema, encoded columns are not zero where the columns are: the middle row is
+        # that of zeros in the encoding.
+        if self.schema_ is not None:
+            middle = self.intercept_ - in_units(self.schema_, self._vector)[1]
         return survival_plot(self.edges_, np.cumprod(1.0 - expit(middle)), (), ax)
 
 

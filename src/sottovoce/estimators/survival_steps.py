@@ -111,7 +111,7 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
             *norm_errors(estimator, terms),
         ]
     )
-    # which weighs slopes, and may be 0
+    # Here rho weighs slopes and may be 0, which no RunConfig has.
     fields = {name: value for name, value in terms.fields.items() if name != "rho"}
     config = RunConfig.from_dict({"method": "auto", **fields})
     recipe = _recipe(len(edges) - 1, int(estimator.rounds), float(rho), noisy=config.budgeted)
@@ -121,7 +121,7 @@ def validate(estimator: Any, *, many_fits: bool) -> Declared:
 
 
 def _edges(given: Any) -> Array:
-    """Public times between intervals; InvalidInput for what is none."""
+    """Read public times between intervals; InvalidInput for what is none."""
     edges = checked("edges", lambda: np.asarray(given, dtype=np.float64))
     remedy = "declare public times such as [0, 30, 90, 365]"
     if edges.ndim != 1 or len(edges) < 2 or not np.all(np.isfinite(edges)):
@@ -130,16 +130,16 @@ def _edges(given: Any) -> Array:
         lengths = np.diff(edges)
     if not np.all(lengths > 0):
         raise InvalidInput("edges", None, "must be two or more finite numbers, increasing", remedy)
-    if not np.all(
-        np.isfinite(lengths)
-    ):  # of such an interval no part is a number, and people's times would tell
+    # Of an infinite interval no part is a number, and people's times would tell.
+    if not np.all(np.isfinite(lengths)):
         raise InvalidInput("edges", None, "must have intervals of finite length", remedy)
     return np.asarray(edges)
 
 
 def _weight_errors(schema: Schema | None) -> Iterator[InvalidInput]:
-    """Weights of people: the life table counts everybody once, and would correct weighted
-    hazards wrongly.
+    """Yield an error for weights of people.
+
+    The life table counts everybody once, and would correct weighted hazards wrongly.
     """
     if schema is not None and schema.weight is not None:
         rule = "declares weights, and hazards count every person alike"
@@ -147,11 +147,13 @@ def _weight_errors(schema: Schema | None) -> Iterator[InvalidInput]:
 
 
 def _trust_errors(trust: Any) -> Iterator[InvalidInput]:
+    """Yield an error for an unknown trust."""
     if trust not in TRUSTED:
         yield InvalidInput("trust", trust, f"must be one of {', '.join(TRUSTED)}", "use 'nobody'")
 
 
 def _rounds_errors(rounds: Any) -> Iterator[InvalidInput]:
+    """Yield an error for what is no number of Newton steps."""
     whole = isinstance(rounds, int | np.integer) and not isinstance(rounds, bool)
     if not (whole and 1 <= rounds <= MOST_ROUNDS):
         rule = f"must be a whole number of Newton steps, from 1 to {MOST_ROUNDS}"
@@ -159,6 +161,7 @@ def _rounds_errors(rounds: Any) -> Iterator[InvalidInput]:
 
 
 def _ridge_errors(rho: Any) -> Iterator[InvalidInput]:
+    """Yield an error for what is no weight of the slopes."""
     if not (isinstance(rho, int | float | np.number) and 0.0 <= rho < math.inf):
         yield InvalidInput(
             "rho", rho, "must be finite and >= 0, as a weight of the slopes", "use 0"
@@ -166,11 +169,14 @@ def _ridge_errors(rho: Any) -> Iterator[InvalidInput]:
 
 
 def _recipe(m: int, rounds: int, ridge: float, *, noisy: bool) -> HazardSteps:
-    """The releases of a fit of m intervals."""
+    """Describe the releases of a fit of m intervals."""
+    cells, steps = COARSE, rounds
+    if not noisy:
+        cells, steps = FINE, max(rounds, MOST_STEPS)
     return HazardSteps(
         intervals=m,
-        cells=COARSE if noisy else FINE,
-        steps=rounds if noisy else max(rounds, MOST_STEPS),
+        cells=cells,
+        steps=steps,
         value=math.sqrt(SHARE) / SLACK,
         weight=person_weight(m),
         ridge=ridge,
@@ -230,12 +236,11 @@ def encode(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> En
     leaves = leaving(times, events == 1.0, ~np.isnan(events), declared.edges, cells)
     ball = terms.encoding.rows(features.values)
     tables = [expand(ball[part], leaves.of(part), m, cells) for part in dealt.parts]
-    rows = Rows.build([(one.rows, one.label) for one in tables]).with_weight(
-        [one.weight for one in tables]
-    )
+    rows = Rows.build([(one.rows, one.label) for one in tables])
+    rows = rows.with_weight([one.weight for one in tables])
     return Encoded(
         made=rows,
-        caveat=None if terms.schema is None else terms.schema.caveat,
+        caveat=terms.schema_caveat,
         public=Public(rows.n, rows.d, dealt.sites, dealt.apart),
         features=features,
         times=times,
@@ -245,25 +250,33 @@ def encode(declared: Declared, X: Any, time: Any, event: Any, groups: Any) -> En
 
 
 def _split(terms: Terms, schema: Schema, X: Any, time: Any, event: Any) -> tuple[Table, Any, Any]:
-    """The table without the columns that hold the time and the event, and these; others stay as
-    they were given.
+    """Split a table into the model's columns, the times and the events.
+
+    Times and events that are not named as columns stay as they were given.
     """
     table = read_frame(X, terms.columns)
     named = [name for name in (time, event) if isinstance(name, str)]
-    if lost := [name for name in named if name not in table.columns]:
+    lost = [name for name in named if name not in table.columns]
+    if lost:
         raise InvalidInput(
             lost[0], None, "is no column of the frame", "name the columns of time and event"
         )
     read = {source for block in schema.blocks for source in block.sources(table.columns)}
-    if both := [name for name in named if name in read]:
+    both = [name for name in named if name in read]
+    if both:
         rule = "holds the time or the event, and the schema declares it as a column of the model"
         raise SchemaError(both[0], None, rule, "leave it out of [columns]")
     columns = dict(table.columns)
-    time, event = (columns[one] if isinstance(one, str) else one for one in (time, event))
-    return Table(table.name, {k: v for k, v in columns.items() if k not in named}), time, event
+    if isinstance(time, str):
+        time = columns[time]
+    if isinstance(event, str):
+        event = columns[event]
+    others = {name: column for name, column in columns.items() if name not in named}
+    return Table(table.name, others), time, event
 
 
 def _one_each(name: str, column: Array, n: int) -> Array:
+    """Return a column of n values; InvalidInput for another shape."""
     if column.shape != (n,):
         rule = f"must have one value for each of the {n} people, and has shape {column.shape}"
         raise InvalidInput(name, None, rule, "give one value a row of X")
@@ -358,28 +371,30 @@ def decode(
 
 def _unread_notes(declared: Declared, encoded: Encoded) -> list[Note]:
     """Collect notes, for the people's holder, on those who add nothing to the fit, and why."""
-    times, events, notes = encoded.times, encoded.events, list[Note]()
+    times, events = encoded.times, encoded.events
+    notes: list[Note] = []
     n = len(times)
-    if late := int(np.sum(~(times > declared.edges[0]))):
+    # Not `times <= edge`: a time that is no number adds nothing either.
+    late = int(np.sum(~(times > declared.edges[0])))
+    if late:
         what = f"{late} of {n} people have no time after the first edge"
-        notes.append(
-            Note("time", f"{what}: they add nothing (for the data's holder only)", HolderNote)
-        )
-    if unknown := int(np.sum(np.isnan(events))):
-        meant = "1, 0, true or false" if declared.event_code is None else "a value"
+        text = f"{what}: they add nothing (for the data's holder only)"
+        notes.append(Note("time", text, HolderNote))
+    unknown = int(np.sum(np.isnan(events)))
+    if unknown:
+        if declared.event_code is None:
+            meant = "1, 0, true or false"
+            remedy = "; declare event_code, the value that means the event"
+        else:
+            meant, remedy = "a value", ""
         what = f"{unknown} of {n} people have no event that is {meant}"
-        remedy = (
-            ""
-            if declared.event_code is not None
-            else "; declare event_code, the value that means the event"
-        )
         text = f"{what}: they add nothing (for the data's holder only){remedy}"
         notes.append(Note("event", text, HolderNote))
     return notes
 
 
 def _unconverged(found: Hazards, directions: int) -> str:
-    """Why a fit is not converged, and what to do, from what was released."""
+    """Say why a fit is not converged, and what to do, from what was released."""
     if found.hidden:
         what = (
             f"noise hides {found.hidden} of {directions} directions of the hazards, which stay "

@@ -71,8 +71,15 @@ class Features:
     @property
     def called(self) -> list[str]:
         """Names of the columns of an array: its own, or x0, x1, ..."""
-        names = columns_of_array(self.values.shape[1]) if self.names is None else self.names
-        return [str(name) for name in names]
+        if self.names is None:
+            return columns_of_array(self.values.shape[1])
+        return [str(name) for name in self.names]
+
+    def rows_of(self, schema: Schema | None) -> Any:
+        """Return rows as a saved model reads them: raw columns under a schema, else an array."""
+        if schema is None:
+            return self.values
+        return self.table
 
 
 class _Columns(BaseEstimator):
@@ -105,8 +112,11 @@ def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
     if issparse(X) and not sparse:
         raise InvalidInput("X", None, "sparse input is not supported", "use X.toarray()")
     check_columns(X)
+    # The estimator itself keeps the columns of its last fit until this one succeeds.
     columns: Any = _Columns()
-    accepted = "csr" if sparse else False
+    accepted: str | bool = False
+    if sparse:
+        accepted = "csr"
 
     def validated() -> Any:
         return validate_data(
@@ -114,11 +124,12 @@ def read_features(terms: Terms, X: Any, *, sparse: bool = False) -> Features:
         )
 
     values = checked("X", validated, X)
+    notes: tuple[Note, ...] = ()
     told = made_from_rows(values)
-    notes = () if told is None else (told,)
-    return Features(
-        X, values, getattr(columns, "feature_names_in_", None), columns.n_features_in_, notes
-    )
+    if told is not None:
+        notes = (told,)
+    names = getattr(columns, "feature_names_in_", None)
+    return Features(X, values, names, columns.n_features_in_, notes)
 
 
 def read_encoded(
@@ -141,8 +152,10 @@ def read_encoded(
     """
     table = open_table(schema, X, columns)
     found = schema.encode(table, labels=False)
+    notes: tuple[Note, ...] = ()
     unfitted = unfit(found.clipped, weighed=weighed)
-    notes = (Note("schema", "; ".join(unfitted), HolderNote),) if unfitted else ()
+    if unfitted:
+        notes = (Note("schema", "; ".join(unfitted), HolderNote),)
     names = np.array(sources_of(schema, table.columns), dtype=object)
     return Features(table, found.X, names, len(names), notes)
 
@@ -179,17 +192,25 @@ class Dealt:
     @property
     def n(self) -> Array:
         """Rows of every site, or people where their rows are bounded together, (N, 1)."""
-        counted = self.parts if self.people is None else [np.unique(own) for own in self.people]
+        counted = self.parts
+        if self.people is not None:
+            counted = [np.unique(own) for own in self.people]
         return np.array([[float(len(one))] for one in counted])
 
     def layout(self, terms: Terms, features: Features) -> Layout:
         """Return the encoding of rows at these sites, whose coefficients have names."""
-        asked = None if terms.site_constants is None else bool(terms.site_constants)
+        asked = terms.site_constants
+        if asked is not None:
+            asked = bool(asked)
         constants = site_constants(list(self.sites), at_random=not self.apart, asked=asked)
-        columns = features.called if terms.schema is None else []
-        check_products(
-            len(constants), len(columns) if terms.schema is None else terms.schema.n_features
-        )
+        if terms.schema is None:
+            columns = features.called
+            width = len(columns)
+        else:
+            # The schema names its own columns.
+            columns = []
+            width = terms.schema.n_features
+        check_products(len(constants), width)
         sizes = [len(part) for part in self.parts]
         return Layout.of(terms.schema, columns, terms.norm, sizes, constants, self.column)
 
@@ -223,48 +244,56 @@ def deal(terms: Terms, features: Features, groups: ArrayLike | None) -> Dealt:
     InvalidInput
         If there are more sites to deal to than rows, or people.
     """
-    people, column = people_of(terms.schema, features.table), None
+    people = people_of(terms.schema, features.table)
+    # Named only where the schema's column gave the sites.
+    column = None
     if groups is None and terms.n_sites != 1:
         groups = site_column(terms.schema, features.table)
-        column = None if groups is None or terms.schema is None else terms.schema.site
+        if groups is not None and terms.schema is not None:
+            column = terms.schema.site
     if groups is None:
-        dealt = Dealt(
-            np.arange(terms.n_sites), _at_random(terms, len(features), people), apart=False
-        )
+        sites = np.arange(terms.n_sites)
+        dealt = Dealt(sites, _at_random(terms, len(features), people), apart=False)
     else:
         dealt = Dealt(*sites_in(groups, len(features)), column=column)
-    return dealt if people is None else _with_people(terms, dealt, people)
+    if people is None:
+        return dealt
+    return _with_people(terms, dealt, people)
 
 
 def _at_random(terms: Terms, n: int, people: IntArray | None) -> list[IntArray]:
-    """Numbers of the n rows at each of the sites, at random; those of one person together."""
-    units, what = (n, "rows") if people is None else (int(people.max()) + 1, "people")
+    """Deal n rows to the sites at random, those of one person together; return their numbers."""
+    units, what = n, "rows"
+    if people is not None:
+        units, what = int(people.max()) + 1, "people"
     if not (isinstance(terms.n_sites, int | np.integer) and 1 <= terms.n_sites <= units):
         rule = f"must be a whole number from 1 to the number of {what}, {units}"
         raise InvalidInput("n_sites", terms.n_sites, rule, "use fewer sites or more rows")
-    seed = secrets.randbits(64) if terms.seed is None else terms.seed
+    seed = terms.seed
+    if seed is None:
+        seed = secrets.randbits(64)
     if people is None:
         return partition("iid", np.ones(n), terms.n_sites, seed)
     return at_random(people, terms.n_sites, seed)
 
 
 def _with_people(terms: Terms, dealt: Dealt, people: IntArray) -> Dealt:
-    """The rows that are kept of each person: one, or as many as the schema says."""
+    """Keep the rows that are read of each person: one, or as many as the schema says."""
     most = terms.rows_per_person
     assert most is not None
-    mine = [part[kept(people[part], most)] for part in dealt.parts]
+    parts = [part[kept(people[part], most)] for part in dealt.parts]
     if terms.one_row_each:
         note = Note("one row a person", ONE_EACH, PublicNote)
-        return replace(dealt, parts=mine, most=most, notes=(note,))
+        return replace(dealt, parts=parts, most=most, notes=(note,))
     notes: tuple[Note, ...] = ()
-    if left := len(people) - sum(map(len, mine)):
+    left = len(people) - sum(map(len, parts))
+    if left:
         what = (
             f"{left} of {len(people)} rows were left out: their people have more than person.rows"
         )
         notes = (Note("people", f"{what} (for the data's holder only)", HolderNote),)
-    return replace(
-        dealt, parts=mine, people=[people[part] for part in mine], most=most, notes=notes
-    )
+    people_at_sites = [people[part] for part in parts]
+    return replace(dealt, parts=parts, people=people_at_sites, most=most, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -279,7 +308,9 @@ class Weights:
 
     def at(self, parts: list[IntArray]) -> list[Array] | None:
         """Return the weights of each site's rows."""
-        return None if self.of_rows is None else [self.of_rows[part] for part in parts]
+        if self.of_rows is None:
+            return None
+        return [self.of_rows[part] for part in parts]
 
     def of_class(self, of_classes: Any, names: Array, number: IntArray) -> Weights:
         """Multiply these weights by public weights of classes.
@@ -301,8 +332,11 @@ class Weights:
         """
         if of_classes is None:
             return self
-        of_class = class_shares("class_weight", of_classes, names.tolist())[np.maximum(number, 0)]
-        return replace(self, of_rows=of_class if self.of_rows is None else self.of_rows * of_class)
+        by_class = class_shares("class_weight", of_classes, names.tolist())
+        weights = by_class[np.maximum(number, 0)]
+        if self.of_rows is not None:
+            weights = self.of_rows * weights
+        return replace(self, of_rows=weights)
 
 
 def read_weights(terms: Terms, features: Features, given: ArrayLike | None) -> Weights:
@@ -326,7 +360,8 @@ def read_weights(terms: Terms, features: Features, given: ArrayLike | None) -> W
     InvalidInput
         For other shapes, and for a release whose cap is not public.
     """
-    n, caveat = len(features), None
+    n = len(features)
+    caveat = None
     if given is not None:
         own = np.asarray(checked("sample_weight", lambda: np.asarray(given, dtype=np.float64)))
         cap, caveat = _cap(terms, own, n)
@@ -344,8 +379,9 @@ def read_weights(terms: Terms, features: Features, given: ArrayLike | None) -> W
 
 
 def _cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
-    """The cap on weights, of n rows, and a caveat if it was read off them; InvalidInput if that
-    must not be.
+    """Return the cap on the weights of n rows, and a caveat if it was read off them.
+
+    InvalidInput if that must not be.
     """
     if own.shape != (n,):
         rule = f"must have one number for each of the {n} rows, and has shape {own.shape}"
@@ -361,13 +397,15 @@ def _cap(terms: Terms, own: Array, n: int) -> tuple[Any, str | None]:
         raise InvalidInput(
             "sample_weight", None, rule, "declare the knob max_weight, or leave weights out"
         )
+    # Weights that are all alike count as 1 each, whatever they are.
+    caveat = None
+    if not np.all(own == own[0]):
+        caveat = HEAVIEST_READ
     largest = float(np.max(own))
-    caveat = HEAVIEST_READ if not np.all(own == own[0]) else None
-    # others are refused when shares are taken
-    return (
-        largest if 0 < largest < np.inf else 1.0,
-        caveat,
-    )
+    # Negative and infinite weights are refused when shares are taken.
+    if not 0 < largest < np.inf:
+        largest = 1.0
+    return largest, caveat
 
 
 def misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
@@ -375,11 +413,9 @@ def misfit_notes(terms: Terms, features: Features) -> tuple[Note, ...]:
     if not terms.simulated or terms.schema is not None:
         return ()
     ill = misfit(features.values, terms.norm, noisy=terms.noisy, weighed=terms.weighed)
-    return (
-        (Note("norms", f"{ill} (a simulation, for the data's holder only)", HolderNote),)
-        if ill
-        else ()
-    )
+    if not ill:
+        return ()
+    return (Note("norms", f"{ill} (a simulation, for the data's holder only)", HolderNote),)
 
 
 def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
@@ -398,17 +434,19 @@ def deal_digest(X: Any, label: IntArray, parts: list[IntArray]) -> bytes:
     -------
     bytes
     """
-    whole = (X.data, X.indices, X.indptr) if issparse(X) else (X,)
-    return rows_digest(*(np.asarray(array, dtype=float) for array in (*whole, label, *parts)))
+    arrays = [X]
+    if issparse(X):
+        arrays = [X.data, X.indices, X.indptr]
+    arrays += [label, *parts]
+    return rows_digest(*(np.asarray(array, dtype=float) for array in arrays))
 
 
 def seed_of_class(seed: int | None, c: int) -> int | None:
     """Derive the seed of the run of class c; the one run of two classes keeps the seed."""
     if seed is None or c == 1:
         return seed
-    return int.from_bytes(
-        hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest(), "big"
-    )
+    digest = hashlib.blake2b(f"{seed} class {c}".encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big")
 
 
 __all__ = [

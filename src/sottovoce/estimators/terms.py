@@ -77,7 +77,15 @@ class Terms:
 
     @property
     def simulated(self) -> bool:
+        """True if the noise can be repeated, so that nothing is protected."""
         return self.seed is not None
+
+    @property
+    def schema_caveat(self) -> str | None:
+        """What epsilon does not cover by the schema's own word; None if there is nothing."""
+        if self.schema is None:
+            return None
+        return self.schema.caveat
 
     @property
     def max_weight(self) -> Any:
@@ -86,7 +94,7 @@ class Terms:
 
     @property
     def site_constants(self) -> Any:
-        """Return whether every site gets a constant of its own; None if that is left open."""
+        """True if every site gets a constant of its own; None if that is left open."""
         return self.knobs.get("site_constants")
 
     @property
@@ -108,8 +116,7 @@ def terms_of(
     Parameters
     ----------
     estimator
-        With `random_state`, `n_sites`, `epsilon`, `data_norm`, `schema`, `columns` and
-        `fit_intercept`.
+        With its parameters, not yet checked.
     weighed, one_row_each
         As for :class:`Terms`.
     of_people : bool
@@ -126,20 +133,19 @@ def terms_of(
     InvalidInput
         For a schema that cannot be read, or a seed that is none.
     """
-    schema, seed = schema_of(estimator.schema), seed_of(estimator.random_state)
+    schema = schema_of(estimator.schema)
+    seed = seed_of(estimator.random_state)
     fields = run_fields_of(estimator) | {"seed": seed}
     if schema is not None and schema.person is not None:
-        fields["rows_per_person"] = 1 if one_row_each else schema.person.rows
+        fields["rows_per_person"] = schema.person.rows
+        if one_row_each:
+            fields["rows_per_person"] = 1
     rests, notes = rests_on(schema, cloned=estimator._cloned, many_fits=many_fits)
-    norm = 1.0 if estimator.data_norm is None else estimator.data_norm
-    if schema is None and estimator.columns is not None:
-        rule = "names columns for a schema, and there is none"
-        raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
-    if schema is not None and schema.person is not None and not of_people:
-        rule = "bounds several rows of a person together, and this takes one row a person"
-        raise SchemaError(
-            "person", None, rule, "keep one row a person and leave person out of the schema"
-        )
+    norm = 1.0
+    if estimator.data_norm is not None:
+        norm = estimator.data_norm
+    _check_schema_parameters(schema, estimator.columns, of_people=of_people)
+    # In a simulation the rows' own norms may be looked at, and a note tells of a bad bound.
     if schema is None and estimator.data_norm is None and estimator.random_state is None:
         notes = (*notes, Note("data_norm", NO_NORM, PublicNote))
     return Terms(
@@ -149,9 +155,7 @@ def terms_of(
         schema=schema,
         columns=estimator.columns,
         norm=norm,
-        encoding=NormEncoding(norm, estimator.fit_intercept)
-        if schema is None
-        else SchemaEncoding(schema),
+        encoding=_encoding_of(schema, norm, estimator),
         weighed=weighed,
         noisy=not np.all(np.isinf(estimator.epsilon)),
         one_row_each=one_row_each,
@@ -160,6 +164,27 @@ def terms_of(
         rests=rests,
         notes=notes,
     )
+
+
+def _encoding_of(schema: Schema | None, norm: float, estimator: Any) -> Encoding:
+    """Return the encoding by the schema, or by the bound on norms."""
+    if schema is None:
+        return NormEncoding(norm, estimator.fit_intercept)
+    return SchemaEncoding(schema)
+
+
+def _check_schema_parameters(
+    schema: Schema | None, columns: Sequence[str] | None, *, of_people: bool
+) -> None:
+    """Refuse (InvalidInput) columns without a schema, and people where one row each is read."""
+    if schema is None and columns is not None:
+        rule = "names columns for a schema, and there is none"
+        raise InvalidInput("columns", None, rule, "give schema=, or leave columns out")
+    if schema is not None and schema.person is not None and not of_people:
+        rule = "bounds several rows of a person together, and this takes one row a person"
+        raise SchemaError(
+            "person", None, rule, "keep one row a person and leave person out of the schema"
+        )
 
 
 def seed_of(random_state: Any) -> int | None:

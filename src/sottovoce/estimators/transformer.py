@@ -12,12 +12,12 @@ from ..data.frames import read_frame
 from ..data.schema import Schema, column_errors, unfit
 from ..errors import HolderNote, InvalidInput, SchemaError
 from ..util.typing import Any, Array
-from .declared import schema_of
+from .declared import schema_of, sources_of
 from .notices import Note, Notifying
 
 
 class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
-    """Frames into encoded rows of norm at most 1, by a schema of public facts.
+    """Encode frames as rows of norm at most 1, by a schema of public facts.
 
     Parameters
     ----------
@@ -59,7 +59,9 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         return tags
 
     def _read(self) -> Schema:
-        if (schema := schema_of(self.schema)) is None:
+        """Read the schema; InvalidInput without one."""
+        schema = schema_of(self.schema)
+        if schema is None:
             rule = "must say what the columns are"
             raise InvalidInput(
                 "schema", None, rule, "give the path of a TOML file, a dict or a Schema"
@@ -67,8 +69,9 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
         return schema
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Read the schema and look whether X has its columns; no value is read."""
-        schema, table = self._read(), read_frame(X, self.columns)
+        """Read the schema and check that X has its columns; no value is read."""
+        schema = self._read()
+        table = read_frame(X, self.columns)
         if schema.person is not None:
             rule = (
                 "bounds a person's rows together, and whoever reads encoded rows cannot know "
@@ -77,27 +80,26 @@ class SchemaTransformer(Notifying, TransformerMixin, BaseEstimator):
             raise SchemaError(
                 "person", None, rule, "give schema= to the estimator, or leave person out"
             )
-        if errors := column_errors(schema, table.columns, labels=False):
+        errors = column_errors(schema, table.columns, labels=False)
+        if errors:
             raise errors[0]
-        sources = dict.fromkeys(
-            source for block in schema.blocks for source in block.sources(table.columns)
-        )
-        self.schema_, self.feature_names_in_ = schema, np.array(list(sources), dtype=np.object_)
+        sources = sources_of(schema, table.columns)
+        self.schema_ = schema
+        self.feature_names_in_ = np.array(sources, dtype=np.object_)
         self.n_features_in_ = len(sources)
         return self
 
     def transform(self, X: Any) -> Array:
-        """Encoded rows, shape (n_samples, n_features_out); a :class:`HolderNote` says what did
-        not fit.
-        """
+        """Encode rows, (n_samples, n_features_out); a :class:`HolderNote` says what did not fit."""
         schema = getattr(self, "schema_", None) or self._read()
         found = schema.encode(read_frame(X, self.columns), labels=False)
-        if notes := unfit(found.clipped):
+        notes = unfit(found.clipped)
+        if notes:
             self._notify(Note("schema", "; ".join(notes), HolderNote), stacklevel=2)
         return found.X
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the columns of the output; `input_features` is ignored."""
+        """Return names of the columns of the output; `input_features` is ignored."""
         schema = getattr(self, "schema_", None) or self._read()
         return np.array(schema.feature_names, dtype=np.object_)
 

@@ -45,16 +45,17 @@ PROXIMAL = ("prox_admm", "prox_average")
 
 
 def open_value(config: RunConfig, name: str) -> Any:
-    """The value of one of :data:`KNOBS`, an option or not."""
-    return config.gradient_cap if name == "max_grad_norm" else getattr(config, name)
+    """Return the value of one of :data:`KNOBS`: of a field, or of the option that is a cap."""
+    if name == "max_grad_norm":
+        return config.gradient_cap
+    return getattr(config, name)
 
 
 def has_cap(method: str) -> bool:
-    """Return whether the method may be given a cap on gradients."""
-    return (
-        "max_grad_norm" in knobs_of(REGISTRY[method].options)
-        and not REGISTRY[method].objective_noise
-    )
+    """Return true if the method may be given a cap on gradients."""
+    cls = REGISTRY[method]
+    # Noise inside an objective has no proof with capped gradients.
+    return "max_grad_norm" in knobs_of(cls.options) and not cls.objective_noise
 
 
 def valid(config: RunConfig, changes: Sequence[dict[str, Any]]) -> Iterator[RunConfig]:
@@ -76,7 +77,7 @@ class Plans:
     _calibrated: dict[tuple[str, float], Prepared] = field(default_factory=dict)
 
     def prepared(self, config: RunConfig) -> Prepared:
-        """The plan of a candidate.
+        """Return the plan of a candidate.
 
         Where noise is on statistics of bounded sensitivity, shifts over sigmas add up in squares
         under a delta, and epsilons without: one calibration gives the noise for every number of
@@ -93,19 +94,22 @@ class Plans:
         rho = one.facts.rho * (config.rho / one.config.rho)
         loss = cap(make_loss(config.loss), config.gradient_cap)
         facts = replace(one.facts, loss=loss, rho=rho, tol=certified(config, loss))
-        growth = config.noise_growth ** np.arange(1 if cls.single else config.rounds)
-        shape = float(growth.sum()) if facts.pure else math.sqrt(float((growth**2).sum()))
+        releases = config.rounds
+        if cls.single:
+            releases = 1
+        growth = config.noise_growth ** np.arange(releases)
+        # The whole run's price over that of one release: epsilons add up, shifts in squares.
+        if facts.pure:
+            shape = float(growth.sum())
+        else:
+            shape = math.sqrt(float((growth**2).sum()))
         assert one.algorithm.noise is not None
         noise = one.algorithm.noise.scaled(1.0 / shape)
-        return replace(
-            one,
-            config=config,
-            facts=facts,
-            algorithm=build(config, facts, one.graph).with_noise(noise),
-        )
+        algorithm = build(config, facts, one.graph).with_noise(noise)
+        return replace(one, config=config, facts=facts, algorithm=algorithm)
 
     def usual_penalty(self, config: RunConfig) -> float:
-        """The penalty that the configuration has if it leaves it open."""
+        """Return the penalty that the configuration has if it leaves it open."""
         prepared = self.prepared(config)
         return default_penalty(config, prepared.facts, prepared.graph)
 
@@ -140,31 +144,36 @@ class Candidates:
         """Return the methods of the configuration's trust that can win somewhere."""
         trust = self.config.trusts
         if trust == "sum":
-            names = ["momentum"] + ["prox_average"] * self.alike
+            names = ["momentum"]
+            if self.alike:
+                names.append("prox_average")
         elif trust == "curator":
             names = ["prox_average", "momentum", "objective"]
         else:
             alike = self.ground.tilt == 0.0
-            names = [PROXIMAL[alike], "momentum", "objective", "output"] + ["mr_admm"] * (
-                self.config.delta is None
-            )
+            names = [PROXIMAL[alike], "momentum", "objective", "output"]
+            if self.config.delta is None:
+                names.append("mr_admm")
         return [under(name, trust) for name in names]
 
     def grid(self, method: str) -> Iterator[RunConfig]:
         """Yield a method at every cap, each with every penalty."""
         cls = REGISTRY[method]
-        factors = WIDER if cls.gradient_steps else FACTORS
+        factors: tuple[float, ...] = FACTORS
+        if cls.gradient_steps:
+            factors = WIDER
+        # The default penalty itself is the configuration without one.
+        other_factors = [factor for factor in factors if factor != 1.0]
         usual = {
             "method": method,
             "rounds": self._rounds(method)[0],
             "rho": self._regulariser(method),
         }
-        for config in valid(
-            self.config, [usual | {"max_grad_norm": c} for c in self._caps(method, CAPS)]
-        ):
+        with_caps = [usual | {"max_grad_norm": c} for c in self._caps(method, CAPS)]
+        for config in valid(self.config, with_caps):
             yield config
             if "eta" in self.free and not cls.single:
-                yield from valid(config, self._penalties(config, [f for f in factors if f != 1.0]))
+                yield from valid(config, self._penalties(config, other_factors))
 
     def more_rounds(self, at: RunConfig) -> list[RunConfig]:
         """Return the same with other numbers of rounds; none of a method of one round."""
@@ -193,18 +202,14 @@ class Candidates:
         changes: list[dict[str, Any]] = [{"max_grad_norm": float(f"{c:.3g}")} for c in caps]
         if "eta" in self.free:
             changes += self._penalties(at, factors)
-        many = (
-            sum(self.ground.n) >= MANY_ROWS * self.ground.weights
-            and not REGISTRY[at.method].gradient_steps
-        )
-        if "rho" in self.free and first and many:
+        many_rows = sum(self.ground.n) >= MANY_ROWS * self.ground.weights
+        solves = not REGISTRY[at.method].gradient_steps
+        if "rho" in self.free and first and many_rows and solves:
             changes += [{"rho": float(f"{self.config.rho * f:.4g}")} for f in REGULARISERS]
         return self.changed(at, changes)
 
     def sibling(self, at: RunConfig) -> list[RunConfig]:
-        """The other proximal method, with the knobs and the curvature of the one that was looked
-        into.
-        """
+        """Return the other proximal method, with the knobs and the curvature of this one."""
         other = next(name for name in PROXIMAL if name != at.method)
         change = {knob: open_value(at, knob) for knob in KNOBS} | {"method": other}
         del change["eta"]
@@ -218,37 +223,49 @@ class Candidates:
         return list(valid(at, [change | self._kept(at, change) for change in changes]))
 
     def _kept(self, at: RunConfig, change: dict[str, Any]) -> dict[str, Any]:
-        """The penalty after a change, the same multiple of the default as before."""
+        """Return the penalty after a change, the same multiple of the default as before."""
         if "eta" not in self.free or "eta" in change or not isinstance(at.eta, float):
             return {}
-        usual = [
-            self.plans.usual_penalty(one)
-            for one in valid(at, [{"eta": None}, change | {"eta": None}])
-        ]
-        return {"eta": float(f"{at.eta * usual[1] / usual[0]:.4g}")} if len(usual) == 2 else {}
+        before_and_after = valid(at, [{"eta": None}, change | {"eta": None}])
+        usual = [self.plans.usual_penalty(one) for one in before_and_after]
+        # One of the two breaks a rule, and so will the changed configuration.
+        if len(usual) != 2:
+            return {}
+        return {"eta": float(f"{at.eta * usual[1] / usual[0]:.4g}")}
 
     def _penalties(self, config: RunConfig, factors: Sequence[float]) -> list[dict[str, Any]]:
-        """Changes to these multiples of the penalty."""
-        try:
-            usual = (
-                config.eta if isinstance(config.eta, float) else self.plans.usual_penalty(config)
-            )
-        except SottovoceError:  # a first guess that breaks a rule
-            return []
+        """Return changes to these multiples of the penalty."""
+        if isinstance(config.eta, float):
+            usual = config.eta
+        else:
+            try:
+                usual = self.plans.usual_penalty(config)
+            except SottovoceError:
+                # A first guess that breaks a rule has no plan.
+                return []
         return [{"eta": float(f"{usual * factor:.4g}")} for factor in factors]
 
     def _caps(self, method: str, caps: Sequence[float]) -> Sequence[float]:
-        """The caps that the method may be given; one that no gradient reaches is none."""
+        """Return the caps that the method may be given; one that no gradient reaches is none."""
         if "max_grad_norm" not in self.free:
             return (self.config.gradient_cap,)
+        if not has_cap(method):
+            return (math.inf,)
         steepest = make_loss(self.config.loss).derivative_bound
-        return [c if c < steepest else math.inf for c in caps] if has_cap(method) else (math.inf,)
+        found = np.asarray(caps, dtype=float)
+        return np.where(found < steepest, found, math.inf).tolist()
 
     def _rounds(self, method: str) -> tuple[int, ...]:
+        """Return the numbers of rounds to try, the first one first."""
         if "rounds" not in self.free:
             return (self.config.rounds,)
-        return ROUNDS["steps" if REGISTRY[method].gradient_steps else "solves"]
+        if REGISTRY[method].gradient_steps:
+            return ROUNDS["steps"]
+        return ROUNDS["solves"]
 
     def _regulariser(self, method: str) -> float:
-        light = "rho" in self.free and REGISTRY[method].gradient_steps
-        return float(f"{self.config.rho * (LIGHT if light else 1.0):.4g}")
+        """Return the regulariser to try first, of four digits."""
+        factor = 1.0
+        if "rho" in self.free and REGISTRY[method].gradient_steps:
+            factor = LIGHT
+        return float(f"{self.config.rho * factor:.4g}")

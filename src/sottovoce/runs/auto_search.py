@@ -95,10 +95,13 @@ def open_knobs(config: RunConfig) -> tuple[str, ...]:
 
 
 def declared(partition: str, strength: float = 1.0) -> str:
-    """The heterogeneity that a partition implies: sites are alike if rows are dealt at random,
-    else they may differ.
+    """Return the heterogeneity that a partition implies.
+
+    Sites are alike if rows are dealt at random, otherwise they may differ.
     """
-    return "iid" if partition == "iid" or (partition == "label" and strength == 0) else "label"
+    if partition == "iid" or (partition == "label" and strength == 0):
+        return "iid"
+    return "label"
 
 
 def choose(
@@ -111,8 +114,7 @@ def choose(
     expected: Expected | None = None,
     centre: Centring | None = None,
 ) -> Choice:
-    """Pick a method and its knobs from public facts; always the same on the same machine and
-    versions.
+    """Pick a method and its knobs from public facts; reproducible on the same machine and versions.
 
     Parameters
     ----------
@@ -129,13 +131,12 @@ def choose(
     expected : Expected, optional
         What is publicly known of rows: a schema, or public rows.  None for rows of a few kinds.
     centre : Centring, optional
-        What is asked before the method within the same budget; methods are tried with the epsilon
-        that it leaves.
+        Asked before the method; methods are tried with the epsilon that it leaves.
 
     Returns
     -------
     Choice
-        A configuration of a concrete method, with the caller's epsilon, seed and replicates.
+        Of a concrete method, with the caller's epsilon, seed and replicates.
 
     Raises
     ------
@@ -146,32 +147,32 @@ def choose(
     ---------
     No private row is read, so the choice costs no privacy.
     """
-    if heterogeneity not in ("iid", "label"):
-        raise InvalidInput(
-            "heterogeneity",
-            heterogeneity,
-            "must be 'iid' or 'label'",
-            "use 'label' where sites differ",
-        )
-    knobs = tuple(open_knobs(config) if free is None else free)
-    if unknown := [knob for knob in knobs if knob not in KNOBS]:
-        raise InvalidInput(
-            "free", unknown, f"must be among {', '.join(KNOBS)}", "leave the others out"
-        )
+    if free is None:
+        free = open_knobs(config)
+    _check_choice(heterogeneity, free)
     counts = np.asarray(n, dtype=float).ravel()
     check_size(config, counts[:, None], d)
     sizes = tuple(int(rows) for rows in counts)
-    left = config if centre is None else centre.rest(config)
+    left = config
+    if centre is not None:
+        left = centre.rest(config)
+    # Seed and replicates do not enter a choice, so that equal ones are found among those made.
     asked = replace(left, seed=config.seed or 0, replicates=1)
-    found = _choose(asked, sizes, d, heterogeneity, tuple(sorted(knobs)), expected)
-    chosen = replace(
-        found.config,
-        auto=False,
-        epsilon=config.epsilon,
-        seed=config.seed,
-        replicates=config.replicates,
-    )
+    found = _choose(asked, sizes, d, heterogeneity, tuple(sorted(free)), expected)
+    given = {name: getattr(config, name) for name in ("epsilon", "seed", "replicates")}
+    chosen = replace(found.config, auto=False, **given)
     return replace(found, config=chosen)
+
+
+def _check_choice(heterogeneity: str, free: Sequence[str]) -> None:
+    """Refuse (InvalidInput) an unknown heterogeneity, and knobs that no choice sets."""
+    if heterogeneity not in ("iid", "label"):
+        rule = "must be 'iid' or 'label'"
+        raise InvalidInput("heterogeneity", heterogeneity, rule, "use 'label' where sites differ")
+    unknown = [knob for knob in free if knob not in KNOBS]
+    if unknown:
+        rule = f"must be among {', '.join(KNOBS)}"
+        raise InvalidInput("free", unknown, rule, "leave the others out")
 
 
 @lru_cache(maxsize=64)
@@ -183,13 +184,18 @@ def _choose(
     free: tuple[str, ...],
     expected: Expected | None,
 ) -> Choice:
-    if why := _beyond(config, n, d):
+    """Search among candidates, or keep the first guess where none can be tried."""
+    why = _beyond(config, n, d)
+    if why:
         if make_loss(config.loss).offset_bound:
             config = of_numbers(config, free)
         return Choice(config, says=f"{_named(config)}: the first guess, since {why}.")
     outputs = make_loss(config.loss).outputs
-    pooled = config.trusted.answers_of_all  # a sum over sites is one over all rows
-    tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
+    # A sum over sites is one over all rows, so how these differ does not matter.
+    pooled = config.trusted.answers_of_all
+    tilt = 1.0
+    if heterogeneity == "iid" or pooled:
+        tilt = 0.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
     search = _Search(Candidates(config, Plans(ground), free, heterogeneity == "iid"))
     search.explore()
@@ -200,7 +206,7 @@ def _choose(
 
 
 def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
-    """The reason why no run can be tried out; empty if there is none."""
+    """Return the reason why no run can be tried out; empty if there is none."""
     if config.noise is not None:
         return "noise is given, in a unit of the method's own"
     if not config.budgeted:
@@ -210,8 +216,10 @@ def _beyond(config: RunConfig, n: tuple[int, ...], d: int) -> str:
     loss = make_loss(config.loss)
     if loss.offset_bound:
         return "made-up rows have classes, and this loss is for numbers"
-    # sums and curators are tried out as one site with all rows
-    held = 1 if config.trusted.answers_of_all else len(n)
+    held = len(n)
+    # Sums and curators are tried out as one site with all rows.
+    if config.trusted.answers_of_all:
+        held = 1
     if Ground.too_large(held, d // loss.outputs, loss.outputs):
         return f"{len(n)} sites and {d} entries of a classifier are too many to try out in seconds"
     return ""
@@ -240,8 +248,10 @@ class _Trial:
 
     @property
     def _enlarged(self) -> float:
-        steps = REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1
-        return 1.0 + self.pull if steps else AHEAD
+        """The factor by which errors and losses count in comparisons."""
+        if REGISTRY[self.config.method].gradient_steps and self.config.rounds > 1:
+            return 1.0 + self.pull
+        return AHEAD
 
     @property
     def score(self) -> float:
@@ -252,18 +262,22 @@ class _Trial:
         return self.log_loss * self._enlarged
 
     def sure(self, other: _Trial) -> float:
-        """The standard error of the difference to another: over worlds, or over noise if that is
-        larger.
+        """Return the standard error of the difference to another candidate.
+
+        It is that over worlds, or over noise if that is larger.
         """
         gain = other.errors - self.errors
         worlds = len(gain)
-        between = float(gain.mean(axis=1).std(ddof=1)) / math.sqrt(worlds) if worlds > 1 else 0.0
-        within = float(gain.std(ddof=1)) / math.sqrt(gain.size) if gain.size > 1 else 0.0
+        between, within = 0.0, 0.0
+        if worlds > 1:
+            between = float(gain.mean(axis=1).std(ddof=1)) / math.sqrt(worlds)
+        if gain.size > 1:
+            within = float(gain.std(ddof=1)) / math.sqrt(gain.size)
         return max(between, within)
 
 
 def ranked(trials: Sequence[_Trial], *, by_log_loss: bool) -> list[_Trial]:
-    """Candidates, the best first.
+    """Sort candidates, the best first.
 
     By errors alone; or, with `by_log_loss`, first those whose error is within `TIE` of the least,
     by their log loss.
@@ -313,8 +327,12 @@ class _Search:
         for batch in self._batches(configs, check):
             started = time.perf_counter()
             try:
-                worlds = self.candidates.ground
-                rehearsal = worlds.final if check else worlds.first
+                ground = self.candidates.ground
+                # Worlds are drawn when they are first needed, and kept.
+                if check:
+                    rehearsal = ground.final
+                else:
+                    rehearsal = ground.first
                 outcomes = rehearsal.outcomes([prepared for _, prepared in batch])
             except SottovoceError as error:
                 self.refused = error
@@ -323,9 +341,8 @@ class _Search:
             for (config, prepared), found in zip(batch, outcomes, strict=True):
                 one = _Trial(config, found.errors, found.losses, self._pull(config))
                 done.append(one)
-                self.table.append(
-                    {"stage": stage} | _plain(config) | self._tried(one, prepared, seconds)
-                )
+                record = self._tried(one, prepared, seconds)
+                self.table.append({"stage": stage} | _plain(config) | record)
         if not check:
             self.tried += done
         return done
@@ -333,11 +350,14 @@ class _Search:
     def _batches(
         self, configs: Sequence[RunConfig], check: bool
     ) -> list[list[tuple[RunConfig, Prepared]]]:
-        """New candidates that keep the rules of their methods, those apart that cannot run
-        together.
+        """Plan new candidates, and group those that can run together.
+
+        Candidates that break a rule of their method drop out.
         """
         ready: dict[Any, list[tuple[RunConfig, Prepared]]] = {}
-        seen = [] if check else [one.config for one in self.tried]
+        seen: list[RunConfig] = []
+        if not check:
+            seen = [one.config for one in self.tried]
         for config in configs:
             if config in seen:
                 continue
@@ -347,8 +367,11 @@ class _Search:
             except SottovoceError as error:
                 self.refused = error
                 continue
-            alone = config if REGISTRY[config.method].objective_noise else None
-            ready.setdefault((config.method, config.rounds, alone), []).append((config, prepared))
+            alone = None
+            if REGISTRY[config.method].objective_noise:
+                alone = config
+            batch = ready.setdefault((config.method, config.rounds, alone), [])
+            batch.append((config, prepared))
         return list(ready.values())
 
     def _tried(self, one: _Trial, prepared: Prepared, seconds: float) -> dict[str, Any]:
@@ -356,38 +379,39 @@ class _Search:
         told: dict[str, Any] = {
             "noise": float(np.max(prepared.plan(1).rows[0].spread())),
             "error": one.mean,
-            "spread": float(one.errors.std(ddof=1)) if one.errors.size > 1 else 0.0,
+            "spread": 0.0,
         }
+        if one.errors.size > 1:
+            told["spread"] = float(one.errors.std(ddof=1))
         if self.by_log_loss:
             told["log_loss"] = one.log_loss
         return told | {"seconds": seconds}
 
     @property
     def by_log_loss(self) -> bool:
-        """Return whether models state probabilities: log losses then decide where errors tie."""
+        """True if models state probabilities: log losses then decide where errors tie."""
         return make_loss(self.config.loss).name in STATES_PROBABILITIES
 
     def rank(self, trials: Sequence[_Trial]) -> list[_Trial]:
-        """:func:`ranked`, by what models of this loss state."""
+        """Sort by :func:`ranked`, by what models of this loss state."""
         return ranked(trials, by_log_loss=self.by_log_loss)
 
     def best(self, method: str | None = None) -> _Trial:
-        """The best so far, of one method or of all."""
-        return self.rank([one for one in self.tried if method in (None, one.config.method)])[0]
+        """Return the best candidate so far, of one method or of all."""
+        of_method = [one for one in self.tried if method in (None, one.config.method)]
+        return self.rank(of_method)[0]
 
     def explore(self) -> None:
         """Try all methods on a grid of caps and penalties; then vary knobs of likely winners."""
-        grids = [
-            config
-            for method in self.candidates.methods()
-            for config in self.candidates.grid(method)
-        ]
-        self.run([self.config, *grids], "method")
+        first = [self.config]
+        for method in self.candidates.methods():
+            first += self.candidates.grid(method)
+        self.run(first, "method")
         if not self.tried:
             return
-        leaders = self.rank(
-            [self.best(method) for method in sorted({one.config.method for one in self.tried})]
-        )
+        methods = sorted({one.config.method for one in self.tried})
+        leaders = self.rank([self.best(method) for method in methods])
+        # Of the two best methods, the second is refined less.
         for leader, finer in zip(leaders, (FINER, FINER[:1]), strict=False):
             method = leader.config.method
             if self.rank([self.best(method), self.best()])[0].config.method == method:
@@ -398,9 +422,8 @@ class _Search:
         """Try more rounds around a method's best; then finer caps, penalties, regularisers."""
         self.run(self.candidates.more_rounds(self.best(method).config), "rounds")
         for k, factors in enumerate(finer):
-            self.run(
-                self.candidates.finer(self.best(method).config, factors, first=k == 0), "finer"
-            )
+            best = self.best(method).config
+            self.run(self.candidates.finer(best, factors, first=k == 0), "finer")
 
     def siblings(self) -> list[RunConfig]:
         """Return, for each proximal method that was looked into, the other one."""
@@ -419,24 +442,27 @@ class _Search:
         """
         if self.by_log_loss or not REGISTRY[config.method].gradient_steps:
             return 0.0
-        far = {}
+        far: dict[str, float] = {}
         if "eta" in self.candidates.free:
             far["penalty"] = 1.0
             if isinstance(config.eta, float):
-                far["penalty"] = config.eta / self.candidates.plans.usual_penalty(
-                    replace(config, eta=None)
-                )
+                open_penalty = replace(config, eta=None)
+                far["penalty"] = config.eta / self.candidates.plans.usual_penalty(open_penalty)
         if "max_grad_norm" in self.candidates.free:
             far["cap"] = min(1.0, config.gradient_cap)
-        return sum(
-            USUAL[name][1] * math.log2(value / USUAL[name][0]) ** 2 for name, value in far.items()
-        )
+        pull = 0.0
+        for name, value in far.items():
+            usual, weight = USUAL[name]
+            pull += weight * math.log2(value / usual) ** 2
+        return pull
 
     def _joined(self, check: _Trial) -> _Trial:
         """Join a candidate's errors and losses in the search and in the last comparison."""
         before = next(one for one in self.tried if one.config == check.config)
-        if check is before:  # nothing was compared again
+        # Of a single finalist nothing was compared again.
+        if check is before:
             return check
+        # If the two have other numbers of replicates, as many count of each.
         few = min(before.errors.shape[1], check.errors.shape[1])
         return replace(
             check,
@@ -453,16 +479,24 @@ class _Search:
         if self.by_log_loss:
             safest = ranked(self.tried, by_log_loss=False)[:SAFE]
             found += [one for one in safest if one not in found]
-        first = next((one for one in self.tried if one.config == self.config), None)
-        return found if first is None or first in found else [*found, first]
+        first = self._first_trial()
+        if first is not None and first not in found:
+            found = [*found, first]
+        return found
+
+    def _first_trial(self) -> _Trial | None:
+        """Return the first guess as it was tried; None if it breaks a rule."""
+        return next((one for one in self.tried if one.config == self.config), None)
 
     def verdict(self) -> Choice:
+        """Compare the finalists in other worlds, and choose."""
         tried = len(self.table)
-        first = next((one for one in self.tried if one.config == self.config), None)
+        first = self._first_trial()
         last = self.finalists()
-        checked = (
-            self.run([one.config for one in last], "check", check=True) if len(last) > 1 else last
-        )
+        checked = last
+        if len(last) > 1:
+            checked = self.run([one.config for one in last], "check", check=True)
+        # Where no finalist ran again, the search alone decides.
         checked = [self._joined(one) for one in checked or last]
         best = self.rank(checked)[0]
         return Choice(best.config, tuple(self.table), _reasons(self, best, checked, first, tried))
@@ -471,28 +505,26 @@ class _Search:
 def _reasons(
     search: _Search, best: _Trial, checked: Sequence[_Trial], first: _Trial | None, tried: int
 ) -> str:
-    """The choice in words: differences between methods, and no error alone, which would look
-    like a promise.
+    """Describe the choice in words.
+
+    It tells differences between methods, and no error alone, which would look like a promise.
     """
     others = [one for one in checked if one is not best]
     says = f"{_named(best.config)}: chosen by a comparison {search.candidates.ground.says}"
     if first is None:
         says += f".  The first guess, {search.config.method}, breaks a rule here"
-    elif mine := next((one for one in others if one.config == first.config), None):
-        says += (
-            f".  There it errs {_points(best.mean - mine.mean)} than the first guess "
-            f"({_named(first.config)}), "
-        )
-        says += f"with a standard error of {100 * best.sure(mine):.1f}"
-        if search.by_log_loss:
-            says += f", and its log loss is {_of_log_loss(best.log_loss - mine.log_loss)}"
+    else:
+        guess = next((one for one in others if one.config == first.config), None)
+        if guess is not None:
+            says += _against_first_guess(search, best, guess)
     if search.by_log_loss:
         says += (
             f".  Where errors are within {100 * TIE:g} points the log loss decides, for "
             "probabilities that hold"
         )
     close = {one.config.method for one in others if one.mean - best.mean <= best.sure(one)}
-    if rivals := sorted(close - {best.config.method}):
+    rivals = sorted(close - {best.config.method})
+    if rivals:
         says += f".  It is not sure: {', '.join(rivals)} came within one standard error"
     least: dict[str, float] = {}
     for one in search.tried:
@@ -500,44 +532,61 @@ def _reasons(
     (leader, lowest), *behind = sorted(least.items(), key=lambda item: item[1])
     says += f".  In the search before, {leader} erred least"
     if behind:
-        says += ", then " + ", ".join(
-            f"{name} by {_points(error - lowest)}" for name, error in behind
-        )
+        differences = [f"{name} by {_points(error - lowest)}" for name, error in behind]
+        says += ", then " + ", ".join(differences)
     says += f".  {tried} candidates were tried; no private row was read.  {NO_FORECAST}"
     return says
 
 
-def _plain(config: RunConfig) -> dict[str, Any]:
-    """Method and knobs as plain data; no cap is None."""
-    eta = config.eta.to_dict() if isinstance(config.eta, Schedule) else config.eta
-    cap = None if config.gradient_cap == math.inf else config.gradient_cap
-    return (
-        {"method": config.method}
-        | {k: open_value(config, k) for k in KNOBS}
-        | {"eta": eta, "max_grad_norm": cap}
+def _against_first_guess(search: _Search, best: _Trial, guess: _Trial) -> str:
+    """Compare the choice with the first guess, in words."""
+    says = (
+        f".  There it errs {_points(best.mean - guess.mean)} than the first guess "
+        f"({_named(guess.config)}), "
     )
+    says += f"with a standard error of {100 * best.sure(guess):.1f}"
+    if search.by_log_loss:
+        says += f", and its log loss is {_of_log_loss(best.log_loss - guess.log_loss)}"
+    return says
+
+
+def _plain(config: RunConfig) -> dict[str, Any]:
+    """Return method and knobs as plain data; no cap is None."""
+    plain: dict[str, Any] = {"method": config.method}
+    for knob in KNOBS:
+        plain[knob] = open_value(config, knob)
+    if isinstance(config.eta, Schedule):
+        plain["eta"] = config.eta.to_dict()
+    # JSON has no infinity.
+    if config.gradient_cap == math.inf:
+        plain["max_grad_norm"] = None
+    return plain
 
 
 def _named(config: RunConfig) -> str:
-    words = (
-        f"{config.method}, {config.rounds} round{'' if config.rounds == 1 else 's'}, rho "
-        f"{config.rho:g}"
-    )
-    words += (
-        "" if config.eta is None or not isinstance(config.eta, float) else f", eta {config.eta:g}"
-    )
-    return words + (
-        "" if config.gradient_cap == math.inf else f", max_grad_norm {config.gradient_cap:g}"
-    )
+    """Return the method and those of its knobs that are set, in words."""
+    rounds = f"{config.rounds} rounds"
+    if config.rounds == 1:
+        rounds = "1 round"
+    words = f"{config.method}, {rounds}, rho {config.rho:g}"
+    if isinstance(config.eta, float):
+        words += f", eta {config.eta:g}"
+    if config.gradient_cap != math.inf:
+        words += f", max_grad_norm {config.gradient_cap:g}"
+    return words
 
 
 def _points(difference: float) -> str:
-    """A difference of errors in words."""
-    size = f"{100 * abs(difference):.1f} points"
-    return f"{size} less" if difference < 0 else f"{size} more"
+    """Return a difference of errors in words."""
+    return _less_or_more(f"{100 * abs(difference):.1f} points", difference)
 
 
 def _of_log_loss(difference: float) -> str:
-    """A difference of log losses in words."""
-    size = f"{abs(difference):.3f}"
-    return f"{size} less" if difference < 0 else f"{size} more"
+    """Return a difference of log losses in words."""
+    return _less_or_more(f"{abs(difference):.3f}", difference)
+
+
+def _less_or_more(size: str, difference: float) -> str:
+    if difference < 0:
+        return f"{size} less"
+    return f"{size} more"

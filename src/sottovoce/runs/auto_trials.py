@@ -36,40 +36,48 @@ from .engine import Place
 from .pricing import Prepared
 
 WORLDS = 8
-REPLICATES = {True: 4, False: 2}  # of the noise in every world, by whether sites are alike
-CHECKS = 8  # other worlds, of the last comparison
-ROWS = 200  # of a world, or fewer where there are many sites or features
+# Of the noise in every world, by whether sites are alike.
+REPLICATES = {True: 4, False: 2}
+# Other worlds, of the last comparison.
+CHECKS = 8
+# Of a world, or fewer where there are many sites or features.
+ROWS = 200
 WIDEST = MANY
 """Features of a world: wider rows are narrowed
 (:func:`sottovoce.data.synthetic_tables.narrowed`).
 """
-_ENTRIES = 160  # of a classifier of several classes in a world: memory grows like the square
-# rows, and numbers that a search and a world may have
-_FEWEST, _CELLS, _MOST = (
-    60,
-    400_000,
-    120_000,
-)
+# Of a classifier of several classes in a world: memory grows like the square.
+_ENTRIES = 160
+# The least rows of a world, and the most numbers that a search and a world may have.
+_FEWEST = 60
+_CELLS = 400_000
+_MOST = 120_000
 FAR = 60.0
 """Margins are cut here, beyond the slopes' limits: more is slow in single precision."""
 _AT_ONCE = 2**18
 """Margins up to which all worlds are gone through together: fewer calls, and arrays that fit a
 cache.
 """
-_SEED = 20_240_301  # of the noise: no user's seed enters a choice
+# Of the noise: no user's seed enters a choice.
+_SEED = 20_240_301
 
 
 @dataclass(frozen=True)
 class Ground:
     """The sites for which candidates are tried, in synthetic worlds of these sizes."""
 
-    n: tuple[int, ...]  # true rows of every site
-    d: int  # true features
-    outputs: int  # margins per row
-    # how much labels of sites differ: see :func:`sottovoce.data.synthetic_tables.make_world`
+    # True rows of every site.
+    n: tuple[int, ...]
+    # True features.
+    d: int
+    # Margins per row.
+    outputs: int
+    # How much labels of sites differ: see :func:`sottovoce.data.synthetic_tables.make_world`.
     tilt: float
-    expected: Expected | None = None  # what is known of rows; None for rows of a few kinds
-    pooled: bool = False  # whether one party holds the rows of all sites
+    # What is known of rows; None for rows of a few kinds.
+    expected: Expected | None = None
+    # Whether one party holds the rows of all sites.
+    pooled: bool = False
 
     @staticmethod
     def too_large(sites: int, d: int, outputs: int) -> bool:
@@ -109,29 +117,47 @@ class Ground:
         """Worlds of the last comparison, other than those of the search."""
         return self._draw(WORLDS, CHECKS)
 
+    @property
+    def _source(self) -> Expected:
+        """The source of worlds: what is known of rows, or tables of a few kinds."""
+        if self.expected is None:
+            return unknown(self.d)
+        return self.expected
+
     def _draw(self, start: int, many: int) -> Rehearsal:
-        known = unknown(self.d) if self.expected is None else self.expected
-        held = (sum(self.n),) if self.pooled else self.n
+        """Draw worlds of these sites: `many`, numbered from `start`."""
+        source = self._source
+        held = self.n
+        if self.pooled:
+            held = (sum(self.n),)
+        alike = self.tilt == 0.0
+        # Alike sites are all of one objective.
+        sites = len(held)
+        if alike:
+            sites = 1
         widest = min(WIDEST, max(2, _ENTRIES // self.outputs))
-        cells = WORLDS * (1 if self.tilt == 0.0 else len(held)) * min(self.d, widest) * self.outputs
+        cells = WORLDS * sites * min(self.d, widest) * self.outputs
         rows = max(_FEWEST, min(ROWS, _CELLS // cells))
         worlds = [
-            known.world(
+            source.world(
                 start + k, rows, held, classes=max(2, self.outputs), tilt=self.tilt, widest=widest
             )
             for k in range(many)
         ]
-        alike = self.tilt == 0.0
         return Rehearsal(tuple(worlds), REPLICATES[alike], _SEED + start, self.outputs, alike)
 
     @property
     def says(self) -> str:
-        known = unknown(self.d) if self.expected is None else self.expected
+        """A description of the worlds in words."""
         low, high = min(self.n), max(self.n)
-        size = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        alike = "alike" if self.tilt == 0.0 else "with unlike labels"
+        size = f"{low:,} to {high:,}"
+        if low == high:
+            size = f"{low:,}"
+        alike = "with unlike labels"
+        if self.tilt == 0.0:
+            alike = "alike"
         return (
-            f"on {known.says} ({len(self.n)} sites of {size} rows, {self.d} features, sites "
+            f"on {self._source.says} ({len(self.n)} sites of {size} rows, {self.d} features, sites "
             f"{alike})"
         )
 
@@ -172,7 +198,7 @@ class Rehearsal:
     alike: bool = False
 
     def outcomes(self, candidates: Sequence[Prepared]) -> list[Outcome]:
-        """Expected errors and losses of the average classifier of every candidate.
+        """Compute expected errors and losses of the average classifier of every candidate.
 
         Candidates have the same method, rounds and graph; caps, penalties, regularisers and noise
         may differ.  Where a method carries noise, that of all grows or that of none (ValueError).
@@ -181,7 +207,8 @@ class Rehearsal:
             raise ValueError("candidates: their noise must all grow or none")
         alone = [_as_one(one, self.alike) for one in candidates]
         sites = {len(one.facts.n) for one in alone}
-        if len(sites) > 1:  # only some may be taken as one site
+        # All run together or none: if only some may be taken as one site, none is.
+        if len(sites) > 1:
             alone = list(candidates)
         if self.alike:
             candidates = alone
@@ -190,14 +217,14 @@ class Rehearsal:
         return self._run_together(candidates)
 
     def _run_together(self, candidates: Sequence[Prepared]) -> list[Outcome]:
-        """Outcomes of candidates for the same number of sites, all in one run."""
-        first, worlds, many = candidates[0], len(self.worlds), len(candidates)
-        width, nodes = self.worlds[0].X.shape[1] * self.outputs, len(first.facts.n)
+        """Compute outcomes of candidates for the same number of sites, all in one run."""
+        first = candidates[0]
+        worlds, many = len(self.worlds), len(candidates)
+        width = self.worlds[0].X.shape[1] * self.outputs
+        nodes = len(first.facts.n)
         lead = (worlds * many * self.replicates, nodes)
-        caps = [
-            one.facts.loss.most if isinstance(one.facts.loss, Capped) else math.inf
-            for one in candidates
-        ]
+        caps = [_cap_of(one.facts) for one in candidates]
+        # The largest cap is that of the facts; `_Solver` applies each candidate's row by row.
         facts, algorithm = candidates[int(np.argmax(caps))].facts, first.algorithm
         solver = _Solver(self, facts, np.asarray(caps))
         if many > 1:
@@ -206,20 +233,17 @@ class Rehearsal:
         asked = _Rehearsed(facts, Vault(solver, stream))
         place = Place(facts, DenseNet(first.graph), asked, lead, width, start=self._start(many))
         outcome = engine.run(algorithm, place, first.config.rounds)
-        models = np.broadcast_to(
-            place.classifier(algorithm.model(outcome.state)), (*lead, width)
-        ).mean(axis=1)
-        mine = models.reshape(worlds, many, self.replicates, width)
-        errors = np.stack(
-            [world.error(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1
-        )
-        losses = np.stack(
-            [world.log_loss(W) for world, W in zip(self.worlds, mine, strict=True)], axis=1
-        )
-        return [Outcome(*found) for found in zip(errors, losses, strict=True)]
+        models = place.classifier(algorithm.model(outcome.state))
+        average = np.broadcast_to(models, (*lead, width)).mean(axis=1)
+        by_world = average.reshape(worlds, many, self.replicates, width)
+        errors = [world.error(W) for world, W in zip(self.worlds, by_world, strict=True)]
+        losses = [world.log_loss(W) for world, W in zip(self.worlds, by_world, strict=True)]
+        # From one array a world to one a candidate.
+        by_candidate = zip(np.stack(errors, axis=1), np.stack(losses, axis=1), strict=True)
+        return [Outcome(*found) for found in by_candidate]
 
     def _pooled(self) -> Rehearsal:
-        """The same worlds for one party that holds the rows of all sites."""
+        """Return the same worlds for one party that holds the rows of all sites."""
         worlds = tuple(
             replace(one, shares=one.shares.mean(axis=0, keepdims=True)) for one in self.worlds
         )
@@ -228,38 +252,45 @@ class Rehearsal:
     def _together(
         self, candidates: Sequence[Prepared], facts: Facts, algorithm: Any
     ) -> tuple[Any, Any]:
-        """Facts and algorithm of all candidates in one run, whose leading axis holds (worlds
-        candidates replicates).
+        """Return facts and algorithm of all candidates in one run.
+
+        Its leading axis holds (worlds candidates replicates).
         """
         worlds, nodes = len(self.worlds), len(facts.n)
 
         def stacked(values: Sequence[ArrayLike]) -> Array:
-            """One value a candidate, or one a node of each: (worlds candidates replicates,
-            nodes, 1).
+            """Return one value a candidate, or one a node of each, for all worlds and replicates:
+            (worlds candidates replicates, nodes, 1).
             """
-            each = np.stack(
-                [np.broadcast_to(np.asarray(v, dtype=float), (nodes, 1)) for v in values]
-            )
-            return np.tile(np.repeat(each, self.replicates, axis=0), (worlds, 1, 1))
+            each = [np.broadcast_to(np.asarray(v, dtype=float), (nodes, 1)) for v in values]
+            replicated = np.repeat(np.stack(each), self.replicates, axis=0)
+            return np.tile(replicated, (worlds, 1, 1))
 
         changed = stacked([one.facts.gradients_changed for one in candidates])
         several = _Several.of(facts, changed, stacked([one.facts.mu for one in candidates]))
-        penalty, noise = (
-            _Stacked(
-                parts=tuple(getattr(one.algorithm, name) for one in candidates), stacked=stacked
-            )
-            for name in ("penalty", "noise")
+        penalties = tuple(one.algorithm.penalty for one in candidates)
+        # Candidates have one method, so that all of them draw noise or none does.
+        noises: tuple[Any, ...] = tuple(one.algorithm.noise for one in candidates)
+        together = replace(
+            algorithm,
+            penalty=_Stacked(parts=penalties, stacked=stacked),
+            noise=_Stacked(parts=noises, stacked=stacked),
         )
-        return several, replace(algorithm, penalty=penalty, noise=noise)
+        return several, together
 
     def _start(self, candidates: int) -> Array | None:
         """Return the runs' starting points, (worlds candidates replicates, 1, width)."""
         starts = [world.start for world in self.worlds if world.start is not None]
-        return (
-            np.repeat(np.stack(starts), candidates * self.replicates, axis=0)[:, None]
-            if starts
-            else None
-        )
+        if not starts:
+            return None
+        return np.repeat(np.stack(starts), candidates * self.replicates, axis=0)[:, None]
+
+
+def _cap_of(facts: Facts) -> float:
+    """Return the cap on the norm of a row's gradient; infinity without one."""
+    if isinstance(facts.loss, Capped):
+        return facts.loss.most
+    return math.inf
 
 
 def averaging(method: type[Algorithm[Any]]) -> bool:
@@ -269,25 +300,26 @@ def averaging(method: type[Algorithm[Any]]) -> bool:
 
 
 def _as_one(candidate: Prepared, alike: bool) -> Prepared:
-    """The candidate with one site in place of all, if its method averages or sums what sites send,
-    round by round.
+    """Return the candidate with one site in place of all, if its method averages or sums what
+    sites send, round by round.
 
     The one site's noise is that of the average, or of the sum.  For gradient steps sites may
     differ: the average of their gradients is that of their mean.
     """
-    cls, n = REGISTRY[candidate.config.method], candidate.facts.n
+    cls = REGISTRY[candidate.config.method]
+    n = candidate.facts.n
     averages = cls.gradient_steps or (alike and averaging(cls))
     schedules = (candidate.algorithm.penalty, candidate.algorithm.noise)
-    if (
-        len(n) == 1
-        or not averages
-        or any(one is not None and not one.constant for one in schedules)
-    ):
+    if len(n) == 1 or not averages:
         return candidate
-    summed = cls.trust.opens_sums  # of all rows, with noise of its own
-    alone = np.array(
-        [[candidate.facts.rows if summed else len(n) / math.sqrt(float((1.0 / n**2).sum()))]]
-    )
+    if any(one is not None and not one.constant for one in schedules):
+        return candidate
+    if cls.trust.opens_sums:
+        # A sum is one release of all rows, with noise of its own.
+        rows = candidate.facts.rows
+    else:
+        # Noise of site i is in proportion to 1 / n_i; the average's is that of so many rows.
+        rows = len(n) / math.sqrt(float((1.0 / n**2).sum()))
     # A schedule may list one value a site, all of them equal.
     own: dict[str, Any] = {
         name: schedule.node(0)
@@ -295,7 +327,7 @@ def _as_one(candidate: Prepared, alike: bool) -> Prepared:
         if schedule is not None
     }
     algorithm = replace(candidate.algorithm, **own)
-    facts = replace(candidate.facts, n=alone)
+    facts = replace(candidate.facts, n=np.array([[rows]]))
     return replace(candidate, facts=facts, algorithm=algorithm, graph=make_graph("complete", 1, 0))
 
 
@@ -311,7 +343,10 @@ class _Stacked(Schedule):
         return value
 
     def __call__(self, k: int) -> Array:
-        return self._always if self.steady else self._of(k)
+        # A rehearsal asks in every round, and most schedules never change.
+        if self.steady:
+            return self._always
+        return self._of(k)
 
     def _of(self, k: int) -> Array:
         found: Array = self.stacked([part(k) for part in self.parts])
@@ -378,27 +413,30 @@ class _Problems(Sweep):
     1, width).
     """
 
-    X: Any = None  # (worlds, m, d), in single precision
-    world: Any = None  # (M,), which never falls
-    group: Any = None  # (M,), a number for world and candidate
-    shares: Any = None  # (M, K, m): how much a row counts for each class
-    most: Any = None  # (M, m): the largest slope of a row under its cap
+    # (worlds, m, d), in single precision.
+    X: Any = None
+    # (M,), which never falls.
+    world: Any = None
+    # (M,), a number for world and candidate.
+    group: Any = None
+    # (M, K, m): how much a row counts for each class.
+    shares: Any = None
+    # (M, m): the largest slope of a row under its cap.
+    most: Any = None
 
     @property
     def nodes(self) -> int:
         return len(self.world)
 
     def single(self) -> None:
-        """None: these rows are in single precision already."""
+        """Return None: these rows are in single precision already."""
 
     def keep(self, nodes: BoolArray) -> Self:
-        return replace(
-            self,
-            **{name: getattr(self, name)[nodes] for name in ("world", "group", "shares", "most")},
-        )
+        of_problems = ("world", "group", "shares", "most")
+        return replace(self, **{name: getattr(self, name)[nodes] for name in of_problems})
 
     def _worlds(self) -> Iterator[tuple[Array, slice]]:
-        """The rows and the problems of every world."""
+        """Yield the rows and the problems of every world that has some."""
         ends = np.searchsorted(self.world, np.arange(len(self.X) + 1))
         for X, first, last in zip(self.X, ends[:-1], ends[1:], strict=True):
             if first < last:
@@ -410,9 +448,13 @@ class _Problems(Sweep):
         if together and np.array_equal(self.world, np.repeat(np.arange(worlds), many // worlds)):
             # As many problems in every world: all products at once, each of the shape that it has
             # alone.
-            d, several = self.X.shape[2], self.width > self.X.shape[2]
-            X = self.X[:, None] if several else self.X
-            shape = (worlds, -1, self.width // d, d) if several else (worlds, -1, d)
+            d = self.X.shape[2]
+            X = self.X
+            shape: tuple[int, ...] = (worlds, -1, d)
+            if self.width > d:
+                # Several margins a row.
+                X = self.X[:, None]
+                shape = (worlds, -1, self.width // d, d)
             z = np.clip(w.astype(np.float32).reshape(shape) @ X.swapaxes(-1, -2), -FAR, FAR)
             slopes = self._slopes(loss, z.reshape(many, *z.shape[2:]), slice(None))
             return (slopes.reshape(z.shape) @ X).reshape(w.shape).astype(w.dtype)
@@ -423,31 +465,37 @@ class _Problems(Sweep):
         return out
 
     def _margins(self, X: Array, w: Array) -> Array:
-        """(b, m), or (b, K, m) for K classes."""
-        short = w.astype(np.float32)
-        z = (
-            short.reshape(len(w), -1, X.shape[1]) if self.width > X.shape[1] else short[:, 0]
-        ) @ X.T
-        return np.asarray(np.clip(z, -FAR, FAR))
+        """Compute margins of the rows of a world: (b, m), or (b, K, m) for K classes."""
+        single = w.astype(np.float32)
+        if self.width > X.shape[1]:
+            vectors = single.reshape(len(w), -1, X.shape[1])
+        else:
+            vectors = single[:, 0]
+        return np.asarray(np.clip(vectors @ X.T, -FAR, FAR))
 
     def _slopes(self, loss: Loss, z: Array, mine: slice) -> Array:
-        """Slopes in the margins, each class counted by its share."""
+        """Compute slopes in the margins, each class counted by its share."""
         most, shares = self.most[mine], self.shares[mine]
         if z.ndim == 2:
             up = loss.derivative(z)
-            # log(1 + e^-z) - log(1 + e^z) = -z
-            down = -1.0 - up if loss.logistic_identity else loss.derivative(-z)
-            up, down = (np.maximum(np.minimum(one, most), -most) for one in (up, down))
+            if loss.logistic_identity:
+                # log(1 + e^-z) - log(1 + e^z) = -z, so one exponential gives both slopes.
+                down = -1.0 - up
+            else:
+                down = loss.derivative(-z)
+            up = np.maximum(np.minimum(up, most), -most)
+            down = np.maximum(np.minimum(down, most), -most)
             return np.asarray(up * shares[:, 1] - down * shares[:, 0])
-        p = loss.derivative(z.reshape(len(z), -1)).reshape(z.shape)  # of margins against any class
-        factor = (
-            np.minimum(1.0, (most / math.sqrt(2.0))[:, None] / np.maximum(1.0 - p, 1e-12)) * shares
-        )
+        # Of margins against any class.
+        p = loss.derivative(z.reshape(len(z), -1)).reshape(z.shape)
+        # Claim 4 of docs/privacy/capped.md: softmax's gradient times min(1, k / (sqrt(2) r)).
+        cut = np.minimum(1.0, (most / math.sqrt(2.0))[:, None] / np.maximum(1.0 - p, 1e-12))
+        factor = cut * shares
         return np.asarray(p * factor.sum(axis=1, keepdims=True) - factor)
 
     def hessian(self, loss: Loss, w: Array, diagonal: bool, typical: bool = False) -> Array:
-        """One Hessian for every group: the mean over its problems, with a curvature that none of
-        them lacks.
+        """Compute one Hessian for every group: the mean over its problems, with a curvature that
+        none of them lacks.
         """
         d = self.X.shape[2]
         out = np.zeros((len(w), self.width, self.width))
@@ -457,13 +505,12 @@ class _Problems(Sweep):
             if z.ndim == 2:
                 curvatures = np.minimum(curvatures, 0.5 * self.most[mine])
             for group in sorted(set(groups.tolist())):
-                for j, weights in enumerate(
-                    np.atleast_2d(curvatures[groups == group].mean(axis=0))
-                ):
+                members = mine.start + np.flatnonzero(groups == group)
+                by_class = np.atleast_2d(curvatures[groups == group].mean(axis=0))
+                # Blocks of different classes are left out: the preconditioner needs none.
+                for j, weights in enumerate(by_class):
                     block = slice(j * d, (j + 1) * d)
-                    out[mine.start + np.flatnonzero(groups == group), block, block] = (
-                        X * weights[:, None]
-                    ).T @ X
+                    out[members, block, block] = (X * weights[:, None]).T @ X
         return out
 
 
@@ -475,11 +522,8 @@ class _OnePerGroup(Preconditioner):
     ) -> tuple[Array | None, Array]:
         assert isinstance(sweep, _Problems)
         _, first, inverse = np.unique(sweep.group, return_index=True, return_inverse=True)
-        hessian = (
-            sweep.hessian(loss, at, diagonal=False, typical=typical)[first]
-            * weight[first][:, :, None]
-        )
-        values, vectors = np.linalg.eigh(hessian)
+        of_groups = sweep.hessian(loss, at, diagonal=False, typical=typical)[first]
+        values, vectors = np.linalg.eigh(of_groups * weight[first][:, :, None])
         return vectors[inverse], np.maximum(values, 0.0)[inverse]
 
 
@@ -491,25 +535,25 @@ class _Solver(Solver):
         X = np.stack([world.X for world in worlds]).astype(np.float32)
         shape = (len(worlds), len(caps), rehearsal.replicates, sites)
         world, candidate, _, site = (x.ravel() for x in np.indices(shape))
-        shares = (
-            np.stack([one.shares for one in worlds])
-            .transpose(0, 1, 3, 2)
-            .astype(np.float32)[world, site]
-        )
+        shares_of_worlds = np.stack([one.shares for one in worlds]).transpose(0, 1, 3, 2)
+        shares = shares_of_worlds.astype(np.float32)[world, site]
+        # A row of zeros has no gradient, and any slope is allowed.
         with np.errstate(divide="ignore"):
-            most = (caps[:, None, None] / np.linalg.norm(X, axis=2)).astype(np.float32)[
-                candidate, world
-            ]
-        width, group = X.shape[2] * rehearsal.outputs, world * len(caps) + candidate
+            steepest = (caps[:, None, None] / np.linalg.norm(X, axis=2)).astype(np.float32)
+        most = steepest[candidate, world]
+        width = X.shape[2] * rehearsal.outputs
+        group = world * len(caps) + candidate
         problems = _Problems((), width, X, world, group, shares, most)
         rows = np.full((len(world), 1), float(X.shape[1]))
-        loss = facts.loss.base if isinstance(facts.loss, Capped) else facts.loss
+        loss = facts.loss
+        # The caps differ from problem to problem, so `most` holds them.
+        if isinstance(loss, Capped):
+            loss = loss.base
         self._prepare(LocalRows(problems, problems, rows, rows, loss, facts.C), _OnePerGroup)
-        # noise is larger than that many rows
+        # Noise is larger than that many rows, so a solve need not be nearer.
         near = float(np.clip(8.0 / np.min(facts.n), 1e-5, 1e-3))
-        self._near = np.maximum(
-            near * np.minimum(caps, loss.derivative_bound)[candidate][:, None], 2e-6
-        )
+        gradients = np.minimum(caps, loss.derivative_bound)[candidate][:, None]
+        self._near = np.maximum(near * gradients, 2e-6)
 
     def minimise(self, linear: Array, q: Array, start: Array, tol: ArrayLike) -> Solution:
         """Minimise to the accuracy that comparisons need, whatever certificate `tol` asks for."""
@@ -536,33 +580,39 @@ class _Stream(KeyedNoise):
     ) -> None:
         super().__init__(seed, range(1), range(1), lead)
         worlds, one, self._replicates, nodes = drawn
-        self._drawn, self._width, self._d = (
-            (worlds, one, -(-self._replicates // 2), nodes),
-            width,
-            d,
-        )
+        # Half of the replicates, rounded up: the others have the noise with the other sign.
+        pairs = -(-self._replicates // 2)
+        self._drawn = (worlds, one, pairs, nodes)
+        self._width = width
+        self._d = d
 
     def _for_all(self, x: Array) -> Array:
-        both = np.stack([x, -x], axis=3).reshape(*x.shape[:2], -1, *x.shape[3:])[
-            :, :, : self._replicates
-        ]
-        candidates = self._lead[0] // (both.shape[0] * both.shape[2])
-        return np.broadcast_to(both, (both.shape[0], candidates, *both.shape[2:])).reshape(
-            *self._lead, x.shape[-1]
-        )
+        """Return noise of all replicates and candidates, from that of every second replicate."""
+        both_signs = np.stack([x, -x], axis=3).reshape(*x.shape[:2], -1, *x.shape[3:])
+        # Of an odd number of replicates the last has no partner.
+        noise = both_signs[:, :, : self._replicates]
+        worlds, replicates = noise.shape[0], noise.shape[2]
+        candidates = self._lead[0] // (worlds * replicates)
+        shared = np.broadcast_to(noise, (worlds, candidates, *noise.shape[2:]))
+        return shared.reshape(*self._lead, x.shape[-1])
 
     def spherical(self, d: int, release: int, use: int = 0) -> Array:
         """Draw spherical noise of rate one: the first `d` entries of a vector of true dimension."""
         (rng,) = self._starts(release, use)
-        # of a vector only a part is drawn; a test draws one number
-        whole = self._d if d == self._width else d
+        # Of a vector only a part is drawn; a test draws one number.
+        whole = d
+        if d == self._width:
+            whole = self._d
         direction = rng.standard_normal((*self._drawn, d))
         norm = rng.standard_gamma(whole, (*self._drawn, 1))
-        square, rest = (direction**2).sum(axis=-1, keepdims=True), whole - d
+        square = (direction**2).sum(axis=-1, keepdims=True)
+        # The squared length of the entries that are not drawn.
+        rest = whole - d
         if rest > 0:
             square = square + rng.chisquare(rest, square.shape)
         return self._for_all(direction * (norm / np.sqrt(square)))
 
     def gaussian(self, d: int, release: int, use: int = 0) -> Array:
         """Draw standard Gaussian noise, the same for all candidates."""
-        return self._for_all(next(self._starts(release, use)).standard_normal((*self._drawn, d)))
+        rng = next(self._starts(release, use))
+        return self._for_all(rng.standard_normal((*self._drawn, d)))

@@ -26,9 +26,11 @@ from .pricing import RunSetting, plan
 
 A = TypeVar("A", bound=Algorithm[Any])
 
-_ROUNDING = 1e-12  # relative; scales of nodes that are alike may differ by it
+# Relative: scales of nodes that are alike may differ by it.
+_ROUNDING = 1e-12
 _MOST_REMEMBERED = 256
-_remembered: dict[Any, Array] = {}  # scales by all that they depend on
+# Scales by all that they depend on.
+_remembered: dict[Any, Array] = {}
 
 
 def calibrate_method(
@@ -88,24 +90,22 @@ def _scale(
 ) -> Array:
     """Find the scale of every node's noise, (N,), that meets the target."""
     if claimed:
-        found = calibrate(
-            _claim_of_plan(method, shape, setting), target, tolerance=CLOSED_FORM_TOLERANCE
-        )
+        price = _claim_of_plan(method, shape, setting)
+        found = calibrate(price, target, tolerance=CLOSED_FORM_TOLERANCE)
     else:
+        price = _price_of_plan(method, shape, setting)
         found = _proved(method, shape, setting, target)
     if not np.all(found.met):
-        price = _claim_of_plan if claimed else _price_of_plan
-        raise _unaffordable(method, setting, target, price(method, shape, setting)(found.too_large))
+        raise _unaffordable(method, setting, target, price(found.too_large))
+    # To the last bit, since runs of ledgers in use are replayed at it.
     if not setting.facts.several:
-        return found.scale  # to the last bit, since runs of ledgers in use are replayed at it
+        return found.scale
     # Nodes that are alike get one schedule: the least of scales that differ by rounding alone is
     # within every target.
     least = float(np.min(found.scale))
-    return (
-        np.full_like(found.scale, least)
-        if np.all(found.scale <= least * (1.0 + _ROUNDING))
-        else found.scale
-    )
+    if np.all(found.scale <= least * (1.0 + _ROUNDING)):
+        return np.full_like(found.scale, least)
+    return found.scale
 
 
 def _proved(
@@ -117,17 +117,20 @@ def _proved(
     gaussian_price = price_of_gaussian_run(method, setting)
     if gaussian_price is not None:
         found = calibrate(gaussian_price, target, tolerance=tolerance)
+        # What is spent is always a ledger's total, so the cheaper price must agree with it.
         if np.all(found.met) and np.array_equal(price(found.scale), found.epsilon):
-            return found  # what is spent is always a ledger's total
+            return found
     return calibrate(price, target, tolerance=tolerance)
 
 
 def _price_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting) -> PriceOfScale:
-    """The totals of a plan, by the scale of its noise."""
+    """Price a plan at a scale of noise by the totals of its ledger."""
     node_by_node = setting.sites_per_row == 1 and not method.complete
 
     def totals(ledger: Ledger) -> Array:
-        return ledger.per_node() if node_by_node else np.array(ledger.total())
+        if node_by_node:
+            return ledger.per_node()
+        return np.array(ledger.total())
 
     return _by_plan(method, shape, setting, totals)
 
@@ -137,7 +140,9 @@ def _claim_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting)
 
     def claims(ledger: Ledger) -> Array:
         found = ledger.claims()
-        return np.array(np.inf) if found is None else found
+        if found is None:
+            return np.array(np.inf)
+        return found
 
     return _by_plan(method, shape, setting, claims)
 
@@ -145,6 +150,7 @@ def _claim_of_plan(method: Algorithm[Any], shape: Schedule, setting: RunSetting)
 def _by_plan(
     method: Algorithm[Any], shape: Schedule, setting: RunSetting, totals: Callable[[Ledger], Array]
 ) -> PriceOfScale:
+    """Return the price, (N,), of a plan by the scale of its noise, read off its ledger."""
     nodes = (setting.facts.n_nodes,)
 
     def price(scale: Array) -> Array:
@@ -166,12 +172,18 @@ def _by_plan(
 def _unaffordable(
     method: Algorithm[Any], setting: RunSetting, target: Array, least: Array
 ) -> InvalidInput:
-    """The refusal of a target that no scale meets, from what the least scale tried costs each
-    node.
+    """Return the error for a target that no scale meets.
+
+    It names what the least scale tried costs each node.
     """
     known = least[np.isfinite(least)]
-    least_text = f"{float(known.max()):.4g}" if known.size else "more than this"
-    shown = float(target[0]) if np.all(target == target[0]) else target.tolist()
+    least_text = "more than this"
+    if known.size:
+        least_text = f"{float(known.max()):.4g}"
+    if np.all(target == target[0]):
+        shown = float(target[0])
+    else:
+        shown = target.tolist()
     rule = f"{setting.rounds} rounds cost at least {least_text} here, however much noise there is"
     remedy = "use a larger epsilon"
     if not method.complete:
@@ -186,8 +198,9 @@ def _scaled(shape: Schedule, scale: Array) -> Schedule:
 def _key(
     method: Algorithm[Any], shape: Schedule, setting: RunSetting, target: Array, claimed: bool
 ) -> Any:
-    """All that a scale depends on, so that equal runs are calibrated once; None if it cannot be
-    compared.
+    """Return all that a scale depends on, so that equal runs are calibrated once.
+
+    It is None if it cannot be compared.
 
     Classes against the rest, replicates and later calls ask for the same scale again.  A recipe may
     hold arrays that cannot be compared, but all nodes share its one scale, which its events at one
@@ -206,7 +219,9 @@ def _key(
         once = replace(setting, copies=1)
         events = plan(method, once).to_list()
         return (canonical([method.name, shape.to_dict(), facts.to_dict(), events]), *common)
-    before = None if first is None else (type(first), canonical(first.identity()), first.noise)
+    before = None
+    if first is not None:
+        before = (type(first), canonical(first.identity()), first.noise)
     public = canonical(facts.to_dict()), facts.loss, facts.rows, facts.solved_for
     key = (method, public, setting.graph.degree.tobytes(), setting.rounds, before, *common)
     try:

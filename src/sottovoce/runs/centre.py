@@ -62,14 +62,25 @@ class Frame(NamedTuple):
 
 def _alike(block: Number | Vector) -> tuple[str, ...]:
     """Return the key by which columns are grouped: their encoding, and their side of zero."""
-    kind = (block.to,) if isinstance(block, Number) else ("vector", block.name)
-    if block.lo == 0.0 or (isinstance(block, Number) and block.transform == "log1p"):
+    kind: tuple[str, ...]
+    if isinstance(block, Number):
+        kind = (block.to,)
+        from_zero = block.lo == 0.0 or block.transform == "log1p"
+    else:
+        kind = ("vector", block.name)
+        from_zero = block.lo == 0.0
+    if from_zero:
         return (*kind, "zero")
-    return (*kind, "above" if block.lo > 0.0 else "below")
+    if block.lo > 0.0:
+        return (*kind, "above")
+    return (*kind, "below")
 
 
 def frame_of(schema: Schema) -> Frame | None:
-    """The frame of a schema's rows; None without a constant that unshortened rows have alike."""
+    """Return the frame of a schema's rows.
+
+    It is None without a constant that rows inside the norm bound have alike.
+    """
     if not schema.intercept or schema.unit:
         return None
     groups: dict[tuple[str, ...], list[int]] = {}
@@ -79,12 +90,14 @@ def frame_of(schema: Schema) -> Frame | None:
         first = columns.stop
         if isinstance(block, Number | Vector):
             groups.setdefault(_alike(block), []).extend(columns)
-    declared = schema.scale is not None or any(
-        isinstance(b, Number) and b.typical for b in schema.blocks
-    )
+    # Whoever declares a scale or typical values says how long a typical row is.
+    typical = any(isinstance(block, Number) and block.typical for block in schema.blocks)
+    gain = GAIN
+    if schema.scale is not None or typical:
+        gain = 1.0
     k = schema.intercept / (schema.divisor * schema.slack)
     large = tuple(tuple(columns) for columns in groups.values() if len(columns) >= FEWEST)
-    return Frame((schema.n_features - 1,), k, 1.0 if declared else GAIN, large)
+    return Frame((schema.n_features - 1,), k, gain, large)
 
 
 @dataclass(frozen=True)
@@ -116,9 +129,10 @@ class Centring:
 
     def __post_init__(self) -> None:
         columns = [column for group in (self.constants, *self.groups) for column in group]
-        fine = self.constants and len(set(columns)) == len(columns) and min(columns) >= 0
-        fine = fine and 0.0 < self.k <= 1.0 <= self.gain < math.inf and 0.0 < self.alpha < math.inf
-        if not (fine and 0.0 < self.share < 1.0 and all(self.groups)):
+        distinct = self.constants and len(set(columns)) == len(columns) and min(columns) >= 0
+        scaled = 0.0 < self.k <= 1.0 <= self.gain < math.inf
+        priced = 0.0 < self.alpha < math.inf and 0.0 < self.share < 1.0
+        if not (distinct and scaled and priced and all(self.groups)):
             rule = (
                 "needs distinct columns, 0 < k <= 1 <= gain, a positive alpha, and a share "
                 "inside (0, 1)"
@@ -160,18 +174,21 @@ class Centring:
         )
 
     def map(self, mean: Array) -> Move:
-        """The public map of a mean, (p,) or (R, p)."""
+        """Return the public map of a mean, (p,) or (R, p)."""
         return Move(mean, self.constants, self.k, self.gain)
 
     def shrunk(self, answer: Answer) -> Array:
-        """The released mean less what noise explains, (R, p), of norm at most 1; the same bits on
-        every machine.
+        """Shrink the released mean by what noise explains: (R, p), of norm at most 1.
+
+        The bits are the same on every machine.
 
         Along a group's common direction by ``(1 - s^2 / a^2)+``, with a the mean's part along it
         and s the noise's standard deviation; the rest as James and Stein do, and one or two columns
         like one direction.
         """
-        mean, noise = np.array(answer.value, dtype=float), answer.spread**2
+        mean = np.array(answer.value, dtype=float)
+        # The variance of the noise in a column.
+        noise = answer.spread**2
         mean[:, list(self.constants)] = 0.0
         common = np.zeros_like(mean)
         for group in self.groups:
@@ -180,26 +197,28 @@ class Centring:
             kept = along * np.maximum(1.0 - noise / np.maximum(along**2, 1e-300), 0.0)
             mean[:, columns] -= along / math.sqrt(len(columns))
             common[:, columns] = kept / math.sqrt(len(columns))
+        # James and Stein's factor: dimensions less two.
         left = max(1, mean.shape[1] - len(self.constants) - len(self.groups) - 2)
-        found = common + mean * np.maximum(
-            1.0 - left * noise / np.maximum(_added(mean**2), 1e-300), 0.0
-        )
-        return np.asarray(found / np.maximum(1.0, np.sqrt(_added(found**2)) * (1.0 + 1e-12)))
+        shrinkage = np.maximum(1.0 - left * noise / np.maximum(_added(mean**2), 1e-300), 0.0)
+        found = common + mean * shrinkage
+        # No mean of rows in the unit ball is longer than 1.
+        length = np.sqrt(_added(found**2)) * (1.0 + 1e-12)
+        return np.asarray(found / np.maximum(1.0, length))
 
     def rest(self, config: RunConfig) -> RunConfig:
-        """The configuration with the epsilon that is left for its method, about: for choices
-        made beforehand.
+        """Return the configuration with about the epsilon that is left for its method.
+
+        It is for choices that are made before the run is priced.
         """
         assert config.delta is not None
-        left = [
-            gaussian_epsilon(
-                config.delta, nominal_mu(e, config.delta) * math.sqrt(1.0 - self.share)
-            )
-            for e in np.atleast_1d(config.epsilon).tolist()
-        ]
-        return replace(
-            config, epsilon=tuple(left) if isinstance(config.epsilon, tuple) else left[0]
-        )
+        left: list[float] = []
+        for epsilon in np.atleast_1d(config.epsilon).tolist():
+            # Squares of shifts over sigma add up, and this share of them is the mean's.
+            mu = nominal_mu(epsilon, config.delta) * math.sqrt(1.0 - self.share)
+            left.append(gaussian_epsilon(config.delta, mu))
+        if isinstance(config.epsilon, tuple):
+            return replace(config, epsilon=tuple(left))
+        return replace(config, epsilon=left[0])
 
     def to_dict(self) -> dict[str, Any]:
         return dict(to_plain(self))
@@ -217,8 +236,9 @@ class Centring:
 
 
 def _added(values: Array) -> Array:
-    """Sums over the last axis, (R, 1), exact but for one rounding: sites compare what follows
-    from them.
+    """Add up over the last axis, (R, 1), exactly but for one rounding.
+
+    Sites compare what follows from these sums, so no machine may add in another order.
     """
     return np.array([[math.fsum(row)] for row in values.tolist()])
 
@@ -230,8 +250,10 @@ class Decision(NamedTuple):
     says: str
 
     def to_dict(self) -> dict[str, Any]:
-        known = {} if self.centring is None else self.centring.to_dict()
-        return {"centred": self.centring is not None, "says": self.says} | known
+        plain: dict[str, Any] = {"centred": self.centring is not None, "says": self.says}
+        if self.centring is not None:
+            plain |= self.centring.to_dict()
+        return plain
 
 
 def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision:
@@ -254,42 +276,59 @@ def decide(config: RunConfig, n: Array, d: int, frame: Frame | None) -> Decision
         Rows are not centred where the method cannot run on moved rows, where the noise of the means
         would be too large for these rows, or where rounding would cost more.
     """
-    if why := _cannot(config, frame):
+    why = _cannot(config, frame)
+    if why:
         return Decision(None, f"rows were not centred: {why}")
     assert frame is not None and config.delta is not None
-    sizes, free = np.asarray(n, dtype=float).ravel(), d - len(frame.constants)
-    rows, sites = float(sizes.sum()), len(sizes)
+    sizes = np.asarray(n, dtype=float).ravel()
+    free = d - len(frame.constants)
+    rows = float(sizes.sum())
     summed, pooled = config.trusted.opens_sums, config.trusted.pools_rows
-    more = (
-        1.0 if pooled else math.sqrt(sites / max(1, sites - config.colluders) if summed else sites)
-    )
-    people = config.copies * config.sites_per_row ** (2 if summed else 1)
+    # A person's rows at m sites move one sum m times as far, and m answers once each.
+    people = config.copies * config.sites_per_row
+    if summed:
+        people = config.copies * config.sites_per_row**2
     mu = nominal_mu(float(np.min(config.epsilon)), config.delta) / math.sqrt(people)
-    # its length, at a share of one
+    # The length of the mean's noise, at a share of one.
+    more = _noise_over_curator(config, len(sizes))
     noise = math.sqrt(free) * RELATIONS[config.relation] * more / (rows * mu)
+    # Without its constant, a row is no longer than this.
     radius = math.sqrt(max(0.0, 1.0 - frame.k**2))
     if noise / math.sqrt(MOST) > TOO_NOISY * radius:
-        return Decision(
-            None,
-            f"rows were not centred: {rows:,.0f} rows are too few for {free} means at this budget",
-        )
-    largest = rows if summed or pooled else float(sizes.max())
+        few = f"{rows:,.0f} rows are too few for {free} means at this budget"
+        return Decision(None, f"rows were not centred: {few}")
+    # Rounding grows with the rows of a sum: those of all sites, or of the largest site.
+    largest = float(sizes.max())
+    if summed or pooled:
+        largest = rows
     stretch = stretch_of(frame.gain, frame.k, len(frame.constants))
     if largest**2 * (config.rows_per_person or 1) * 2.0**-53 * stretch**2 > ROUNDED:
-        return Decision(
-            None,
-            f"rows were not centred: {rows:,.0f} rows are so many that rounding would cost more",
-        )
+        many = f"{rows:,.0f} rows are so many that rounding would cost more"
+        return Decision(None, f"rows were not centred: {many}")
     share = float(np.clip((noise / ACCURATE) ** 2, LEAST, MOST))
     alpha = float(f"{mu * math.sqrt(share):.6g}")
     made = Centring(frame.constants, frame.k, frame.gain, alpha, (alpha / mu) ** 2, frame.groups)
     return Decision(made, made.says)
 
 
+def _noise_over_curator(config: RunConfig, sites: int) -> float:
+    """Return how much more noise a mean over all sites has than one by a curator.
+
+    It is f of docs/explanation/centring.md, step 1.
+    """
+    if config.trusted.pools_rows:
+        return 1.0
+    if config.trusted.opens_sums:
+        # Colluders know their own shares of the noise.
+        return math.sqrt(sites / max(1, sites - config.colluders))
+    return math.sqrt(sites)
+
+
 def _cannot(config: RunConfig, frame: Frame | None) -> str:
-    """Why no mean is asked; empty if one can be."""
+    """Return why no mean is asked; empty if one can be."""
     known = REGISTRY.get(config.method)
-    if frame is None or frame.k > 1.0:  # longer than any row may be: all are shortened
+    # A constant above 1 is longer than any row may be: all rows are clipped.
+    if frame is None or frame.k > 1.0:
         return "they have no constant that is alike in all of them"
     if config.form != "corrected":
         return "a printed form runs as its paper says"
@@ -310,7 +349,7 @@ def _cannot(config: RunConfig, frame: Frame | None) -> str:
 
 
 def centred(config: RunConfig, centring: Centring | None) -> RunConfig:
-    """The configuration with the digest of how its rows are centred.
+    """Return the configuration with the digest of how its rows are centred.
 
     InvalidInput if it names another way, or one that was not given.
     """

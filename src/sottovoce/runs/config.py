@@ -61,7 +61,7 @@ _DIGEST = "[0-9a-f]{32}"
 
 
 def positive_weight(why: str) -> Constraint:
-    """A finite weight above 0, and the reason why it must be."""
+    """Return the constraint of a finite weight above 0, with the reason why it must be."""
     return Both(Interval(low=0, closed="neither", why=why), UsableSize())
 
 
@@ -255,15 +255,15 @@ class RunConfig:
             raise InvalidInput(
                 "method", self.method, f"must be one of {offered()}", "see `sottovoce methods`"
             )
-        if self.method in ANSWERS:  # which go by one name under every trust
+        # Recipes go by one name under every trust, so the field alone says whom they trust.
+        if self.method in ANSWERS:
             object.__setattr__(self, "trust", self.trust or "nobody")
         elif self.trust is not None:
             object.__setattr__(self, "method", under(self.method, self.trust))
         elif self.trusts == "nobody":
             object.__setattr__(self, "trust", "nobody")
-        if (
-            self.trusts == "sum" and self.graph == "ring"
-        ):  # the default: what is meant if nothing is said
+        # "ring" is the field's default, so it may be what was not said; sums have one graph.
+        if self.trusts == "sum" and self.graph == "ring":
             object.__setattr__(self, "graph", "complete")
 
     @property
@@ -275,7 +275,9 @@ class RunConfig:
     def _resolve_options(self) -> None:
         """Store the options of the method, and apart from them those of other methods."""
         defaults = self.algorithm.options
-        options = defaults if self.options == NO_OPTIONS else self.options
+        options = self.options
+        if options == NO_OPTIONS:
+            options = defaults
         if type(options) is not type(defaults):
             rule = f"must be {type(defaults).__name__}, the options of {self.method}"
             raise InvalidInput(
@@ -284,6 +286,7 @@ class RunConfig:
         names = knobs_of(defaults)
         own = {name: value for name, value in self.other_options if name in names}
         others = {name: value for name, value in self.other_options if name not in names}
+        # An option of another method at its default says nothing, so it is not kept.
         strange = {name: value for name, value in others.items() if value != KNOBS[name].default}
         object.__setattr__(self, "options", replace(options, **own))
         object.__setattr__(self, "other_options", tuple(sorted(strange.items())))
@@ -296,19 +299,23 @@ class RunConfig:
     @property
     def trusted(self) -> Trust:
         """The trust that the method's name says; of a recipe, the one that `trust` names."""
-        return (
-            TRUSTS[self.trust or "nobody"]
-            if self.method in ANSWERS
-            else REGISTRY[self.method].trust
-        )
+        if self.method in ANSWERS:
+            return TRUSTS[self.trust or "nobody"]
+        return REGISTRY[self.method].trust
 
     @property
     def trusts(self) -> str:
+        """The kind of trust: "nobody", "sum" or "curator"."""
         return self.trusted.kind
 
     @property
     def notion(self) -> str:
-        return self.accountant or ("pure" if self.delta is None else "best")
+        """The name of the accountant: the one given, or the default with or without a delta."""
+        if self.accountant:
+            return self.accountant
+        if self.delta is None:
+            return "pure"
+        return "best"
 
     @property
     def algorithm(self) -> type[Algorithm[Any]]:
@@ -317,10 +324,11 @@ class RunConfig:
 
     @property
     def budgeted(self) -> bool:
+        """True if epsilon is finite at every node."""
         return bool(np.all(np.isfinite(self.epsilon)))
 
     def flat(self) -> dict[str, Any]:
-        """Fields and options by name, as :meth:`from_dict` reads them."""
+        """Return fields and options by name, as :meth:`from_dict` reads them."""
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NESTED}
         options = dict(self.other_options) | values_of(self.options)
         return own | {name: value for name, value in options.items() if name not in _FIELDS}
@@ -330,22 +338,28 @@ class RunConfig:
         return self.from_dict(self.flat() | changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; infinity is the text ``inf``.  Options at their defaults are left out, but
-        for ``WRITTEN``.
+        """Return plain data, with infinity as the text ``inf``.
+
+        Options at their defaults are left out, but for ``WRITTEN``.
         """
-        written = {name: KNOBS[name].default for name in WRITTEN}
-        plain = written | {
-            k: v.to_dict() if isinstance(v, Schedule) else v for k, v in self.flat().items()
-        }
-        plain |= {"epsilon": self.epsilon if self.budgeted else "inf"}
+        plain = {name: KNOBS[name].default for name in WRITTEN}
+        for name, value in self.flat().items():
+            if isinstance(value, Schedule):
+                value = value.to_dict()
+            plain[name] = value
+        # JSON has no infinity.
+        if not self.budgeted:
+            plain["epsilon"] = "inf"
+        # Values that records leave out.  Keys of runs are digests of records, so a field or an
+        # option that is added later must be silent at its default.
         silent = dict.fromkeys(("start", "centre", "participants", "rows_per_person"))
-        silent |= {"auto": False, "colluders": 1} | {
-            name: knob.default
-            for name, knob in KNOBS.items()
-            if name not in WRITTEN and name not in _FIELDS
-        }
-        # as the method's name says it
-        silent |= {"trust": self.trust} if self.trust in ("nobody", None) else {}
+        silent |= {"auto": False, "colluders": 1}
+        for name, knob in KNOBS.items():
+            if name not in WRITTEN and name not in _FIELDS:
+                silent[name] = knob.default
+        # The method's name says it already.
+        if self.trust in ("nobody", None):
+            silent["trust"] = self.trust
         return {
             name: value
             for name, value in plain.items()
@@ -394,7 +408,7 @@ class RunConfig:
 
     @classmethod
     def from_record(cls, plain: Mapping[str, Any]) -> RunConfig:
-        """Inverse of :meth:`to_dict`, for files: nothing that it writes may be left out.
+        """Read what :meth:`to_dict` wrote, from a file: nothing may be left out.
 
         A file may come from anybody, so it makes this program load no code: a method of another
         package must be known before.
@@ -460,7 +474,9 @@ _KEPT = (
 
 def refusal_of_method(plain: Any) -> Refusal | None:
     """Return why the method that a file names is refused; None if it is known or not named."""
-    method = plain.get("method") if isinstance(plain, Mapping) else None
+    if not isinstance(plain, Mapping):
+        return None
+    method = plain.get("method")
     if not isinstance(method, str) or method in KNOWN:
         return None
     rule = (
@@ -471,12 +487,10 @@ def refusal_of_method(plain: Any) -> Refusal | None:
 
 
 def _unknown_name(name: str, known: Iterable[str]) -> InvalidInput:
+    remedy = "see the parameters of RunConfig and of its methods"
     near = get_close_matches(name, known, n=1)
-    remedy = (
-        f"did you mean {near[0]!r}?"
-        if near
-        else "see the parameters of RunConfig and of its methods"
-    )
+    if near:
+        remedy = f"did you mean {near[0]!r}?"
     return InvalidInput(name, None, "is neither a field of a run nor an option of a method", remedy)
 
 
@@ -489,19 +503,27 @@ def broken_options(given: Iterable[tuple[str, Any]]) -> list[InvalidInput]:
             wrong.append(_unknown_name(name, KNOBS))
         elif not knob.constraint.holds(value):
             rule = knob.constraint.rule_for(value)
-            told = type(value) if value is None else value
+            # An error without a value shows none, so None is shown by its type.
+            told = value
+            if value is None:
+                told = type(value)
             wrong.append(InvalidInput(name, told, rule, f"use {name}={knob.default!r}"))
     return wrong
 
 
 def _first_guess(delta: float | None, loss: str, trust: str | None, cap: float) -> str:
-    """The method that "auto" starts from (measured: docs/measured/results.md)."""
+    """Return the method that "auto" starts from (measured: docs/measured/results.md)."""
+    # Noise inside objectives has a proof for some losses only, and for none with capped gradients.
     inside = make_loss(loss).unproved_inside is None and cap == math.inf
     if trust == "sum":
         return "momentum"
     if trust == "curator":
-        return "objective" if inside else "prox_average"
-    return "mr_admm" if delta is None and inside else "prox_admm"
+        if inside:
+            return "objective"
+        return "prox_average"
+    if delta is None and inside:
+        return "mr_admm"
+    return "prox_admm"
 
 
 def one_graph_of_sums(config: RunConfig) -> Iterator[InvalidInput]:
@@ -558,15 +580,16 @@ def options_of_the_method(config: RunConfig) -> Iterator[InvalidInput]:
             yield InvalidInput(name, value, rule, f"use {name}={one.default!r}")
         elif name in own or one.form == "printed":
             readers = [
-                m
-                for m, cls in REGISTRY.items()
+                method
+                for method, cls in REGISTRY.items()
                 if name in knobs_of(cls.options) and one.form in cls.forms
             ]
-            has = "none" if one.form == "printed" else f"its own, {one.default}"
+            has = f"its own, {one.default}"
+            if one.form == "printed":
+                has = "none"
             rule = f"the {config.form} {config.method} has {has}"
-            yield InvalidInput(
-                name, value, rule, f"leave it out: it is of the {one.form} {' or '.join(readers)}"
-            )
+            remedy = f"leave it out: it is of the {one.form} {' or '.join(readers)}"
+            yield InvalidInput(name, value, rule, remedy)
 
 
 def corrected_form_of_moved_runs(config: RunConfig) -> Iterator[InvalidInput]:
@@ -643,7 +666,10 @@ def delta_of_the_accountant(config: RunConfig) -> Iterator[InvalidInput]:
 def delta_of_gaussian_noise(config: RunConfig) -> Iterator[InvalidInput]:
     """Gaussian noise has no price without a delta."""
     if config.budgeted and config.algorithm.needs_delta and config.delta is None:
-        other = "" if config.method in ANSWERS else ", or a method with spherical noise"
+        # A recipe is asked as it is: there is no other method for it.
+        other = ", or a method with spherical noise"
+        if config.method in ANSWERS:
+            other = ""
         rule = f"{config.method} draws Gaussian noise, which has no pure price"
         yield InvalidInput("delta", None, rule, f"use delta=1e-5{other}")
 

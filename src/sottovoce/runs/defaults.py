@@ -28,7 +28,9 @@ DELTA = 1e-5
 def default_epsilon(method: str) -> float:
     """Return the default epsilon of a method: `EPSILON`, or infinity for methods without noise."""
     known = find_method(method)
-    return EPSILON if known is None or known.private else math.inf
+    if known is None or known.private:
+        return EPSILON
+    return math.inf
 
 
 def default_delta(
@@ -54,10 +56,11 @@ def default_delta(
     known = find_method(method)
     if known is not None and known.needs_delta:
         return DELTA
-    idle = (
-        form != "corrected" or pure_total(accountant) or (known is not None and not known.private)
-    )
-    return None if idle else DELTA
+    if form != "corrected" or pure_total(accountant):
+        return None
+    if known is not None and not known.private:
+        return None
+    return DELTA
 
 
 def for_task(config: RunConfig, task: Task) -> RunConfig:
@@ -67,8 +70,15 @@ def for_task(config: RunConfig, task: Task) -> RunConfig:
     """
     if isinstance(task, TwoClasses) or config.loss != "logistic":
         return config
-    loss = f"softmax:{task.outputs}" if isinstance(task, ManyClasses) else HuberResidual().spec
-    return config.but(method=METHOD if config.auto else config.method, auto=False, loss=loss)
+    if isinstance(task, ManyClasses):
+        loss = f"softmax:{task.outputs}"
+    else:
+        loss = HuberResidual().spec
+    # Another loss may have another first guess, so "auto" is asked again.
+    method = config.method
+    if config.auto:
+        method = METHOD
+    return config.but(method=method, auto=False, loss=loss)
 
 
 ROUNDS_OF_NUMBERS = 100  # of momentum, for losses of residuals
@@ -79,7 +89,9 @@ def method_of_numbers(trust: str, delta: float | None) -> str:
 
     It is momentum under this trust; without a delta it stays "auto".
     """
-    return METHOD if delta is None else under("momentum", trust)
+    if delta is None:
+        return METHOD
+    return under("momentum", trust)
 
 
 def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
@@ -89,12 +101,14 @@ def of_numbers(config: RunConfig, free: Collection[str]) -> RunConfig:
     """
     if config.delta is None or config.noise is not None:
         return config
-    rounds = ROUNDS_OF_NUMBERS if "rounds" in free else config.rounds
+    rounds = config.rounds
+    if "rounds" in free:
+        rounds = ROUNDS_OF_NUMBERS
     return config.but(method=method_of_numbers(config.trusts, config.delta), rounds=rounds)
 
 
 def pure_total(accountant: str | Ledger | DurableLedger | None) -> bool:
     """Return whether totals are sums of pure epsilons."""
-    return (
-        accountant if isinstance(accountant, str | None) else accountant.accountant.name
-    ) == "pure"
+    if accountant is None or isinstance(accountant, str):
+        return accountant == "pure"
+    return accountant.accountant.name == "pure"

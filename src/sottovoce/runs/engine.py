@@ -93,7 +93,7 @@ class Place:
         return oracle_of(self.facts, self.net, self.guard)
 
     def ask(self, query: Query) -> Array:
-        """The oracle's answer; from a start, to the query about the point that it stands for."""
+        """Return the oracle's answer; from a start, about the point that the query stands for."""
         if self.start is None:
             return self.oracle.ask(query)
         return query.beside(self.oracle.ask(query.around(self.start, self.facts)), self.start)
@@ -130,14 +130,16 @@ class Place:
         return self.oracle.lost_dual(weight)
 
     def classifier(self, model: Array) -> Array:
-        """The classifier of a model v, for rows as they were."""
-        w = model if self.start is None else model + self.start
-        return (
-            w if self.move is None else self.move.fold(np.broadcast_to(w, (*self.lead, self.width)))
-        )
+        """Return the classifier of a model v, for rows as they were."""
+        w = model
+        if self.start is not None:
+            w = model + self.start
+        if self.move is None:
+            return w
+        return self.move.fold(np.broadcast_to(w, (*self.lead, self.width)))
 
     def zeros(self) -> Array:
-        """Shape ``(*lead, width)``; in a plan the width is one."""
+        """Return zeros of shape ``(*lead, width)``; in a plan the width is one."""
         return np.zeros((*self.lead, self.width))
 
 
@@ -163,23 +165,19 @@ def run(
     """Run rounds ``done + 1 .. rounds`` of an algorithm from a state.
 
     The run stops before a release that would exceed the budget, and when a neighbour leaves;
-    completed rounds are kept.  A round whose sum over sites is not opened leaves the state as it
-    was, and ends a run that needs all rounds.  The net stays open for runs that follow.
+    completed rounds are kept.  The net stays open for runs that follow.
 
     Parameters
     ----------
     algorithm : Algorithm
-        With its noise.
     place : Place
         The facts, the network and the row guard of one node, or of all nodes of a simulation.
     rounds : int
         The number of the last round, counted from the run's beginning.
     observers : sequence of callable ``(k, state)``, optional
         Called after every completed round, in this order.
-    state : optional
+    state, done : optional, int
         The state after `done` rounds of an interrupted run; None to begin with the algorithm's own.
-    done : int
-        Rounds completed before.
     step : callable ``(k, state, place) -> state``, optional
         Makes a round in place of the algorithm's `round`, say without solving for a price.
 
@@ -201,27 +199,36 @@ def run(
     step = step or algorithm.round
     check_trust(algorithm, place.facts)
     algorithm.check(place)
-    state = algorithm.init(place) if state is None else state
-    stopped = FINISHED
+    if state is None:
+        state = algorithm.init(place)
     for k in range(done + 1, rounds + 1):
         try:
             state = step(k, state, place)
-        except (
-            AttemptLost
-        ):  # charged, and nothing was opened: the next round starts from the same state
-            if algorithm.complete:
-                stopped = FEW
-                break
-        except BudgetExceeded:  # refused before its noise was drawn: the last complete round stands
-            stopped = BUDGET
-            break
-        except NetClosed:
-            stopped = NEIGHBOUR
-            break
+        except (AttemptLost, BudgetExceeded, NetClosed) as error:
+            reason = _reason_to_stop(error, algorithm)
+            if reason is not None:
+                return Outcome(state, done, reason)
         done = k
         for observe in observers:
             observe(k, state)
-    return Outcome(state, done, stopped)
+    return Outcome(state, done, FINISHED)
+
+
+def _reason_to_stop(error: Exception, algorithm: Algorithm[Any]) -> str | None:
+    """Return why a run ends with a round that failed; None if it goes on with the next round.
+
+    A round whose sum over sites is not opened leaves the state as it was, and ends a run that needs
+    all rounds.
+    """
+    if isinstance(error, AttemptLost):
+        # Charged, and nothing was opened: the next round starts from the same state.
+        if algorithm.complete:
+            return FEW
+        return None
+    if isinstance(error, BudgetExceeded):
+        # Refused before its noise was drawn: the last complete round stands.
+        return BUDGET
+    return NEIGHBOUR
 
 
 def centred(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
@@ -248,7 +255,7 @@ def centred(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
     """
     assert guard.centring is not None
     recipe = guard.centring.recipe
-    # no mean is counted from a model
+    # A start is a model, and no mean of rows is counted from a model.
     asked = run(recipe, replace(place, start=None), len(recipe.items))
     if asked.stopped == FEW:
         mean = np.zeros((1, facts.d // facts.loss.outputs))
@@ -256,7 +263,10 @@ def centred(place: Place, guard: Centred, facts: Facts) -> tuple[Place, str]:
         mean = guard.centring.shrunk(recipe.outcome(asked.state, facts))
     else:
         return place, asked.stopped
-    return place.moved(guard.centre(mean if place.lead else mean[0])), FINISHED
+    # A site has no axis of replicates.
+    if not place.lead:
+        mean = mean[0]
+    return place.moved(guard.centre(mean)), FINISHED
 
 
 def save_checkpoint(path: Path, key: str, k: int, state: Any, guard: RowGuard) -> None:
@@ -327,7 +337,10 @@ def load_checkpoint(path: Path, key: str, blank: Any, guard: RowGuard) -> tuple[
     try:
         arrays = files.read_arrays(path)
         meta = dict(files.from_json(str(arrays.pop("meta")), infinite=True))
-        refused = refusal_of_format(meta.get("version"), BEGUN_BEFORE) if "key" in meta else None
+        # A file without a key is no checkpoint of any version: the comparison below says so.
+        refused = None
+        if "key" in meta:
+            refused = refusal_of_format(meta.get("version"), BEGUN_BEFORE)
     except UNREADABLE as error:
         raise _foreign(path) from error
     if refused is not None:
@@ -352,25 +365,26 @@ def _restored(
     if type(done) is not int or done < 0:
         raise ValueError("no round")
     guard.ledger.restore(meta["ledger"])
-    if (
-        isinstance(guard.ledger, Run)
-        and meta.get("answers", guard.ledger.answers) != guard.ledger.answers
-    ):
-        rule = (
-            "holds other answers than the run in this ledger; remove it to go on with those "
-            "of the ledger"
-        )
-        raise LedgerMismatch(f"checkpoint={shown(path)}: {rule}")
-    guard.restore(
-        {n.removeprefix(OF_GUARD): v for n, v in arrays.items() if n.startswith(OF_GUARD)}
-    )
-    state = type(blank)(
-        *(_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields)
-    )
-    return done, state
+    if isinstance(guard.ledger, Run):
+        stored = guard.ledger.answers
+        if meta.get("answers", stored) != stored:
+            rule = (
+                "holds other answers than the run in this ledger; remove it to go on with those "
+                "of the ledger"
+            )
+            raise LedgerMismatch(f"checkpoint={shown(path)}: {rule}")
+    of_guard = {
+        name.removeprefix(OF_GUARD): value
+        for name, value in arrays.items()
+        if name.startswith(OF_GUARD)
+    }
+    guard.restore(of_guard)
+    known = [_like(arrays[f"state.{name}"], getattr(blank, name)) for name in blank._fields]
+    return done, type(blank)(*known)
 
 
 def _like(found: Array, blank: Any) -> Array:
+    """Return an array of a file; a ValueError unless it has the blank's shape and type."""
     known = np.asarray(blank)
     if found.shape != known.shape or found.dtype != known.dtype or not np.all(np.isfinite(found)):
         raise ValueError("another state")

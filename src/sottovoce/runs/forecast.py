@@ -28,7 +28,8 @@ LEAST = 0.25
 """Share of what a perfect model gains on always answering the commonest class; below it, a run
 is near guessing.
 """
-_ENTRIES = 512  # of the classifiers of all worlds, from which on there are fewer worlds
+# Of the classifiers of all worlds, from which on there are fewer worlds.
+_ENTRIES = 512
 MORE = (10.0, 100.0)
 """Factors on epsilon, and on rows, that are tried in turn: the first that helps is proposed."""
 
@@ -60,7 +61,7 @@ class Forecast:
 
     @property
     def guessing(self) -> bool:
-        """Return whether the run is expected to be near guessing."""
+        """True if the run is expected to be near guessing."""
         return self.gained < LEAST
 
     @property
@@ -74,7 +75,8 @@ class Forecast:
             f"alone would be for {1.0 - self.guess:.0%}"
         )
         would = ", ".join(f"{1.0 - error:.0%} with {what}" for what, error in self.helps)
-        text = f"{text}; it would be {would}" if would else text
+        if would:
+            text = f"{text}; it would be {would}"
         return f"{text} (on your rows the numbers will be others)"
 
 
@@ -112,17 +114,16 @@ def forecast(
     """
     sizes = tuple(int(rows) for rows in np.asarray(n, dtype=float).ravel())
     if config.method in PROXIMAL and heterogeneity == "iid" and not config.trusted.answers_of_all:
-        # as good where sites are alike, and quicker to try
+        # As good where sites are alike, and quicker to try.
         config = config.but(method=PROXIMAL[-1])
     method, loss = REGISTRY[config.method], make_loss(config.loss)
-    together = config.trusted.answers_of_all or (heterogeneity == "iid" and averaging(method))
-    held = 1 if together else len(sizes)
-    if (
-        config.noise is not None
-        or not config.budgeted
-        or config.form != "corrected"
-        or loss.offset_bound
-    ):
+    # These are rehearsed as one site with all rows.
+    held = len(sizes)
+    if config.trusted.answers_of_all or (heterogeneity == "iid" and averaging(method)):
+        held = 1
+    if config.noise is not None or not config.budgeted:
+        return None
+    if config.form != "corrected" or loss.offset_bound:
         return None
     if not method.private or Ground.too_large(held, d // loss.outputs, loss.outputs):
         return None
@@ -135,6 +136,7 @@ def forecast(
 def _forecast(
     config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, expected: Expected | None
 ) -> Forecast | None:
+    """Rehearse a run; if it is near guessing, also what would help."""
     found = _rehearsed(config, n, d, heterogeneity, expected)
     if found is None or not found.guessing:
         return found
@@ -144,9 +146,10 @@ def _forecast(
             changed = change(config, n, factor)
             if changed is None:
                 break
-            other = _rehearsed(changed[1], changed[2], d, heterogeneity, expected)
+            what, changed_config, changed_n = changed
+            other = _rehearsed(changed_config, changed_n, d, heterogeneity, expected)
             if other is not None and not other.guessing and other.error < found.error:
-                helps.append((changed[0], other.error))
+                helps.append((what, other.error))
                 break
     return replace(found, helps=tuple(helps))
 
@@ -154,20 +157,25 @@ def _forecast(
 def _rehearsed(
     config: RunConfig, n: tuple[int, ...], d: int, heterogeneity: str, expected: Expected | None
 ) -> Forecast | None:
-    outputs, pooled = make_loss(config.loss).outputs, config.trusted.answers_of_all
-    tilt = 0.0 if heterogeneity == "iid" or pooled else 1.0
+    """Compare a run on synthetic data with guessing and with a perfect model."""
+    outputs = make_loss(config.loss).outputs
+    pooled = config.trusted.answers_of_all
+    tilt = 1.0
+    if heterogeneity == "iid" or pooled:
+        tilt = 0.0
     ground = Ground(n, d // outputs, outputs, tilt, expected, pooled)
-    many = int(
-        np.clip(_ENTRIES // (outputs * min(d // outputs, WIDEST)), 2, len(ground.first.worlds))
-    )
+    entries = outputs * min(d // outputs, WIDEST)
+    many = int(np.clip(_ENTRIES // entries, 2, len(ground.first.worlds)))
     rehearsal = replace(ground.first, worlds=ground.first.worlds[:many])
     try:
-        error = float(
-            rehearsal.outcomes([prepare(config, ground.sizes, ground.weights)])[0].errors.mean()
-        )
-    except SottovoceError:  # the run itself will say what is wrong
+        prepared = prepare(config, ground.sizes, ground.weights)
+        (outcome,) = rehearsal.outcomes([prepared])
+    except SottovoceError:
+        # The run itself will say what is wrong.
         return None
+    error = float(outcome.errors.mean())
     worlds = rehearsal.worlds
+    # A world's chances are those of every class for every row: the perfect model knows them.
     guess = float(np.mean([1.0 - world.chances.mean(axis=0).max() for world in worlds]))
     best = float(np.mean([1.0 - world.chances.max(axis=1).mean() for world in worlds]))
     return Forecast(error, guess, best)
@@ -178,25 +186,26 @@ _Changed = tuple[str, RunConfig, tuple[int, ...]] | None
 
 
 def _more_epsilon(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
+    """Multiply epsilon by a factor, if all nodes have one."""
     if isinstance(config.epsilon, tuple):
         return None
-    return (
-        f"epsilon={factor * config.epsilon:g}",
-        replace(config, epsilon=factor * config.epsilon),
-        n,
-    )
+    epsilon = factor * config.epsilon
+    return f"epsilon={epsilon:g}", replace(config, epsilon=epsilon), n
 
 
 def _more_rows(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
+    """Multiply the rows of every site by a factor."""
     return f"{factor:.0f} times the rows", config, tuple(int(factor * rows) for rows in n)
 
 
 def _summed(config: RunConfig, n: tuple[int, ...], factor: float) -> _Changed:
+    """Trust in sums in place of nobody; `factor` says only whether this was tried before."""
+    # A sum needs three sites at least, and its Gaussian noise a delta.
     if config.trusted.answers_of_all or len(n) < 3 or config.delta is None or factor > MORE[0]:
         return None
-    plain = REGISTRY[config.method].name
-    name = plain if "sum" in trusts_of(plain) else "momentum"
-    rounds = config.rounds if name == plain else max(config.rounds, 100)
+    name, rounds = REGISTRY[config.method].name, config.rounds
+    if "sum" not in trusts_of(name):
+        name, rounds = "momentum", max(config.rounds, 100)
     try:
         return 'trust="sum"', config.but(method=name, trust="sum", rounds=rounds, eta=None), n
     except InvalidInput:

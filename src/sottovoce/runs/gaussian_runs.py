@@ -32,7 +32,9 @@ Bills = tuple[Bill, ...]
 
 
 def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceOfScale | None:
-    """The totals of a run of Gaussian releases by the scale of its noise; None for other runs.
+    """Return the price of a run of Gaussian releases by the scale of its noise.
+
+    It is None for other runs.
 
     Parameters
     ----------
@@ -62,11 +64,11 @@ def price_of_gaussian_run(method: Algorithm[Any], setting: RunSetting) -> PriceO
         groups = grouped(queries.method, shape(1))
         if groups is None:
             return None
-        if any(
-            release.bills is None for release in (*first, *_released(groups, shape(1), facts, m))
-        ):
+        releases = [*first, *_released(groups, shape(1), facts, m)]
+        if any(release.bills is None for release in releases):
             return None
-    except SottovoceError:  # a plan will say what is wrong
+    except SottovoceError:
+        # A plan will say what is wrong.
         return None
 
     def price(scale: Array) -> Array:
@@ -123,10 +125,12 @@ class Group:
         """
         query = self.query.at_shift(alpha)
         if isinstance(query, CarriedGradient):
-            shifts = query.shifts(facts)[: self.count].tolist()
-            return [
-                Release(tuple(Bill(mu=mu, lattice=facts.d) for mu in nodes), 1) for nodes in shifts
-            ]
+            # With correlated noise each round has a shift of its own, (rounds, N).
+            releases = []
+            for shifts_of_nodes in query.shifts(facts)[: self.count].tolist():
+                bills = tuple(Bill(mu=mu, lattice=facts.d) for mu in shifts_of_nodes)
+                releases.append(Release(bills, 1))
+            return releases
         return [Release(gaussian_bills(query.event(facts), sites_per_row), self.count)]
 
 
@@ -138,7 +142,9 @@ def gaussian_bills(event: Event, sites_per_row: int) -> Bills | None:
         bill == Bill(mu=bill.mu, lattice=bill.lattice) and bill.mu > 0 for bill in bills
     )
     symmetric = all(direction == bills for direction in directions[1:])
-    return bills if gaussian_alone and symmetric else None
+    if not gaussian_alone or not symmetric:
+        return None
+    return bills
 
 
 def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
@@ -153,7 +159,8 @@ def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
             return None
         if isinstance(members[0], CarriedGradient):
             indices = [getattr(query, "index", 0) for query in members]
-            if indices != list(range(1, len(members) + 1)):  # not all rounds from the first one on
+            # Shifts of correlated noise are known for the rounds from the first one on.
+            if indices != list(range(1, len(members) + 1)):
                 return None
         groups.append(Group(members[0], len(members)))
     return groups
@@ -161,7 +168,9 @@ def grouped(queries: Sequence[Query | Sum], alpha: Array) -> list[Group] | None:
 
 def one_if_equal(scale: Array) -> Array:
     """Return one number if all nodes have one scale, so that their schedules stay one number."""
-    return scale[0] if np.all(scale == scale[0]) else scale
+    if np.all(scale == scale[0]):
+        return scale[0]
+    return scale
 
 
 def _released(
@@ -171,14 +180,19 @@ def _released(
 
 
 def _has_shift(query: Query | Sum, alpha: Array) -> bool:
+    """Return true if a query has exactly this shift over sigma."""
     own = getattr(query, "alpha", None)
-    return own is not None and np.asarray(own).shape == alpha.shape and bool(np.all(own == alpha))
+    if own is None or np.asarray(own).shape != alpha.shape:
+        return False
+    return bool(np.all(own == alpha))
 
 
 def _terms(query: Query | Sum) -> Any:
-    """Class and fields, the round aside; None where a field cannot be compared."""
+    """Return class and fields, the round aside; None where a field cannot be compared."""
     inner: Any = query.statistic
-    ignored = {"index"} if isinstance(inner, CarriedGradient) else set()
+    ignored: set[str] = set()
+    if isinstance(inner, CarriedGradient):
+        ignored = {"index"}
     found: list[Any] = [type(query), type(inner)]
     for field in fields(inner):
         value = getattr(inner, field.name)

@@ -148,15 +148,17 @@ class OwnAnswers(Oracle):
 
 
 class SumAnswers(Oracle):
-    """All nodes have the same answers, opened sums over all sites, and so the same state: there
-    is nothing to mix.
+    """All nodes have the same answers, opened sums over all sites.
+
+    So they have the same state, and there is nothing to mix.
     """
 
     def ask(self, query: Query) -> Array:
         return self.guard.ask_sum(Sum.of(query), self.net)
 
     def among(self) -> Among:
-        return self.net.among(self.facts)  # agreed on now, and asked again by the row guard
+        # Agreed on now; the row guard asks again, and is told the same.
+        return self.net.among(self.facts)
 
     def mean(self, answer: Array, among: Among) -> Array:
         return answer
@@ -199,17 +201,21 @@ def oracle_of(facts: Facts, net: Net, guard: Asked) -> Oracle:
     Oracle
         :class:`SumAnswers` where sums are opened, otherwise :class:`OwnAnswers`.
     """
-    oracle: type[Oracle] = SumAnswers if facts.summed else OwnAnswers
-    return oracle(facts, net, guard)
+    if facts.summed:
+        return SumAnswers(facts, net, guard)
+    return OwnAnswers(facts, net, guard)
 
 
 def check_trust(algorithm: Algorithm[Any], facts: Facts) -> None:
-    """Refuse (InvalidInput) to run a method on the facts of a run under another trust: its
-    prices are others.
+    """Refuse (InvalidInput) to run a method on the facts of a run under another trust.
+
+    Its prices are others.
     """
     if algorithm.any_trust or algorithm.trust.opens_sums == facts.summed:
         return
-    opens = "sums alone" if facts.summed else "no sums"
+    opens = "no sums"
+    if facts.summed:
+        opens = "sums alone"
     rule = (
         f"{algorithm.name} trusts {algorithm.trust.kind}, and these facts are of a run that "
         f"opens {opens}"

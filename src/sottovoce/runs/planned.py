@@ -49,9 +49,7 @@ class PlannedRun:
     start: Start | None = None
 
     def check(self, rows: Rows) -> None:
-        """Refuse rows of other sizes, or for another loss or unit, than those that were priced;
-        InvalidInput.
-        """
+        """Refuse (InvalidInput) rows of other sizes, loss or unit than those that were priced."""
         check_kind(rows, self.config, self.loss)
         if rows.d != self.d or not np.array_equal(rows.n, self.n):
             rule = (
@@ -119,11 +117,13 @@ def plan_run(
     InvalidInput
         As :func:`sottovoce.runs.prepare.prepare`, and for a start that does not fit.
     """
-    config = centred(named(asked_by(config, method), start, d), centre)
+    config = asked_by(config, method)
+    config = named(config, start, d)
+    config = centred(config, centre)
     prepared = prepare(config, n, d, method=method, loss=loss, centre=centre)
-    return PlannedRun(
-        config, prepared, n, d, make_loss(config.loss) if loss is None else loss, start
-    )
+    if loss is None:
+        loss = make_loss(config.loss)
+    return PlannedRun(config, prepared, n, d, loss, start)
 
 
 __all__ = ["PlannedRun", "check_kind", "plan_run"]

@@ -29,9 +29,11 @@ from .centre import Centring, centred
 from .config import RunConfig
 from .pricing import Prepared, RunSetting, cost_report, plan
 
-MOST_RELEASES = 20_000_000  # rounds times nodes of a run
+# Rounds times nodes of a run.
+MOST_RELEASES = 20_000_000
 MOST_ROWS = 10**12  # of a site
-MOST_WEIGHTS = 10**8  # of a classifier: features times the margins of the loss
+# Of a classifier: features times the margins of the loss.
+MOST_WEIGHTS = 10**8
 
 
 def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
@@ -52,12 +54,18 @@ def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
         and None if the method has none or the budget is infinite.
     """
     cls = REGISTRY[config.method]
-    eta = default_penalty(config, facts, graph) if config.eta is None else config.eta
-    penalty = eta if isinstance(eta, Schedule) else Schedule(eta, config.eta_growth)
-    noisy = cls.private and (config.noise is not None or config.budgeted)
-    alpha = 1.0 if config.noise is None else config.noise
-    schedule = alpha if isinstance(alpha, Schedule) else Schedule(alpha, config.noise_growth)
-    noise = schedule if noisy else None
+    eta = config.eta
+    if eta is None:
+        eta = default_penalty(config, facts, graph)
+    penalty = _as_schedule(eta, config.eta_growth)
+    alpha = config.noise
+    if alpha is None:
+        # Only the shape counts: its calibration multiplies the whole schedule.
+        alpha = 1.0
+    schedule = _as_schedule(alpha, config.noise_growth)
+    noise = None
+    if cls.private and (config.noise is not None or config.budgeted):
+        noise = schedule
     own = {f.name for f in fields(cls)} & {"form", "rounds"}
     return cls(
         penalty=penalty,
@@ -65,6 +73,13 @@ def build(config: RunConfig, facts: Facts, graph: Graph) -> Algorithm[Any]:
         options=config.options,
         **{name: getattr(config, name) for name in own},
     )
+
+
+def _as_schedule(value: float | tuple[float, ...] | Schedule, growth: Any) -> Schedule:
+    """Return a schedule as it is, or that of a first value and a factor from round to round."""
+    if isinstance(value, Schedule):
+        return value
+    return Schedule(value, growth)
 
 
 def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
@@ -103,8 +118,12 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
     diverge; theirs is one over the largest curvature.
     """
     cls = REGISTRY[config.method]
-    releases = 1 if cls.single else config.rounds
-    spread = _spread(config, facts, releases) if config.budgeted else 0.0
+    releases = config.rounds
+    if cls.single:
+        releases = 1
+    spread = 0.0
+    if config.budgeted:
+        spread = _spread(config, facts, releases)
     own = cls.own_penalty(facts, config.rounds, spread, config.options)
     if own is not None:
         return own
@@ -113,39 +132,41 @@ def default_penalty(config: RunConfig, facts: Facts, graph: Graph) -> float:
         return max(least, config.C * facts.loss.curvature_bound)
     if not config.budgeted or not cls.noise_weight:
         return least
-    stiffness = (
-        2.0 * np.maximum(graph.degree, 1) if cls.curvature == "edge" else np.ones_like(facts.n)
-    )
+    # Where each edge has a penalty, a node's curvature is 2 eta times its degree.
+    stiffness = np.ones_like(facts.n)
+    if cls.curvature == "edge":
+        stiffness = 2.0 * np.maximum(graph.degree, 1)
     smallest = float(np.min(facts.n * stiffness))
-    weight = 1.0 if config.delta is None or facts.pure else cls.noise_weight
+    # Under pure accounting the rule is that of U1, in the notes above.
+    weight = cls.noise_weight
+    if config.delta is None or facts.pure:
+        weight = 1.0
     return max(least, config.C * weight * spread / smallest)
 
 
 def _spread(config: RunConfig, facts: Facts, releases: int) -> float:
-    """Standard deviation of a release's noise in a coordinate, sum scale; rough unless Gaussian."""
+    """Estimate the standard deviation of a release's noise in a coordinate, sum scale.
+
+    It is rough unless the noise is Gaussian.
+    """
     epsilon = float(np.min(config.epsilon))
+    # A row that is replaced changes a sum of gradients by up to 2 L.
+    change = 2.0 * facts.loss.derivative_bound
     if config.delta is not None and not facts.pure:
-        return (
-            2.0
-            * facts.loss.derivative_bound
-            * math.sqrt(releases)
-            / nominal_mu(epsilon, config.delta)
-        )
+        return change * math.sqrt(releases) / nominal_mu(epsilon, config.delta)
     # Spherical noise of rate beta = epsilon / (2 L T) has about root d / beta in a coordinate.
     # Noise inside the objective takes 1 / beta: beta K >= 1 is the rule of `default_penalty`.
-    inside = REGISTRY[config.method].objective_noise
-    return (
-        2.0
-        * facts.loss.derivative_bound
-        * releases
-        / epsilon
-        * (1.0 if inside else math.sqrt(facts.d))
-    )
+    per_rate = change * releases / epsilon
+    if REGISTRY[config.method].objective_noise:
+        return per_rate
+    return per_rate * math.sqrt(facts.d)
 
 
 def certified(config: RunConfig, loss: Loss) -> float | None:
     """Return the gradient norm to which solves are certified, over C; None without ``tol``."""
-    return None if config.tol is None else config.tol * min(1.0, loss.derivative_bound)
+    if config.tol is None:
+        return None
+    return config.tol * min(1.0, loss.derivative_bound)
 
 
 def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
@@ -159,12 +180,16 @@ def quorum(config: RunConfig, nodes: int) -> tuple[int, int]:
     t = config.colluders
     least = max(t + 2, (nodes + t) // 2 + 1)
     if least > nodes:
-        why = ": each of two sites can subtract its own share" if nodes == 2 else ""
+        why = ""
+        if nodes == 2:
+            why = ": each of two sites can subtract its own share"
         rule = f"of {nodes} sites, {t} colluding, too few are left for a sum to hide one{why}"
         raise InvalidInput(
             "colluders", t, rule, "use trust='nobody', which needs no other site, or more sites"
         )
-    wanted = least if config.participants is None else config.participants
+    wanted = config.participants
+    if wanted is None:
+        wanted = least
     if not least <= wanted <= nodes:
         rule = (
             f"must be from {least} to {nodes}: more than half of all sites and colluders, and "
@@ -181,7 +206,9 @@ def held(config: RunConfig, rows: Rows) -> Rows:
     """
     if config.trusted.pools_rows:
         rows = rows.pooled()
-    return rows if config.backend == "numpy" else rows.on(config.backend)
+    if config.backend == "numpy":
+        return rows
+    return rows.on(config.backend)
 
 
 def prepare(
@@ -227,14 +254,19 @@ def prepare(
     if loss is None:
         loss = cap(make_loss(config.loss), config.gradient_cap)
     rho = config.rho
-    if config.trusted.pools_rows:  # of the same problem: sum_i f_i over N is mean loss + rho/(2N)
-        n, rho = n.sum(axis=0, keepdims=True), rho / len(n)
+    if config.trusted.pools_rows:
+        # One party solves the same problem: sum_i f_i over N is mean loss + rho/(2N).
+        rho = rho / len(n)
+        n = n.sum(axis=0, keepdims=True)
     if graph is None:
         graph = _graph(config, len(n), sums=config.trusted.opens_sums or method is not None)
     accountant = accountants.make_accountant(config.notion)
     facts = _facts(config, n, d, rho, loss, graph, centre, pure=accountant.name == "pure")
     _check_nodes(config, len(n))
-    algorithm = build(config, facts, graph) if method is None else _with_shape(method, config)
+    if method is None:
+        algorithm = build(config, facts, graph)
+    else:
+        algorithm = _with_shape(method, config)
     setting = _setting(config, facts, graph, accountant, centre)
     algorithm, budget = _within_budget(algorithm, setting, config)
     ledger = Ledger(accountant, budget, setting.delta, setting.sites_per_row)
@@ -252,8 +284,15 @@ def _facts(
     *,
     pure: bool,
 ) -> Facts:
-    """The public facts of a run, under a regulariser `rho` of the nodes."""
+    """Collect the public facts of a run, under a regulariser `rho` of the nodes."""
     participants, colluders = quorum(config, len(n))
+    sites_per_row = 1
+    if participants:
+        # Only sums need it to know their price: a person's rows at all sites move one sum.
+        sites_per_row = config.sites_per_row
+    stretch = 1.0
+    if centre is not None:
+        stretch = centre.stretch
     facts = Facts(
         loss,
         n,
@@ -267,9 +306,9 @@ def _facts(
         max_degree=int(np.max(graph.degree)),
         participants=participants,
         colluders=colluders,
-        sites_per_row=config.sites_per_row if participants else 1,
+        sites_per_row=sites_per_row,
         rows_per_person=config.rows_per_person,
-        stretch=1.0 if centre is None else centre.stretch,
+        stretch=stretch,
     )
     if centre is not None and pure:
         rule = "a mean's noise is Gaussian and has no pure price"
@@ -285,6 +324,9 @@ def _setting(
     centre: Centring | None,
 ) -> RunSetting:
     """Collect what the price of the configuration's run depends on."""
+    first = None
+    if centre is not None:
+        first = centre.recipe
     return RunSetting(
         facts,
         graph,
@@ -293,15 +335,15 @@ def _setting(
         config.delta or 0.0,
         sites_per_row=config.sites_per_row,
         copies=config.copies,
-        first=None if centre is None else centre.recipe,
+        first=first,
     )
 
 
 def _within_budget(
     algorithm: Algorithm[Any], setting: RunSetting, config: RunConfig
 ) -> tuple[Algorithm[Any], Array]:
-    """The method with the least noise that meets the budget, or as it is if its noise is given; and
-    the budget.
+    """Return the method with the least noise that meets the budget, or as it is if its noise is
+    given; and the budget.
 
     A printed form is asked for by its paper's claim; what is proved may be more, and is reported:
     its ledger has no limit.
@@ -320,17 +362,24 @@ def _within_budget(
 
 
 def _graph(config: RunConfig, nodes: int, sums: bool) -> Graph:
-    """The configuration's graph; where all sites send `sums` together, its neighbours are not
-    listed.
+    """Return the configuration's graph.
+
+    Where all sites open `sums` together nobody reads neighbours, so they are not listed.
     """
-    seed = 0 if config.seed is None else config.seed
-    name = config.graph if nodes > 1 else "complete"
+    seed = config.seed
+    if seed is None:
+        seed = 0
+    # Other graphs have two nodes or more.
+    name = config.graph
+    if nodes <= 1:
+        name = "complete"
     return make_graph(name, nodes, seed, listed=not sums)
 
 
 def _with_shape(method: Recipe, config: RunConfig) -> Recipe:
-    """A recipe with the shape of its noise, to be calibrated; as it is if its noise is given, or
-    there is none.
+    """Return a recipe with the shape of its noise, to be calibrated.
+
+    It stays as it is if its noise is given, or there is none.
     """
     if config.noise is not None or not config.budgeted:
         return method
@@ -347,10 +396,12 @@ def _check_nodes(config: RunConfig, nodes: int) -> None:
         elif isinstance(value, Schedule):
             lengths = value.nodes
         if any(length != nodes for length in lengths):
-            shown = value.words if isinstance(value, Schedule) else value
+            shown = value
+            if isinstance(value, Schedule):
+                shown = value.words
             rule = f"must be one number, or one for each of the {nodes} nodes"
             raise InvalidInput(name, shown, rule, "correct it")
-    if not config.sites_per_row <= nodes:
+    if config.sites_per_row > nodes:
         raise InvalidInput(
             "sites_per_row", config.sites_per_row, f"there are {nodes} sites", "use fewer"
         )
@@ -376,10 +427,15 @@ def check_affordable(algorithm: Algorithm[Any], setting: RunSetting, config: Run
     InvalidInput
         If the first round (all rounds of a complete method) costs more than epsilon at some node.
     """
-    what = "the whole run" if algorithm.complete else "one round"
-    rounds = config.rounds if algorithm.complete else 1
-    least = plan(algorithm, replace(setting, rounds=rounds))
-    totals = np.array(least.total() / (1.0 + 1e-9)) if algorithm.complete else least.per_node()
+    if algorithm.complete:
+        what = "the whole run"
+        least = plan(algorithm, replace(setting, rounds=config.rounds))
+        # Noise that was calibrated to the budget costs it up to rounding.
+        totals = np.array(least.total() / (1.0 + 1e-9))
+    else:
+        what = "one round"
+        least = plan(algorithm, replace(setting, rounds=1))
+        totals = least.per_node()
     if np.any(totals > np.asarray(config.epsilon, dtype=float)):
         rule = f"{what} costs {least.total():.4g}"
         raise InvalidInput(
@@ -420,17 +476,15 @@ def check_size(config: RunConfig, n: Array, d: int) -> None:
     InvalidInput
         Naming the size that is too large, or `d`.
     """
+    most_rounds = MOST_RELEASES // max(len(n), 1)
+    fewer_rounds = f"with {len(n):,} nodes; use fewer rounds"
     for field, value, most, remedy in (
         ("nodes", len(n), MOST_NODES, "use fewer sites"),
         ("n", float(np.max(n, initial=0)), MOST_ROWS, "use fewer rows a site"),
         ("d", d, MOST_WEIGHTS, "use fewer features"),
-        (
-            "rounds",
-            config.rounds,
-            MOST_RELEASES // max(len(n), 1),
-            f"with {len(n):,} nodes; use fewer rounds",
-        ),
+        ("rounds", config.rounds, most_rounds, fewer_rounds),
     ):
+        # Not `value > most`, which lets a NaN pass.
         if not value <= most:
             raise InvalidInput(field, value, f"must be at most {most:,}", remedy)
     fits("replicates", 8.0 * config.replicates * len(n) * d)

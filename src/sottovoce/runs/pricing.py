@@ -145,9 +145,18 @@ class _DryRun(NamedTuple):
         )
 
     @classmethod
+    def of_run(cls, method: Algorithm[Any], setting: RunSetting, node: int | None) -> _DryRun:
+        """Return the dry run of one node, or of all."""
+        if node is None:
+            return cls.of_all(method, setting)
+        return cls.of_one(method, setting, node)
+
+    @classmethod
     def of_one(cls, method: Algorithm[Any], setting: RunSetting, node: int) -> _DryRun:
         """Return the dry run of one node, with its facts, degree and part of the schedules."""
-        first = None if setting.first is None else setting.first.at(node)
+        first = None
+        if setting.first is not None:
+            first = setting.first.at(node)
         degree = setting.graph.degree[node]
         return cls(method.at(node), first, setting.facts.node(node), (), degree, setting.rounds)
 
@@ -157,11 +166,12 @@ class _DryRun(NamedTuple):
         return Place(self.facts, _Silent(self.degree), Pricer(self.facts, note), self.lead, 1)
 
     def ask_first(self, note: Callable[[Query | Sum], None]) -> bool:
-        """Ask what comes before the method; whether all of it was affordable."""
+        """Ask what comes before the method; return true if all of it was affordable."""
         if self.first is None:
             return True
         items = len(self.first.items)
-        return run(self.first, self.place(note), items, step=self.first.priced).stopped == FINISHED
+        outcome = run(self.first, self.place(note), items, step=self.first.priced)
+        return outcome.stopped == FINISHED
 
     def ask_method(
         self,
@@ -169,9 +179,8 @@ class _DryRun(NamedTuple):
         observers: Sequence[Callable[[int, Any], None]] = (),
     ) -> None:
         """Run the method's rounds, with blank answers."""
-        run(
-            self.method, self.place(note), self.rounds, observers=observers, step=self.method.priced
-        )
+        place = self.place(note)
+        run(self.method, place, self.rounds, observers=observers, step=self.method.priced)
 
 
 class Queries(NamedTuple):
@@ -247,13 +256,14 @@ def plan(
     UnknownEvent
         If the accountant has no proof for an event.
     """
-    dry = _DryRun.of_all(method, setting) if node is None else _DryRun.of_one(method, setting, node)
+    dry = _DryRun.of_run(method, setting, node)
     ledger = Ledger(setting.accountant, budget, setting.delta, setting.sites_per_row)
     if math.isinf(budget) and after is None:
         # Nothing but a price that is no number ends such a run early, so all is charged together,
         # which is cheaper.
         queries = _queries(dry)
         events = [query.event(dry.facts) for query in (*queries.first, *queries.method)]
+        # Where one is refused nothing is charged, and release by release shows which.
         with suppress(BudgetExceeded):
             ledger.charge_all(events, setting.copies)
             return ledger
@@ -301,7 +311,9 @@ class Prepared:
     @property
     def first(self) -> Recipe | None:
         """The recipe that is asked before the method; None without centring."""
-        return None if self.centring is None else self.centring.recipe
+        if self.centring is None:
+            return None
+        return self.centring.recipe
 
     def plan(
         self,
@@ -326,10 +338,12 @@ class Prepared:
             Of one copy of the run, with all events in the order of their charges.
         """
         book = self.ledger
+        if rounds is None:
+            rounds = self.config.rounds
         setting = RunSetting(
             self.facts,
             self.graph,
-            self.config.rounds if rounds is None else rounds,
+            rounds,
             book.accountant,
             book.delta,
             first=self.first,
@@ -338,11 +352,13 @@ class Prepared:
 
     def affordable(self, node: int) -> tuple[Event, ...]:
         """Return the events of one node up to the first that its budget cannot pay, in order."""
-        everything, book = self.plan(node=node).rows, self.ledger
+        everything = self.plan(node=node).rows
+        book = self.ledger
         budget = np.broadcast_to(book.epsilon, (self.facts.n_nodes,))[node]
         # Totals only grow: if the whole run fits, so does each part, and one look is cheaper than
         # one a release.
-        if np.all(book.accountant.within(book.accountant.spent(everything), book.delta, budget)):
+        spent = book.accountant.spent(everything)
+        if np.all(book.accountant.within(spent, book.delta, budget)):
             return everything
         return self.plan(node=node, budget=float(budget)).rows
 
@@ -448,7 +464,8 @@ def release_costs(prepared: Prepared, events: Iterable[Event]) -> list[dict[str,
         alone and an upper bound on the noise's standard deviation in a coordinate (``spread``).
     """
     book, nodes = prepared.ledger, (prepared.facts.n_nodes,)
-    known: dict[str, dict[str, Any]] = {}  # releases of many rounds are often equal
+    # Releases of many rounds are often equal, and each price may take a search.
+    known: dict[str, dict[str, Any]] = {}
     found = []
     for event in events:
         text = repr(event.to_dict())

@@ -27,14 +27,13 @@ from .simulate import Result, pooled_minimiser
 from .start import Start
 
 QUANTILES = (0.5, 0.9, 0.99)
-# candidates, over the number of rows; the first where these are too few to compare
-RIDGES = (
-    1.0,
-    0.1,
-    0.01,
-)
-_FOLDS, _MOST = 4, 5000  # of the comparison; rows in it at most
-FEWEST = 30  # public rows of worlds, a third each for the start, the sites and the test
+# Candidates for the ridge, over the number of rows; the first where rows are too few to compare.
+RIDGES = (1.0, 0.1, 0.01)
+# Of the comparison of ridges, and the most rows in it.
+_FOLDS = 4
+_MOST = 5000
+# Public rows of worlds: a third each for the start, the sites and the test.
+FEWEST = 30
 
 
 def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -> Start:
@@ -69,8 +68,13 @@ def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -
     for in its own statement.  Rows that both runs read spend the sum of both totals.
     """
     saved = result.extra.get("schema")
-    known = None if saved is None else Schema.from_dict(saved).fingerprint
-    if known != (None if schema is None else schema.fingerprint):
+    known = None
+    if saved is not None:
+        known = Schema.from_dict(saved).fingerprint
+    wanted = None
+    if schema is not None:
+        wanted = schema.fingerprint
+    if known != wanted:
         rule = "has another schema than these rows, so its weights mean something else"
         raise InvalidInput("start", None, rule, "use a run on rows that the same schema encodes")
     was, now = make_loss(result.config.loss), make_loss(config.loss)
@@ -80,24 +84,39 @@ def start_of(result: Result, config: RunConfig, d: int, schema: Schema | None) -
     if result.facts.d != d:
         rule = f"has {result.facts.d} entries, and a classifier here has {d}"
         raise InvalidInput("start", None, rule, "use a run on rows of the same columns")
+    epsilon, delta, simulated = _cost_with_start(result)
+    return Start(result.consensus[0], "run", epsilon, delta, simulated)
+
+
+def _cost_with_start(result: Result) -> tuple[float | None, float, bool]:
+    """Return epsilon and delta of a run and its start in sum, and whether noise can be repeated."""
     said, before = result.statement, result.start
     spent, delta, simulated = said.epsilon, said.delta, said.simulated
-    if before is not None and before.kind == "run":  # that run's own start had a cost too
-        spent += math.inf if before.epsilon is None else before.epsilon
-        delta, simulated = delta + before.delta, simulated or before.simulated
-    return Start(
-        result.consensus[0], "run", spent if math.isfinite(spent) else None, delta, simulated
-    )
+    # The start of that run had a cost too, and a start without an epsilon promises nothing.
+    if before is not None and before.kind == "run":
+        if before.epsilon is None:
+            spent = math.inf
+        else:
+            spent += before.epsilon
+        delta += before.delta
+        simulated = simulated or before.simulated
+    if not math.isfinite(spent):
+        return None, delta, simulated
+    return spent, delta, simulated
 
 
 @dataclass(frozen=True, eq=False)
 class Public:
     """Public rows under the schema of a run."""
 
-    X: Array  # (n, features), in the unit ball
-    labels: IntArray  # (n,), classes 0 to K - 1
-    config: RunConfig  # of the run, for its loss and its regulariser
-    nodes: int = 1  # sites of the run
+    # (n, features), in the unit ball.
+    X: Array
+    # (n,), classes 0 to K - 1.
+    labels: IntArray
+    # Of the run, for its loss and its regulariser.
+    config: RunConfig
+    # Sites of the run.
+    nodes: int = 1
 
     def __post_init__(self) -> None:
         if self.loss.offset_bound:
@@ -134,9 +153,11 @@ class Public:
         """
         known = dataset.task.known(dataset.y_train)
         y = dataset.y_train[known]
-        labels = (
-            (y > 0).astype(np.intp) if isinstance(dataset.task, TwoClasses) else y.astype(np.intp)
-        )
+        # Two classes are -1 and 1 as labels, and more are numbered from 0.
+        if isinstance(dataset.task, TwoClasses):
+            labels = (y > 0).astype(np.intp)
+        else:
+            labels = y.astype(np.intp)
         return cls(dataset.X_train[known], labels, config, nodes)
 
     @property
@@ -170,9 +191,8 @@ class Public:
         held_out = np.zeros(len(ridges))
         for part in np.array_split(order, _FOLDS):
             rest = np.setdiff1d(order, part)
-            train, test = (
-                replace(self, X=self.X[own], labels=self.labels[own]) for own in (rest, part)
-            )
+            train = replace(self, X=self.X[rest], labels=self.labels[rest])
+            test = replace(self, X=self.X[part], labels=self.labels[part])
             for i, ridge in enumerate(ridges):
                 w = pooled_minimiser(train.rows, self.config, ridge * n / len(rest))
                 held_out[i] += float(np.sum(self.loss.value(test._margins(w))))
@@ -182,10 +202,10 @@ class Public:
         """Return all rows' margins as the loss takes them: (n,), or (K n,), class after class."""
         if self.loss.outputs == 1:
             return np.asarray(TwoClasses().encode(self.labels) * (self.X @ w))
+        # Scores of all classes relative to that of the row's own.
         scores = self.X @ w.reshape(self.loss.outputs, -1).T
-        return np.asarray(
-            (scores - np.take_along_axis(scores, self.labels[:, None], axis=1)).T.ravel()
-        )
+        own = np.take_along_axis(scores, self.labels[:, None], axis=1)
+        return np.asarray((scores - own).T.ravel())
 
     @cached_property
     def start(self) -> Start:
@@ -201,6 +221,7 @@ class Public:
         """
         slopes = self.loss.derivative(self._margins(self.start.vector))
         if self.loss.outputs > 1:
+            # A row's gradient is the outer product of p - e_label and the row.
             p = slopes.reshape(self.loss.outputs, -1).T
             slopes = np.linalg.norm(p - np.eye(self.loss.outputs)[self.labels], axis=1)
         return np.quantile(np.abs(slopes) * np.linalg.norm(self.X, axis=1), quantiles)
@@ -213,8 +234,12 @@ class Public:
         }
 
     def expected(self) -> Expected | None:
-        """Worlds of these rows, for ``method="auto"``; None if there are fewer than `FEWEST`."""
-        return KnownRows(self) if len(self.X) >= FEWEST else None
+        """Return worlds of these rows, for ``method="auto"``; None if there are fewer than
+        `FEWEST`.
+        """
+        if len(self.X) < FEWEST:
+            return None
+        return KnownRows(self)
 
 
 class KnownRows(Expected):
@@ -229,9 +254,9 @@ class KnownRows(Expected):
 
     def __init__(self, public: Public) -> None:
         self._public = public
-        data = blake2b(
-            np.ascontiguousarray(public.X).tobytes() + public.labels.tobytes(), digest_size=16
-        )
+        content = np.ascontiguousarray(public.X).tobytes() + public.labels.tobytes()
+        data = blake2b(content, digest_size=16)
+        # Choices are kept by this key, so it holds all that worlds depend on.
         self.key = (
             f"public {data.hexdigest()} {public.X.shape} {public.ridge!r} {public.least!r} "
             f"{public.loss.spec}"
@@ -279,12 +304,14 @@ class KnownRows(Expected):
         first, pool, test = np.array_split(rng.permutation(len(public.X)), 3)
         start = replace(public, X=public.X[first], labels=public.labels[first]).start.vector
         drawn = rng.choice(pool, size=rows, replace=len(pool) < rows)
-        if (d := public.X.shape[1]) <= widest:
+        d = public.X.shape[1]
+        if d <= widest:
             X, tests = public.X[drawn], public.X[test]
         else:
             some = public.X[rng.permutation(len(public.X))[:_MOST]]
             directions = principal(some, widest - 1)
-            X, tests = (onto(directions, public.X[own], rng) for own in (drawn, test))
+            X = onto(directions, public.X[drawn], rng)
+            tests = onto(directions, public.X[test], rng)
             # The last column, of random sign, only keeps the rows' norms: the start has 0 there.
             kept = start.reshape(-1, d) @ directions
             start = np.column_stack([kept, np.zeros(len(kept))]).ravel()
@@ -293,7 +320,8 @@ class KnownRows(Expected):
         return World(X, shares, tests, known[public.labels[test]], start)
 
 
-_SEED = 20_240_401  # of the splits: no user's seed enters them
+# Of the splits: no user's seed enters them.
+_SEED = 20_240_401
 
 
 def set_aside(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
@@ -322,18 +350,25 @@ def set_aside(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Datas
     if dataset.people is not None:
         rule = "takes rows by themselves, and this schema bounds a person's rows together"
         raise InvalidInput("public_share", share, rule, "give a table of public rows")
-    many = round(share * n) if 0.0 < share < 1.0 else 0
+    many = 0
+    if 0.0 < share < 1.0:
+        many = round(share * n)
     if not 0 < many < n:
         rule = "must be above 0 and below 1, and leave rows on both sides"
         raise InvalidInput("public_share", share, rule, "use 0.02")
     order = np.random.default_rng([seed, many]).permutation(n)
-    public, private = (_only(dataset, np.sort(part)) for part in (order[:many], order[many:]))
+    # Sorted, so that rows on both sides keep their order.
+    public = _only(dataset, np.sort(order[:many]))
+    private = _only(dataset, np.sort(order[many:]))
     return public, private
 
 
 def _only(dataset: Dataset, rows: IntArray) -> Dataset:
+    """Return the data set with these training rows alone."""
     columns = {name: values[rows] for name, values in dataset.train_columns.items()}
-    weights = None if dataset.weights is None else dataset.weights[rows]
+    weights = None
+    if dataset.weights is not None:
+        weights = dataset.weights[rows]
     return replace(
         dataset,
         X_train=dataset.X_train[rows],

@@ -126,7 +126,10 @@ def find_method(name: str) -> type[Algorithm[Any]] | None:
     """
     if name == AUTO or name in REGISTRY:
         return REGISTRY.get(name)
-    brought = None if name in KNOWN else plugins.load(plugins.METHODS, name)
+    # Recipes are known, but users do not choose them.
+    if name in KNOWN:
+        return None
+    brought = plugins.load(plugins.METHODS, name)
     if brought is None:
         return None
     own = getattr(brought, "name", None)
@@ -134,7 +137,8 @@ def find_method(name: str) -> type[Algorithm[Any]] | None:
         rule = f"is the entry point of what calls itself {own!r}"
         raise InvalidInput("method", name, rule, "let its package give both the same name")
     _check(brought)
-    if new := _new_knobs(brought):
+    new = _new_knobs(brought)
+    if new:
         rule = (
             f"brings the knobs {', '.join(new)}, and what its package names comes too late for "
             "new ones"
@@ -147,8 +151,9 @@ def find_method(name: str) -> type[Algorithm[Any]] | None:
 
 
 def offered() -> list[str]:
-    """Names of all methods that can be asked for, those of other installed packages included;
-    nothing is loaded.
+    """Return the names of all methods that can be asked for, those of other packages included.
+
+    Nothing is loaded.
     """
     return sorted({*REGISTRY, *plugins.installed(plugins.METHODS)})
 
@@ -170,19 +175,22 @@ def unregister(name: str) -> None:
     NAMES.remove(name)
     del REGISTRY[name], KNOWN[name]
     _REGISTERED.remove(name)
-    if not _readers_of_knobs():  # those that have read a knob go on offering it
+    # Modules that have read a knob go on offering it, so it must stay known.
+    if not _readers_of_knobs():
         left = gather(REGISTRY.values())
         for knob in [knob for knob in KNOBS if knob not in left]:
             del KNOBS[knob]
 
 
 def _readers_of_knobs() -> list[str]:
-    """Modules that have read the known knobs, so that these cannot change any more."""
+    """Return the modules that have read the known knobs, so that these cannot change any more."""
     return [module for module in _FIELDS_ARE_MADE if module in sys.modules]
 
 
 def _check(method: Any) -> None:
-    if not (isinstance(method, type) and issubclass(method, Algorithm)) or isabstract(method):
+    """Refuse (InvalidInput) what is no method, tells too little, or has a name that is taken."""
+    is_method = isinstance(method, type) and issubclass(method, Algorithm)
+    if not is_method or isabstract(method):
         rule = "must be a class of sottovoce.algorithms.base.Algorithm with init and round"
         raise InvalidInput("method", method, rule, "see docs/howto/add_a_method.md")
     untold = [name for name in TOLD if not isinstance(getattr(method, name, None), str)]
@@ -200,8 +208,11 @@ def _check(method: Any) -> None:
         )
         raise InvalidInput("method", method.name, rule, f"use one of TRUSTS: {', '.join(TRUSTS)}")
     known = KNOWN.get(method.name)
-    again = method.name in _REGISTERED and known is not None and _place(known) == _place(method)
-    if known is not None and known is not method and not again:
+    if known is None or known is method:
+        return
+    # A class that is defined again in the same place, as by a cell of a notebook.
+    again = method.name in _REGISTERED and _place(known) == _place(method)
+    if not again:
         rule = f"the name {method.name!r} is taken, by {known.__module__}.{known.__name__}"
         raise InvalidInput("method", method.name, rule, "give the class another `name`")
 
@@ -211,11 +222,11 @@ def _check_options(method: type[Algorithm[Any]]) -> None:
     if not isinstance(method.options, MethodOptions):
         rule = "must have `options` of a class of sottovoce.algorithms.knobs.MethodOptions"
         raise InvalidInput("method", method.name, rule, "write options: MyOptions = MyOptions()")
-    if wrong := undeclared(method.options):
+    wrong = undeclared(method.options)
+    if wrong:
         rule = f"has options that are no knob of type float, int or str: {', '.join(wrong)}"
-        raise InvalidInput(
-            "method", method.name, rule, "declare each by knob(default, about, constraint)"
-        )
+        remedy = "declare each by knob(default, about, constraint)"
+        raise InvalidInput("method", method.name, rule, remedy)
 
 
 def _place(method: type) -> tuple[str, str]:
@@ -223,8 +234,9 @@ def _place(method: type) -> tuple[str, str]:
 
 
 def _new_knobs(method: type[Algorithm[Any]]) -> dict[str, Knob]:
-    """Knobs of a method that are not known, or otherwise; InvalidInput if one clashes with another
-    method's.
+    """Return knobs of a method that are not known, or known otherwise.
+
+    InvalidInput if one clashes with another method's.
 
     A method of the same name is the same one defined again, so its knobs do not count.
     """

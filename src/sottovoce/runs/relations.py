@@ -25,36 +25,39 @@ from .simulate import Result
 
 
 def other_of(relation: str) -> str:
-    """The other relation."""
+    """Return the other neighbouring relation."""
     return next(name for name in RELATIONS if name != relation)
 
 
 def with_other_relation(result: Result) -> Result:
-    """The result with a statement that also says epsilon under the other relation, if that is
-    proved.
+    """Return the result with a statement that also says epsilon under the other relation.
+
+    It is the result itself where that epsilon is not proved.
     """
     said, prepared = result.statement, result.prepared
     if prepared is None or not math.isfinite(said.epsilon) or said.form != "corrected":
         return result
     try:
         epsilon = epsilon_under_other(prepared, [canonical(event) for event in result.ledger])
-    except SottovoceError:  # nothing is proved of these releases
+    except SottovoceError:
+        # Nothing is proved of these releases.
         return result
-    return (
-        result
-        if epsilon is None
-        else replace(result, statement=restate(said, UnderOtherRelation(epsilon)))
-    )
+    if epsilon is None:
+        return result
+    return replace(result, statement=restate(said, UnderOtherRelation(epsilon)))
 
 
 def epsilon_under_other(prepared: Prepared, released: list[str]) -> float | None:
-    """Epsilon of releases, as canonical texts of a run's events, under the other relation; None
-    if not proved.
+    """Compute epsilon of releases under the other relation; None if it is not proved.
+
+    Releases are given as canonical texts of a run's events.
     """
     facts, book, config = prepared.facts, prepared.ledger, prepared.config
     relation = other_of(facts.relation)
+    # Solves were certified for the relation of the run.
     there = replace(facts, relation=relation, solved_for=facts.relation)
-    ours, theirs = (one.plan().rows for one in (prepared, replace(prepared, facts=there)))
+    ours = prepared.plan().rows
+    theirs = replace(prepared, facts=there).plan().rows
     known = {canonical(a.to_dict()): under(a, b) for a, b in zip(ours, theirs, strict=True)}
     ledger = Ledger(book.accountant, math.inf, book.delta, book.sites_per_row)
     for text in released * config.copies:
@@ -100,16 +103,23 @@ def under(own: Event, planned: Event) -> Event | None:
         case events.SummedGaussianMechanism():
             return replace(own, relation=relation, alpha=_alpha(own, planned, relation))
         case _:
-            return replace(own, relation=relation) if relation == "zero-out" else None  # type: ignore[call-arg]
+            # Zero-out neighbours are replace-one neighbours, but not the other way round.
+            if relation == "zero-out":
+                return replace(own, relation=relation)  # type: ignore[call-arg]
+            return None
 
 
 def _moved(own: Event, planned: Event, relation: str) -> np.ndarray:
+    """Return how far a row moves the answer under the other relation."""
     there = planned.sensitivity  # type: ignore[attr-defined]
-    return np.minimum(there, own.sensitivity) if relation == "zero-out" else there  # type: ignore[attr-defined]
+    # Zero-out neighbours are replace-one neighbours, so what holds for these holds for them.
+    if relation == "zero-out":
+        return np.minimum(there, own.sensitivity)  # type: ignore[attr-defined]
+    return there
 
 
 def _alpha(own: events.SummedGaussianMechanism, planned: Event, relation: str) -> np.ndarray:
-    """Shift over sigma of a sum whose noise was sized for the relation of the run.
+    """Bound the shift over sigma of a sum whose noise was sized for the relation of the run.
 
     With ``x`` steps that a row moves, rounded in d coordinates, and h honest shares, noise is sized
     for ``sqrt((x + root d)^2 / h + d h / 4)``; if a row moves r x, the ratio is at most ``r + root
@@ -123,16 +133,16 @@ def _alpha(own: events.SummedGaussianMechanism, planned: Event, relation: str) -
     ratio = _moved(own, planned, relation) / own.sensitivity
     if relation == "replace-one":
         ratio = np.where(ratio > 1.0, RELATIONS["replace-one"] / RELATIONS["zero-out"], 1.0)
-    honest = np.array(
-        [max(1, own.participants - own.colluders), max(1, own.sites - own.colluders)], dtype=float
-    )
-    grid = (
-        math.sqrt(own.dimension)
-        * float(np.max((1.0 + honest / 2.0) / np.sqrt(honest)))
-        * 2.0**-own.bits
-    )
+    # (1 + h / 2) / root h falls up to h = 2 and grows from there, so it is largest at an end.
+    fewest = max(1, own.participants - own.colluders)
+    most = max(1, own.sites - own.colluders)
+    honest = np.array([fewest, most], dtype=float)
+    rounding = float(np.max((1.0 + honest / 2.0) / np.sqrt(honest)))
+    grid = math.sqrt(own.dimension) * rounding * 2.0**-own.bits
     alpha = own.alpha * ratio + grid
-    return np.minimum(alpha, own.alpha) if relation == "zero-out" else alpha
+    if relation == "zero-out":
+        return np.minimum(alpha, own.alpha)
+    return alpha
 
 
 __all__ = ["epsilon_under_other", "other_of", "with_other_relation"]

@@ -19,14 +19,16 @@ from ..util.bisection import bisect_between
 from ..util.typing import Any, Array, BoolArray
 from .pricing import Prepared
 
-_FARTHEST = 1e-6  # relative, of another processor's scale
-_HALVINGS = 48  # to a few neighbouring numbers
-_NEIGHBOURS = 8  # numbers tried on each side of where the halvings end
+# Relative distance of another processor's scale.
+_FARTHEST = 1e-6
+# From that interval to a few neighbouring numbers.
+_HALVINGS = 48
+# Numbers tried on each side of where the halvings end.
+_NEIGHBOURS = 8
 
 
 def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepared:
-    """This run at the scale of noise with which its releases were reserved, if that is next to its
-    own.
+    """Return the run at the scale of noise with which its releases were reserved.
 
     Parameters
     ----------
@@ -53,9 +55,14 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
         """Return for each factor if it means more noise than reserved; larger is less noise."""
         event = _at_factor(prepared, noise, factor).plan().rows[different]
         more = np.asarray(event.spread(), dtype=float).ravel() > wanted_spread
-        return more if own.ndim else np.asarray(more[0])
+        # One factor for all nodes has one answer.
+        if own.ndim == 0:
+            return np.asarray(more[0])
+        return more
 
     low, _ = bisect_between(noisier, own * (1.0 - _FARTHEST), own * (1.0 + _FARTHEST), _HALVINGS)
+    # Spreads are rounded, so the halvings end near the scale and not at it: numbers on both sides
+    # are tried until the events are equal to the last bit.
     for _ in range(_NEIGHBOURS):
         low = np.nextafter(low, 0.0)
     found = np.full(own.shape, np.nan)
@@ -63,23 +70,34 @@ def with_reserved_noise(prepared: Prepared, reserved: Sequence[Event]) -> Prepar
         low = np.nextafter(low, np.inf)
         matches = _matches(_at_factor(prepared, noise, low), wanted, own.shape)
         found = np.where(np.isnan(found) & matches, low, found)
-    return prepared if np.any(np.isnan(found)) else _at_factor(prepared, noise, found)
+    if np.any(np.isnan(found)):
+        return prepared
+    return _at_factor(prepared, noise, found)
 
 
 def _first_difference(prepared: Prepared, wanted: Sequence[dict[str, Any]]) -> int | None:
-    """The first event that differs from the plan's; None if none does, or it is not of the same
-    kind.
+    """Find the first event that differs from the plan's.
+
+    It is None if none does, or if that one is not of the same kind.
     """
     for k, (event, other) in enumerate(zip(prepared.plan().rows, wanted, strict=False)):
         planned = event.to_dict()
         if planned != other:
-            return k if planned.keys() == other.keys() else None
+            if planned.keys() == other.keys():
+                return k
+            return None
     return None
 
 
 def _at_factor(prepared: Prepared, noise: Schedule, factor: Array) -> Prepared:
-    exact = factor.item() if factor.ndim == 0 else tuple(factor.tolist())
-    return replace(prepared, algorithm=prepared.algorithm.with_noise(replace(noise, factor=exact)))
+    """Return the run with this factor of its noise, for all nodes or for each."""
+    exact: float | tuple[float, ...]
+    if factor.ndim == 0:
+        exact = factor.item()
+    else:
+        exact = tuple(factor.tolist())
+    scaled = replace(noise, factor=exact)
+    return replace(prepared, algorithm=prepared.algorithm.with_noise(scaled))
 
 
 def _matches(
@@ -91,7 +109,9 @@ def _matches(
     for event, other in zip(prepared.plan().rows, wanted, strict=False):
         for name, value in event.to_dict().items():
             same &= _equal(value, other[name], nodes)
-    return same if shape else np.array(np.all(same))
+    if shape:
+        return same
+    return np.array(np.all(same))
 
 
 def _equal(value: Any, other: Any, nodes: int) -> bool | BoolArray:

@@ -36,7 +36,7 @@ class Book(Protocol):
         """Charge, then draw; or return what an interrupted run has stored for the same event."""
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Rows as plain data."""
+        """Return rows as plain data."""
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
         """Go on after the rows of a checkpoint."""
@@ -64,7 +64,7 @@ class Centred(Asked, Protocol):
 
 
 def make_solver(rows: Rows, facts: Facts) -> Solver:
-    """The solver of the local problems."""
+    """Make the solver of the local problems."""
     return Solver(rows, facts.loss, facts.C)
 
 
@@ -94,10 +94,14 @@ class RowGuard:
         if self.move is not None:
             raise LedgerError("centre: rows are moved once, by the mean that was charged first")
         self.move = self.centring.map(mean)
+        # Each replicate of a simulation released a mean of its own, and so has rows of its own.
         solvers = [
             self.solver(replace(self.rows, move=one), self.facts) for one in self.move.apart()
         ]
-        self._vault = Vault(solvers[0] if len(solvers) == 1 else Apart(solvers), self.noise)
+        solver = solvers[0]
+        if len(solvers) > 1:
+            solver = Apart(solvers)
+        self._vault = Vault(solver, self.noise)
         return self.move
 
     def ask(self, query: Query) -> Array:
@@ -184,9 +188,8 @@ class RowGuard:
         among = net.among(self.facts)
         among.check(self.facts)
         attempt = query.attempt(self.facts, among)
-        sealed = np.frombuffer(self._charged(query, draw), dtype="<i8").reshape(
-            query.blank(self.facts).shape
-        )
+        sealed = np.frombuffer(self._charged(query, draw), dtype="<i8")
+        sealed = sealed.reshape(query.blank(self.facts).shape)
         total = net.total(sealed.astype(np.int64))
         if not attempt.is_plausible(total):
             raise Refused(
@@ -196,17 +199,18 @@ class RowGuard:
         return attempt.opened(total)
 
     def _charged(self, query: Query | Sum, draw: Callable[[], bytes]) -> bytes:
-        """Charge the query's event and draw its answer, or take the answer that the ledger holds
+        """Charge the query's event and draw its answer, or return the answer that the ledger holds
         of this release.
         """
-        event, stamp = query.event(self.facts), query.stamp()
+        event = query.event(self.facts)
+        # A query whose answer means something only at its own iterate stamps it with that.
+        stamp = query.stamp()
         own: bytes | None = None
 
         def stamped() -> bytes:
             nonlocal own
-            with np.errstate(
-                all="ignore"
-            ):  # overflow depends on rows, so it must cause no error or warning
+            # Overflow depends on rows, so it must cause no error or warning.
+            with np.errstate(all="ignore"):
                 own = draw() + stamp
             return own
 
@@ -221,15 +225,13 @@ class RowGuard:
             )
             remedy = "end the run, or run this under another name"
             raise LedgerMismatch(f"resume: release {self._releases} of this run {rule}; {remedy}")
-        if (
-            stored != own
-        ):  # stored before, or by another process that was first to answer this event
+        # Stored before, or by another process that was first to answer this event.
+        if stored != own:
             query.replay(self._vault, self.facts, self._releases)
         return stored[:size]
 
     def state(self) -> dict[str, Array]:
-        """State for a checkpoint, in addition to the ledger: counters and public reference points,
-        no rows.
+        """Return the state for a checkpoint: counters and public reference points, and no rows.
 
         A simulation's also holds the secrets of queries and solver; at a site these are lost with
         the process.
@@ -249,6 +251,9 @@ class RowGuard:
         if "mean" in state:
             self.centre(np.asarray(state["mean"], dtype=float))
         self._vault.solver.restore(state)
-        self._vault.restore(
-            {k.removeprefix("memory."): v for k, v in state.items() if k.startswith("memory.")}
-        )
+        memory = {
+            name.removeprefix("memory."): value
+            for name, value in state.items()
+            if name.startswith("memory.")
+        }
+        self._vault.restore(memory)

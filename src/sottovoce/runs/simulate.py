@@ -148,7 +148,10 @@ class Result:
             )
         lost = self.extra.get("dropout", {}).get("since", {})
         stay = [i for i in range(self.models.shape[1]) if str(i) not in lost]
-        return self.models[:, stay].mean(axis=1) if lost and stay else self.models.mean(axis=1)
+        # Where all sites were lost, the models at which they stopped are all that there is.
+        if lost and stay:
+            return self.models[:, stay].mean(axis=1)
+        return self.models.mean(axis=1)
 
     def packed(self) -> memoryview:
         """Pack all but the duration as the bytes of an ``.npz`` file without pickled objects."""
@@ -203,10 +206,8 @@ class Result:
     @classmethod
     def _of_record(cls, arrays: Mapping[str, Array], meta: dict[str, Any]) -> Result:
         """Read what :meth:`packed` wrote; an error of :data:`engine.UNREADABLE` otherwise."""
-        config, facts = (
-            RunConfig.from_record(meta.pop("config")),
-            Facts.from_dict(meta.pop("facts")),
-        )
+        config = RunConfig.from_record(meta.pop("config"))
+        facts = Facts.from_dict(meta.pop("facts"))
         models = arrays["models"]
         _check_models(models, config, facts)
         kinds = {
@@ -217,9 +218,9 @@ class Result:
             "privacy": dict,
             "extra": dict,
         }
-        if meta.keys() != kinds.keys() or not all(
-            type(meta[name]) is kind for name, kind in kinds.items()
-        ):
+        if meta.keys() != kinds.keys():
+            raise ValueError("another record")
+        if not all(type(meta[name]) is kind for name, kind in kinds.items()):
             raise ValueError("another record")
         said = Statement.from_dict(meta.pop("privacy"))
         start = None
@@ -228,6 +229,7 @@ class Result:
         named(config, start, facts.d)
         centring = _centring_of(arrays, config, facts)
         move = None
+        # A run that ended before its mean was released has no rounds, and no mean.
         if centring is not None and ("mean" in arrays or meta["rounds"]):
             move = centring.map(arrays["mean"])
             if move.mean.shape != (config.replicates, facts.d // facts.loss.outputs):
@@ -246,7 +248,8 @@ class Result:
 
 def _check_models(models: Array, config: RunConfig, facts: Facts) -> None:
     """Raise a ValueError unless these are finite models of such a run."""
-    replicates, nodes, d = models.shape  # a site keeps its own alone
+    replicates, nodes, d = models.shape
+    # A file of one site has the models of that site alone.
     known = (replicates, d) == (config.replicates, facts.d) and 1 <= nodes <= facts.n_nodes
     if not known or models.dtype != np.float64 or not np.all(np.isfinite(models)):
         raise ValueError("models of another run")
@@ -254,11 +257,12 @@ def _check_models(models: Array, config: RunConfig, facts: Facts) -> None:
 
 def _centring_of(arrays: Mapping[str, Array], config: RunConfig, facts: Facts) -> Centring | None:
     """Return the centring of a saved run; a ValueError if its configuration says otherwise."""
-    centring = None
+    centring, digest = None, None
     if "centring" in arrays:
         centring = Centring.of(files.from_json(str(arrays["centring"])))
         centring.check(facts.d // facts.loss.outputs)
-    if config.centre != (None if centring is None else centring.digest):
+        digest = centring.digest
+    if config.centre != digest:
         raise ValueError("rows that were centred otherwise")
     return centring
 
@@ -477,13 +481,20 @@ class _RowsInLedger:
     digest: bytes | None
 
     def digests_on_disk(self) -> list[bytes]:
-        """All that a ledger on disk may know these rows by, the one that it is bound to first."""
+        """Return all digests by which a ledger on disk may know these rows.
+
+        The first is the one to which a new ledger is bound.
+        """
         own = rows_digest(*self.held.arrays())
-        return [own] if self.digest is None else [self.digest, own]
+        if self.digest is None:
+            return [own]
+        return [self.digest, own]
 
     def deal_in_memory(self) -> bytes:
         """Return the digest by which a ledger in memory knows the rows."""
-        return rows_digest(*self.dealt.arrays()) if self.deal is None else self.deal
+        if self.deal is not None:
+            return self.deal
+        return rows_digest(*self.dealt.arrays())
 
 
 def _book(
@@ -495,9 +506,7 @@ def _book(
     *,
     simulated: bool,
 ) -> tuple[Prepared, Ledger | Joint | Run]:
-    """The ledger that a run charges, and the run as it was priced: with the noise that it had
-    when it was begun.
-    """
+    """Return the ledger that a run charges, and the run with the noise that it had when begun."""
     if ledger is None:
         if np.any(np.isfinite(prepared.ledger.epsilon)):
             prepared.ledger.expect(prepared.plan().rows)
@@ -529,8 +538,8 @@ class _Checkpoint:
     guard: RowGuard
 
     def load(self, algorithm: Algorithm[Any], place: Place) -> tuple[int, Any]:
-        """Rounds done and the state after them; 0 and None for a run that begins, or begins
-        again.
+        """Return the rounds done and the state after them; 0 and None for a run that begins, or
+        begins again.
         """
         # Without a seed the ledger has what was said in all rounds, and an algorithm that recalls
         # needs all of it.
@@ -567,34 +576,41 @@ def _run_rounds(
     observers: Sequence[Observer],
     file: _Checkpoint | None,
 ) -> tuple[Place, engine.Outcome]:
-    """Centre rows if that is asked for, and run all rounds that are left; also the place of the
-    method.
+    """Centre rows if that is asked for, and run all rounds that are left; also return the place of
+    the method.
     """
-    done, state, stopped, watchers = 0, None, engine.FINISHED, list(observers)
+    done, state = 0, None
+    stopped = engine.FINISHED
+    watchers = list(observers)
     if file is not None:
         done, state = file.load(algorithm, place)
         watchers.append(file.save)
     if guard.move is not None:
-        assert file is not None  # from which the move was restored
+        # Only a file restores a move before anything ran.
+        assert file is not None
         file.check_mean(place)
         place = place.moved(guard.move)
     elif guard.centring is not None:
         place, stopped = engine.centred(place, guard, guard.facts)
     if stopped == engine.FINISHED:
-        step = None if lossy is None else partial(_lossy_round, algorithm, lossy)
+        step = None
+        if lossy is not None:
+            step = partial(_lossy_round, algorithm, lossy)
         outcome = engine.run(
             algorithm, place, rounds, observers=watchers, state=state, done=done, step=step
         )
     else:
         outcome = engine.Outcome(algorithm.init(place), 0, stopped)
+    # All sites run in one process here, so too few of them are left, as a site would be told.
     if lossy is not None and outcome.stopped == engine.NEIGHBOUR:
         outcome = replace(outcome, stopped=engine.FEW)
     return place, outcome
 
 
 def _noise(seed: int | None, lead: tuple[int, int]) -> Noise:
-    """Noise of every replicate and node: of the operating system, or of a simulation that can be
-    repeated.
+    """Return the noise of every replicate and node.
+
+    It is of the operating system, or with a seed that of a simulation, which can be repeated.
     """
     if seed is None:
         return SystemNoise(lead)
@@ -604,7 +620,9 @@ def _noise(seed: int | None, lead: tuple[int, int]) -> Noise:
 
 def _in_ledger(book: Ledger | Joint | Run, ledger: DurableLedger | Ledger) -> InLedger:
     """Return the total that the shared ledger has spent, as a fact of the statement."""
-    name = book.name if isinstance(book, Run) else "in memory"
+    name = "in memory"
+    if isinstance(book, Run):
+        name = book.name
     budget = tuple(np.atleast_1d(ledger.epsilon).tolist())
     return InLedger(Shared(name, ledger.total(), budget, ledger.delta))
 
@@ -612,6 +630,7 @@ def _in_ledger(book: Ledger | Joint | Run, ledger: DurableLedger | Ledger) -> In
 def _lossy(
     dropout: float, prepared: Prepared, rows: Rows, seed: int | None, alone: bool
 ) -> DropoutNet | None:
+    """Return a network that loses sites, for a rehearsal; None without dropout."""
     if dropout == 0.0:
         return None
     nodes = prepared.facts.n_nodes
@@ -621,7 +640,8 @@ def _lossy(
             "ledger and checkpoint"
         )
         raise InvalidInput("dropout", dropout, rule, "give a seed, or leave it out")
-    since, induced = drawn(dropout, seed, nodes), bool(prepared.algorithm.induced)
+    since = drawn(dropout, seed, nodes)
+    induced = bool(prepared.algorithm.induced)
     return DropoutNet(prepared.graph, since, rows.n[:, 0], induced=induced)
 
 
@@ -631,9 +651,8 @@ def _lossy_round(
     """Run a round of the nodes that are left; lost ones keep their state."""
     net.begin(k, place.facts)
     after = algorithm.round(k, state, place)
-    return type(after)(
-        *(np.where(net.here, new, old) for new, old in zip(after, state, strict=True))
-    )
+    parts = [np.where(net.here, new, old) for new, old in zip(after, state, strict=True)]
+    return type(after)(*parts)
 
 
 def _lost_sites(net: DropoutNet | None, rate: float, rounds: int) -> dict[str, Any]:
@@ -687,7 +706,8 @@ def _affordable(prepared: Prepared) -> tuple[Event, ...]:
     if config.replicates != 1:
         rule = "every replicate is a release of its own, and a ledger counts one"
         raise InvalidInput("replicates", config.replicates, rule, "use replicates=1 with a ledger")
-    allowed, planned = prepared.ledger.trial(), prepared.plan().rows
+    allowed = prepared.ledger.trial()
+    planned = prepared.plan().rows
     allowed.expect(planned)
     for event in planned:
         try:
@@ -720,21 +740,23 @@ def check_notion(config: RunConfig, facts: Facts, ledger: DurableLedger | Ledger
 
 
 def _join(prepared: Prepared, shared: Ledger, deal: bytes) -> Joint:
-    """The run's ledger, joined to a shared one that holds the price of the whole run."""
+    """Join the run's ledger to a shared one that holds the price of the whole run."""
     check_notion(prepared.config, prepared.facts, shared)
-    m, counted = prepared.config.sites_per_row, shared.sites_per_row
+    m = prepared.config.sites_per_row
+    counted = shared.sites_per_row
     if counted < m:
-        rule = f"the ledger counts people with rows at {counted} site" + "s" * (counted > 1)
+        rule = f"the ledger counts people with rows at {counted} site"
+        if counted > 1:
+            rule += "s"
         raise InvalidInput("sites_per_row", m, rule, f"share a ledger made with sites_per_row={m}")
     if counted > m and prepared.facts.participants:
         rule = (
             f"the ledger counts people with rows at {counted} sites, and sums were priced for {m}"
         )
         raise InvalidInput("sites_per_row", m, rule, f"use sites_per_row={counted}")
-    if (
-        counted > prepared.facts.n_nodes
-    ):  # a row guard of all sites' rows would hold several of one person
-        nodes = prepared.facts.n_nodes
+    nodes = prepared.facts.n_nodes
+    # A row guard of all sites' rows would hold several rows of one person.
+    if counted > nodes:
         rule = f"the ledger counts people with rows at {counted} sites, and this run has {nodes}"
         raise InvalidInput(
             "method", prepared.config.method, rule, f"use a ledger made with sites_per_row={nodes}"
@@ -755,7 +777,9 @@ def _again(book: Book) -> Ledger | Run:
     """
     if isinstance(book, Run):
         return book.anew()
-    own = book.own if isinstance(book, Joint) else book
+    own = book
+    if isinstance(book, Joint):
+        own = book.own
     assert isinstance(own, Ledger)
     return Ledger(own.accountant, math.inf, own.delta)
 
@@ -797,11 +821,16 @@ def _check_no_former(ledger: DurableLedger) -> None:
 
 
 def _key(config: RunConfig, facts: Facts, label: str, identity: dict[str, Any]) -> str:
-    """The run's key: a digest of all that it depends on but the rows."""
+    """Return the run's key: a digest of all that it depends on but the rows."""
     plain = config.to_dict()
     if config.method not in ANSWERS:
-        plain.pop("trust", None)  # "momentum" with trust="sum" is "sum_momentum"
-    return _digest([plain, facts.to_dict(), label, *([identity] if identity else [])])
+        # "momentum" with trust="sum" is "sum_momentum": one run must have one key.
+        plain.pop("trust", None)
+    parts = [plain, facts.to_dict(), label]
+    # Only recipes have an identity; keys of all other runs are digests of the three parts.
+    if identity:
+        parts.append(identity)
+    return _digest(parts)
 
 
 def _digest(parts: list[Any]) -> str:
@@ -829,6 +858,9 @@ def pooled_minimiser(rows: Rows, config: RunConfig, l2: float | None = None) -> 
     None: the answer is exact, and must not leave the rows' holder.
     """
     pooled = rows.pooled()
-    q = np.array([[1.0 / pooled.n[0, 0] if l2 is None else l2]])
+    if l2 is None:
+        l2 = 1.0 / pooled.n[0, 0]
+    q = np.array([[l2]])
     zero = np.zeros((1, rows.d))
-    return Solver(pooled, make_loss(config.loss), 1.0).minimise(zero, q, zero, 1e-9).w[0]
+    solver = Solver(pooled, make_loss(config.loss), 1.0)
+    return solver.minimise(zero, q, zero, 1e-9).w[0]

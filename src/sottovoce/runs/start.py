@@ -56,10 +56,8 @@ class Start:
             )
         vector.setflags(write=False)
         object.__setattr__(self, "vector", vector)
-        costs = (0.0 if self.epsilon is None else self.epsilon, self.delta)
-        sound = all(
-            isinstance(cost, float) and math.isfinite(cost) and cost >= 0.0 for cost in costs
-        )
+        costs = [cost for cost in (self.epsilon, self.delta) if cost is not None]
+        sound = self.delta is not None and all(map(_is_cost, costs))
         if self.kind not in get_args(Kind) or type(self.simulated) is not bool or not sound:
             raise InvalidInput(
                 "start", None, "is not the record of a starting point", "use Start(vector)"
@@ -79,8 +77,10 @@ class Start:
 
     @property
     def protects(self) -> bool:
-        """Return whether a release may start here: not from a simulated or unbudgeted run."""
-        return self.kind != "run" or not (self.simulated or self.epsilon is None)
+        """True if a release may start here: not from a simulated or unbudgeted run."""
+        if self.kind != "run":
+            return True
+        return not self.simulated and self.epsilon is not None
 
     @property
     def caveat(self) -> str:
@@ -90,11 +90,13 @@ class Start:
         if self.kind == "public":
             return "the public rows, from which the starting point was computed"
         if self.simulated or self.epsilon is None:
-            why = "its noise can be removed" if self.simulated else "it has no guarantee"
+            why = "it has no guarantee"
+            if self.simulated:
+                why = "its noise can be removed"
             return f"the rows of the earlier run whose model is the starting point: {why}"
-        cost = f"epsilon = {ceil_text(self.epsilon)}" + (
-            f", delta = {self.delta:g}" if self.delta else ""
-        )
+        cost = f"epsilon = {ceil_text(self.epsilon)}"
+        if self.delta:
+            cost += f", delta = {self.delta:g}"
         said = (
             f"the cost of the earlier run whose model is the starting point, by its record {cost}"
         )
@@ -113,6 +115,11 @@ class Start:
         except Unreadable as error:
             rule = f"is not the record of a starting point: {error}"
             raise InvalidInput("start", None, rule, "use Start(vector)") from None
+
+
+def _is_cost(value: Any) -> bool:
+    """Return true for a finite number that is not negative."""
+    return isinstance(value, float) and math.isfinite(value) and value >= 0.0
 
 
 def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
@@ -163,4 +170,6 @@ def named(config: RunConfig, start: Start | None, d: int) -> RunConfig:
 
 def place_of(start: Start | None) -> Array | None:
     """Return the start's vector for :class:`sottovoce.runs.engine.Place`; None for zero."""
-    return None if start is None else start.vector
+    if start is None:
+        return None
+    return start.vector

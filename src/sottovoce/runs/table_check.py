@@ -15,8 +15,7 @@ from .training import TrainConfig, deal, for_dataset, rows_at
 
 
 def review_for_training(schema: Schema, table: Table) -> Review:
-    """:func:`sottovoce.data.review`, and what `sottovoce train` would refuse when it deals the rows
-    to sites.
+    """Review a table as :func:`sottovoce.data.review`, and as `sottovoce train` would refuse it.
 
     Parameters
     ----------
@@ -29,14 +28,16 @@ def review_for_training(schema: Schema, table: Table) -> Review:
     Review
     """
     found = review(schema, table)
-    return found if found.refused else found.also_refused(refusal_of(schema, table))
+    if found.refused:
+        return found
+    return found.also_refused(refusal_of(schema, table))
 
 
 def refusal_of(schema: Schema, table: Table) -> InvalidInput | None:
-    """The error with which `sottovoce train` would refuse a table, with its default options; None
-    if it would not.
+    """Return the error with which `sottovoce train` would refuse a table; None if it would not.
 
-    The same functions are called in the same order, up to the first that would spend anything.
+    Options have their defaults.  The same functions are called in the same order, up to the first
+    that would spend anything.
     """
     config = TrainConfig()
     try:

@@ -191,7 +191,7 @@ class Report:
         return self.dataset.task
 
     def to_dict(self) -> dict[str, Any]:
-        """One JSON object with all there is; an infinite epsilon is the text ``inf``."""
+        """Return one JSON object with all there is; an infinite epsilon is the text ``inf``."""
         return with_held_back(self.released(), self.held_back())
 
     def held_back(self) -> dict[str, Any]:
@@ -200,16 +200,21 @@ class Report:
         They are for the data's holder only: no epsilon covers them.
         """
         errors = self.test_errors
-        spread = float(errors.std(ddof=1)) if errors.size > 1 else 0.0
         found: dict[str, Any] = {
-            "test_error": float(errors.mean()) if errors.size else None,
-            "test_error_sd": spread if errors.size else None,
-            "site_test_error": self.site_test_errors.mean(axis=0).tolist() if errors.size else None,
+            "test_error": None,
+            "test_error_sd": None,
+            "site_test_error": None,
             "nonprivate_test_error": self.nonprivate_test_error,
             **{f"{name}_test_error": error for name, error in self.baseline_test_errors.items()},
             "seconds": self.result.seconds,
             "notes": list(self.notes),
         }
+        if errors.size:
+            found["test_error"] = float(errors.mean())
+            found["test_error_sd"] = 0.0
+            found["site_test_error"] = self.site_test_errors.mean(axis=0).tolist()
+        if errors.size > 1:
+            found["test_error_sd"] = float(errors.std(ddof=1))
         if self.details:
             found["test_details"] = {name: detail.value for name, detail in self.details.items()}
         return {key: jsonable(value) for key, value in found.items()}
@@ -253,8 +258,9 @@ def placed(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
     """Return the configuration with a partition: its own, the schema's sites, or random."""
     if config.partition is not None:
         return config
-    site = None if dataset.schema is None else dataset.schema.site
-    return replace(config, partition="iid" if site is None else f"site:{site}")
+    if dataset.schema is None or dataset.schema.site is None:
+        return replace(config, partition="iid")
+    return replace(config, partition=f"site:{dataset.schema.site}")
 
 
 def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
@@ -279,9 +285,13 @@ def deal(config: TrainConfig, dataset: data.Dataset) -> list[IntArray]:
         If rows have no site, or a partition by labels or columns would part a person's rows.
     """
     config = placed(config, dataset)
-    nodes, partition = config.nodes, config.partition or ""
+    nodes = config.nodes
+    partition = config.partition or ""
+    # A column of sites says how many there are.
     if nodes is None and not partition.startswith("site:"):
-        nodes = len(config.sizes) if config.sizes is not None else 5
+        nodes = 5
+        if config.sizes is not None:
+            nodes = len(config.sizes)
     seed = config.run.seed or 0
     _check_sites(partition, dataset)
     if dataset.people is None or dataset.schema is None or dataset.schema.person is None:
@@ -311,8 +321,11 @@ def _check_sites(how: str, dataset: data.Dataset) -> None:
     """Refuse rows without a site, held-out ones too: whether a table is refused must not depend
     on the split.
     """
-    site = None if dataset.schema is None else dataset.schema.site
-    if site is not None and dataset.sites is not None and how == f"site:{site}":
+    if dataset.schema is None or dataset.schema.site is None or dataset.sites is None:
+        return
+    site = dataset.schema.site
+    if how == f"site:{site}":
+        # The labels are placeholders: only the column of sites is looked at.
         data.partition(how, np.zeros(len(dataset.sites)), None, columns={site: dataset.sites})
 
 
@@ -324,8 +337,9 @@ def for_dataset(config: TrainConfig, dataset: data.Dataset) -> TrainConfig:
 
 def of_people(run: RunConfig, dataset: data.Dataset) -> RunConfig:
     """Return the configuration with the schema's privacy unit: a row, or a person of some rows."""
-    unit = None if dataset.schema is None else dataset.schema.person
-    return run if unit is None else replace(run, rows_per_person=unit.rows)
+    if dataset.schema is None or dataset.schema.person is None:
+        return run
+    return replace(run, rows_per_person=dataset.schema.person.rows)
 
 
 def rows_at(config: TrainConfig, dataset: data.Dataset, parts: Sequence[IntArray]) -> Rows:
@@ -380,8 +394,11 @@ def raw_digest(
         None without a ledger, and if the deal of rows to sites depends on schema or test rows: at
         several sites, unless a column names them.
     """
-    how, run = config.partition or "iid", config.run
-    if ledger is None or not (sites == 1 or run.trusted.pools_rows or how.startswith("site:")):
+    how = config.partition or "iid"
+    run = config.run
+    # At one site, and where a column names the sites, nothing else decides where a row lies.
+    stays = sites == 1 or run.trusted.pools_rows or how.startswith("site:")
+    if ledger is None or not stays:
         return None
     return data.file_digest(config.data, deal_of(how, schema, sites, run))
 
@@ -404,12 +421,12 @@ def deal_of(how: str, schema: Schema | None, sites: int, run: RunConfig) -> str:
     -------
     str
     """
-    deal = ONE_SITE if sites == 1 or run.trusted.pools_rows else how
-    return (
-        deal
-        if schema is None or schema.person is None
-        else f"{deal}, person {schema.person.column}"
-    )
+    deal = how
+    if sites == 1 or run.trusted.pools_rows:
+        deal = ONE_SITE
+    if schema is None or schema.person is None:
+        return deal
+    return f"{deal}, person {schema.person.column}"
 
 
 def train(
@@ -425,8 +442,7 @@ def train(
 ) -> Report:
     """Load, deal, train and score.
 
-    With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose` first picks the method and its
-    open knobs from public facts: sizes of the sites, schema, public rows.
+    With ``method="auto"``, :func:`sottovoce.runs.auto_search.choose` first picks the method.
 
     Parameters
     ----------
@@ -438,8 +454,7 @@ def train(
     check : callable ``(dataset, config, sites)``, optional
         Called before anything is chosen or spent; it may refuse the run.  A curator is one site.
     released : callable ``(result)``, optional
-        Called as soon as all is released, and before scores are computed, which take time and
-        memory of their own: whatever befalls these, what was paid for can be stored.
+        Called before scores are computed: if these fail, what was paid for can still be stored.
 
     Returns
     -------
@@ -484,9 +499,7 @@ def _simulated(
     ledger: DurableLedger | None,
     run_name: str | None,
 ) -> Result:
-    """The run of a configuration whose method is chosen; it keeps the names of its data and its
-    schema.
-    """
+    """Run a configuration whose method is chosen, and keep the name of its data and its schema."""
     dataset = given.dataset
     result = simulate(
         config.run,
@@ -502,7 +515,9 @@ def _simulated(
         digest=raw_digest(config, dataset.schema, len(given.rows.n), ledger),
         dropout=config.dropout,
     )
-    schema = None if dataset.schema is None else dataset.schema.to_dict()
+    schema = None
+    if dataset.schema is not None:
+        schema = dataset.schema.to_dict()
     return replace(result, extra=result.extra | {"data": config.data, "schema": schema})
 
 
@@ -511,7 +526,8 @@ class _Given(NamedTuple):
 
     config: TrainConfig
     dataset: data.Dataset
-    parts: list[IntArray]  # numbers of the training rows of every site
+    # Numbers of the training rows of every site.
+    parts: list[IntArray]
     rows: Rows
     public: Public | None
     start: Start | None
@@ -519,36 +535,45 @@ class _Given(NamedTuple):
 
     @property
     def centring(self) -> Centring | None:
-        return None if self.decision is None else self.decision.centring
+        """How rows are centred; None if that was not asked, or does not pay."""
+        if self.decision is None:
+            return None
+        return self.decision.centring
 
 
 def _given(
     config: TrainConfig, check: Callable[[data.Dataset, RunConfig, int], object] | None
 ) -> _Given:
+    """Load the data, deal the rows to sites, and check all that can be checked before a choice."""
     dataset = data.load(config.data, schema=config.schema, test_share=config.test_share)
     config = for_dataset(config, dataset)
     known, dataset = _public_rows(config, dataset)
     parts = deal(config, dataset)
     if check is not None:
-        check(dataset, config.run, 1 if config.run.trusted.pools_rows else len(parts))
+        sites = len(parts)
+        if config.run.trusted.pools_rows:
+            sites = 1
+        check(dataset, config.run, sites)
     rows = rows_at(config, dataset, parts)
-    public = None if known is None else Public.of(known, config.run, len(parts))
+    public = None
+    if known is not None:
+        public = Public.of(known, config.run, len(parts))
     start = _start(config, dataset, public, rows.d)
-    named(config.run, start, rows.d)  # refuses before anything is tried out
+    # A start that does not fit is refused here, before candidates are tried for seconds.
+    named(config.run, start, rows.d)
     decision = None
     if config.centre:
-        frame = None if dataset.schema is None else frame_of(dataset.schema)
+        frame = None
+        if dataset.schema is not None:
+            frame = frame_of(dataset.schema)
         decision = decide(config.run, rows.n, dataset.n_features, frame)
     return _Given(config, dataset, parts, rows, public, start, decision)
 
 
 def _check_before_data(config: TrainConfig) -> None:
     """Refuse what is wrong whatever the data are: it should not have to wait for them."""
-    if config.run.seed is None and (config.partition or "").partition(":")[0] in (
-        "label",
-        "dirichlet",
-        "column",
-    ):
+    kind_of_deal = (config.partition or "").partition(":")[0]
+    if config.run.seed is None and kind_of_deal in ("label", "dirichlet", "column"):
         rule = (
             "deals rows by what they hold, so that one row can move others to another site: "
             "no release covers that"
@@ -568,9 +593,7 @@ def _check_before_data(config: TrainConfig) -> None:
 def _public_rows(
     config: TrainConfig, dataset: data.Dataset
 ) -> tuple[data.Dataset | None, data.Dataset]:
-    """Rows that are taken as public, None if there are none, and those that are left to the
-    sites.
-    """
+    """Return rows that are taken as public, None if there are none, and those left to the sites."""
     if config.public_share is not None:
         return set_aside(dataset, config.public_share, config.run.seed or 0)
     if config.public is not None:
@@ -592,7 +615,10 @@ def _start(
 def _choice(given: _Given, free: Sequence[str] | None) -> Choice:
     """Choose the method and its open knobs for ``method="auto"``."""
     config, rows, schema = given.config, given.rows, given.dataset.schema
-    likely = None if given.public is None else given.public.expected()
+    # Public rows say more of the private ones than a schema, if they are enough for worlds.
+    likely = None
+    if given.public is not None:
+        likely = given.public.expected()
     if likely is None and schema is not None:
         likely = expected_rows(schema)
     return choose(
@@ -612,12 +638,15 @@ def _label(config: TrainConfig) -> str:
         f"{config.data} {config.schema} {config.partition} {config.strength} {config.sizes} "
         f"{config.test_share}"
     )
-    return label if config.public_share is None else f"{label} public {config.public_share}"
+    if config.public_share is None:
+        return label
+    return f"{label} public {config.public_share}"
 
 
 def _report(given: _Given, result: Result, choice: Choice | None) -> Report:
-    """The result with its scores and notes."""
+    """Score a result on held-out rows, and add the notes."""
     dataset, parts = given.dataset, given.parts
+    # A curator is one site with the rows of all.
     if REGISTRY[result.config.method].trust.pools_rows:
         parts = [np.concatenate(parts)]
     holder_notes = [*_of_one_class(given.rows.one_class), *unfit(dataset.clipped)]
@@ -644,7 +673,8 @@ def _report(given: _Given, result: Result, choice: Choice | None) -> Report:
 
 def _notes(given: _Given, result: Result) -> list[str]:
     """Collect the notes that any reader should know."""
-    schema, how = given.dataset.schema, given.config.partition or "iid"
+    schema = given.dataset.schema
+    how = given.config.partition or "iid"
     notes = [*given.dataset.notes, *_of_start(result, given.public)]
     if given.centring is not None:
         notes.append(given.centring.says)
@@ -676,12 +706,19 @@ class _Scores(NamedTuple):
 
 
 def _scores(result: Result, dataset: data.Dataset, start: Start | None) -> _Scores:
+    """Score the models and the baselines on the held-out rows, without noise."""
     X, y, task = dataset.X_test, dataset.y_test, dataset.task
     constant = task.baselines(dataset.y_train)
     if not len(y):
-        names = [*constant] if start is None else ["start", *constant]
+        names = list(constant)
+        if start is not None:
+            names.insert(0, "start")
         return _Scores(
-            np.empty(0), np.empty((0, result.facts.n_nodes)), None, dict.fromkeys(names), {}
+            test_errors=np.empty(0),
+            site_test_errors=np.empty((0, result.facts.n_nodes)),
+            nonprivate=None,
+            baselines=dict.fromkeys(names),
+            details={},
         )
     baselines: dict[str, float | None] = {}
     if start is not None:
@@ -698,34 +735,29 @@ def _scores(result: Result, dataset: data.Dataset, start: Start | None) -> _Scor
 
 
 def _as_trained(result: Result, task: Task, X: Array) -> list[Array]:
-    """Test rows as short as the run's own rows: for every replicate where that matters, else once.
-
-    A class is that of a row of any length; a number is not.
-    """
-    return (
-        [X]
-        if result.move is None or task.names
-        else [one.shortened(X) for one in result.move.apart()]
-    )
+    """Clip test rows as the run clipped its own: one array, or one a replicate where it matters."""
+    # A row's length does not change its class, but it changes the number that is predicted.
+    if result.move is None or task.names:
+        return [X]
+    return [one.shortened(X) for one in result.move.apart()]
 
 
 def _errors(task: Task, rows: list[Array], y: Array, W: Array) -> Array:
-    """Errors of models (R, ...) on the rows of :func:`_as_trained`."""
+    """Compute errors of models (R, ...) on the rows of :func:`_as_trained`."""
     if len(rows) == 1:
         return task.model_errors(rows[0], y, W)
     return np.stack([task.model_errors(X, y, own) for X, own in zip(rows, W, strict=True)])
 
 
 def _table_of(config: TrainConfig, dataset: data.Dataset) -> data.Dataset:
+    """Load the table of public rows under the schema of the data."""
     assert config.public is not None
     if dataset.schema is None:
         rule = "synthetic rows have no schema that a table of public rows could share"
         raise InvalidInput("public", config.public, rule, "use public_share, or data with a schema")
-    if (
-        Path(config.public).exists()
-        and Path(config.data).exists()
-        and Path(config.public).samefile(config.data)
-    ):
+    public, private = Path(config.public), Path(config.data)
+    # The data may be the name of a built-in set, and then there is no file.
+    if public.exists() and private.exists() and public.samefile(config.data):
         raise InvalidInput(
             "public", config.public, "is the data itself", "give a table of other, public rows"
         )
@@ -737,26 +769,31 @@ def _of_one_class(sites: Sequence[int]) -> list[str]:
     if not sites:
         return []
     named = ", ".join(map(str, sites[:_NAMED]))
-    more = (
-        f" and {len(sites) - _NAMED:,} more, {len(sites):,} in all" if len(sites) > _NAMED else ""
-    )
+    more = ""
+    if len(sites) > _NAMED:
+        more = f" and {len(sites) - _NAMED:,} more, {len(sites):,} in all"
     return [f"sites with one class only: {named}{more} (for the data's holder only)"]
 
 
 def _of_people(run: RunConfig, people: IntArray, parts: Sequence[IntArray]) -> list[str]:
     """Return notes, for the rows' holder, on people with rows left out or at several sites."""
-    notes, mine = list[str](), "(for the data's holder only)"
-    if left := len(people) - sum(map(len, parts)):
+    notes: list[str] = []
+    mine = "(for the data's holder only)"
+    left = len(people) - sum(map(len, parts))
+    if left:
         notes.append(f"{left} rows were left out: their people have more than person.rows {mine}")
-    if (most := person.places(people, parts)) > run.sites_per_row:
-        where = "one site" if run.sites_per_row == 1 else f"{run.sites_per_row} sites"
+    most = person.places(people, parts)
+    if most > run.sites_per_row:
+        where = f"{run.sites_per_row} sites"
+        if run.sites_per_row == 1:
+            where = "one site"
         what = f"a person has rows at {most} sites, and what is stated is about those at {where}"
         notes.append(f"{what}: sites_per_row={most} states it for all of them {mine}")
     return notes
 
 
 def _of_start(result: Result, public: Public | None) -> list[str]:
-    """Notes on the starting point, and what public rows say of norms."""
+    """Return notes on the starting point, and on the norms of public rows."""
     start = result.start
     notes: list[str] = []
     if start is None:

@@ -43,8 +43,9 @@ _FLAT = 1e-9
 
 
 def least_error(dataset: data.Dataset) -> float | None:
-    """The error of the best linear model without privacy on the test rows
-    (:meth:`sottovoce.problem.task.Task.error`).
+    """Compute the test error of the best linear model without privacy.
+
+    The error is that of :meth:`sottovoce.problem.task.Task.error`.
 
     Parameters
     ----------
@@ -60,11 +61,14 @@ def least_error(dataset: data.Dataset) -> float | None:
     task = dataset.task
     known = task.known(dataset.y_train)
     if dataset.weights is not None:
-        known = known & (dataset.weights > 0.0)  # others change no fit
+        # Rows of weight zero change no fit, and a solver has no use for them.
+        known = known & (dataset.weights > 0.0)
     if not np.any(known):
         return None
-    y, weights = dataset.y_train[known], None if dataset.weights is None else dataset.weights[known]
-    plain = replace(dataset, y_train=y, weights=weights)
+    weights = None
+    if dataset.weights is not None:
+        weights = dataset.weights[known]
+    plain = replace(dataset, y_train=dataset.y_train[known], weights=weights)
     errors = []
     for X, X_test in _encodings(dataset):
         for margins in _fitted(plain, X[known], X_test):
@@ -73,19 +77,20 @@ def least_error(dataset: data.Dataset) -> float | None:
 
 
 def _encodings(dataset: data.Dataset) -> Iterator[tuple[Array, Array]]:
-    """Training and test rows as encoded, and as they would be if none was shortened."""
+    """Yield training and test rows as encoded, and as they would be if none was clipped."""
     yield dataset.X_train, dataset.X_test
     schema = dataset.schema
     # Rows of norm 1 are an encoding that was asked for, not what privacy does to rows.
     if schema is not None and not schema.unit and ROW in dataset.clipped:
-        columns = dataset.train_columns, dataset.test_columns
-        whole, whole_test = (schema.encode(some, labels=False, whole=True).X for some in columns)
+        whole = schema.encode(dataset.train_columns, labels=False, whole=True).X
+        whole_test = schema.encode(dataset.test_columns, labels=False, whole=True).X
         yield whole, whole_test
 
 
 def _fitted(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[Array]:
-    """Margins of test rows, (t,) or (K, t), of every model on rows X with the labels and weights
-    of `dataset`.
+    """Yield margins of test rows, (t,) or (K, t), of every model on rows X.
+
+    Labels and weights are those of `dataset`.
     """
     mean, deviation = X.mean(axis=0), X.std(axis=0)
     varied = deviation > _FLAT * np.maximum(np.abs(mean), np.finfo(float).tiny)
@@ -103,19 +108,23 @@ def _fitted(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[Array]:
 
 
 def _with_constant(X: Array) -> Array:
-    """Rows with a constant beside those of the schema."""
+    """Return rows with a constant, in addition to those of the schema."""
     return np.column_stack([X, np.full(len(X), _CONSTANT)])
 
 
 def _minimised(dataset: data.Dataset, X: Array, X_test: Array, penalty: float) -> Iterator[Array]:
-    """Margins of the minimiser of the logistic loss or softmax; none where the solver does not
-    get there.
-    """
+    """Yield margins of the minimiser of the logistic loss or softmax; none if the solver fails."""
     task = dataset.task
+    # Rows of a run lie in the unit ball, so these are divided by their largest norm, and the
+    # penalty by its square; rounding must not put a row outside.
     longest = max(1.0, float(np.sqrt(np.einsum("ij,ij->i", X, X).max()))) * (1.0 + 1e-9)
-    weights = None if dataset.weights is None else [dataset.weights]
+    weights = None
+    if dataset.weights is not None:
+        weights = [dataset.weights]
     rows = rows_of(task, [(X / longest, dataset.y_train)], weights)
-    loss = f"softmax:{task.outputs}" if isinstance(task, ManyClasses) else "logistic"
+    loss = "logistic"
+    if isinstance(task, ManyClasses):
+        loss = f"softmax:{task.outputs}"
     try:
         w = pooled_minimiser(rows, RunConfig(loss=loss), penalty / (len(X) * longest**2))
     except SolverError:
@@ -124,8 +133,11 @@ def _minimised(dataset: data.Dataset, X: Array, X_test: Array, penalty: float) -
 
 
 def _least_squares(dataset: data.Dataset, X: Array, X_test: Array) -> Iterator[Array]:
-    """Margins of ridge regressions."""
-    root = np.ones(len(X)) if dataset.weights is None else np.sqrt(dataset.weights)
+    """Yield margins of ridge regressions."""
+    root = np.ones(len(X))
+    if dataset.weights is not None:
+        root = np.sqrt(dataset.weights)
+    # Ridge regression is least squares with a row of sqrt(penalty) and target 0 for each column.
     for penalty in LEAST_SQUARES:
         rows = np.vstack([root[:, None] * X, np.sqrt(penalty) * np.eye(X.shape[1])])
         wanted = np.concatenate([root * dataset.y_train, np.zeros(X.shape[1])])
