@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -91,20 +91,14 @@ class Amendment:
     def sign(self, name: str, key: SigningKey) -> Self:
         """Return this amendment with the signature of a member."""
         made = base64.b64encode(key.sign(self._said)).decode()
-        return type(self)(
-            self.name,
-            self.old,
-            self.key,
-            self.runs,
-            dict(sorted((self.signatures | {name: made}).items())),
-        )
+        signatures = dict(sorted((self.signatures | {name: made}).items()))
+        return replace(self, signatures=signatures)
 
     def signed_by(self, name: str, key: str) -> bool:
         """Return True if the member with this public key has signed."""
         try:
-            verify(
-                base64.b64decode(key), base64.b64decode(self.signatures.get(name, "")), self._said
-            )
+            signature = base64.b64decode(self.signatures.get(name, ""))
+            verify(base64.b64decode(key), signature, self._said)
         except ValueError:
             return False
         return True
@@ -163,6 +157,7 @@ def amended(known: Known, plan: Plan, own: str, amendments: Iterable[Amendment])
     for one in amendments:
         if one.name == own or now.get(one.name) != one.key or keys.get(one.name) != one.old:
             continue
+        # A site that this one has not met cannot vouch for another: its key is not in the records.
         others = [name for name in plan.names if name not in (own, one.name) and name in keys]
         if all(one.signed_by(name, keys[name]) for name in others) and one.signed_by(own, now[own]):
             keys[one.name] = one.key

@@ -26,7 +26,7 @@ from ..problem.facts import Among, Facts
 from ..queries import Query, Sum
 from ..runs import engine
 from ..runs.centre import Centring
-from ..runs.engine import FEW, FINISHED, NEIGHBOUR, Outcome, Place
+from ..runs.engine import FEW, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.pricing import release_costs
 from ..runs.row_guard import Asked, Book, RowGuard
 from ..util.plain import digest_of
@@ -98,23 +98,31 @@ class Asker:
         observe: Callable[[int], None] | None = None,
         trained: Rows | None = None,
     ) -> None:
-        self.plan, self._net, self._guard_of, self._node = plan, net, guard_of, node
-        self._observe, self.trained = observe, trained
+        self.plan = plan
+        self._net = net
+        self._guard_of = guard_of
+        self._node = node
+        self._observe = observe
+        self.trained = trained
 
     def _run(self, stage: Stage, move: Move | None = None, **public: Any) -> tuple[Outcome, Any]:
-        """Outcome and result of a stage, None if it ended early.
+        """Run a stage, and return its outcome and result; the result is None if it ended early.
 
         `public` are further arguments of its recipe.
         """
-        facts, recipe = stage.facts.node(self._node), stage.recipe
+        facts = stage.facts.node(self._node)
+        recipe = stage.recipe
         assert recipe is not None
-        method, tell = replace(recipe, **public).at(self._node), self._observe
+        method = replace(recipe, **public).at(self._node)
         place = Place(facts, self._net, self._guard_of(facts, stage, move), (), facts.d)
-        watch = [] if tell is None else [lambda k, state: tell(stage.first + k)]
-        outcome = engine.run(method, place, len(method.items), observers=watch)
-        return outcome, method.outcome(
-            outcome.state, facts
-        ) if outcome.stopped == FINISHED else None
+        observers: list[Observer] = []
+        if self._observe is not None:
+            observe = self._observe
+            observers.append(lambda k, state: observe(stage.first + k))
+        outcome = engine.run(method, place, len(method.items), observers=observers)
+        if outcome.stopped != FINISHED:
+            return outcome, None
+        return outcome, method.outcome(outcome.state, facts)
 
     def infer(self) -> tuple[Outcome, Found]:
         """Run the inference."""
@@ -150,18 +158,23 @@ class Asker:
                 model = self._net.whole_sum(model) / len(self.plan.sites)
             except NetClosed:
                 return Outcome(None, 0, NEIGHBOUR), found
-        judged = digest_of(model) if move is None else digest_of(model, move.digest)
+        # The digest says which model is judged and how its rows are read: the same weights after
+        # another centring are another question (docs/privacy/answers.md).
+        if move is None:
+            judged = digest_of(model)
+        else:
+            judged = digest_of(model, move.digest)
         outcome, cells = self._run(stage, move, weights=model, judged=judged)
         if outcome.stopped == FEW:
             return outcome, replace(found, notes=(LOST,))
         if outcome.stopped != FINISHED:
             return outcome, found
-        return outcome, replace(
-            found, quality=qualities(cells, asks.threshold, _recipes_of(self.plan).levels)[0]
-        )
+        quality, *_ = qualities(cells, asks.threshold, _recipes_of(self.plan).levels)
+        return outcome, replace(found, quality=quality)
 
 
 def _recipes_of(plan: Plan) -> Recipes:
+    """Return the recipes of a plan that has some."""
     assert plan.recipes is not None
     return plan.recipes
 
@@ -180,9 +193,11 @@ class SiteRows:
 
     def __init__(self, plan: Plan, node: int, table: SiteTable) -> None:
         assert plan.asks is not None
-        self._node, self._naming = node, _recipes_of(plan).naming
+        self._node = node
+        self._naming = _recipes_of(plan).naming
         trained, held_out = plan.asks.split(len(table.y))
-        self._trained, self._held_out = table.at(trained), table.at(held_out)
+        self._trained = table.at(trained)
+        self._held_out = table.at(held_out)
 
     @cached_property
     def trained(self) -> Rows:
@@ -200,15 +215,20 @@ class SiteRows:
         """Return the held-out rows, clipped as the rows of a training that were moved by `move`."""
         from ..answers.evaluation import rows_of
 
-        part = self._held_out
-        X = part.X if self._naming is None else self._naming.encoded(part.raw, self._node)
-        return rows_of([(X if move is None else move.shortened(X), part.y)])
+        X = self._held_out.X
+        if self._naming is not None:
+            X = self._naming.encoded(self._held_out.raw, self._node)
+        if move is not None:
+            X = move.shortened(X)
+        return rows_of([(X, self._held_out.y)])
 
     def of(self, stage: Stage, move: Move | None = None) -> Rows:
         """Return the rows that a stage reads; `move` is that of the model which it judges."""
         if not stage.held:
             return self.trained
-        return self.held_out if move is None else self.held_out_moved(move)
+        if move is None:
+            return self.held_out
+        return self.held_out_moved(move)
 
 
 def at_site(
@@ -249,6 +269,7 @@ def at_site(
     """
     node = plan.index(name)
     rows = SiteRows(plan, node, table)
+    # Before the first message: rows that a stage cannot read must not end a run that has begun.
     for stage in plan.stages:
         if stage.recipe is not None:
             rows.of(stage).check(stage.facts.loss)
@@ -286,7 +307,10 @@ class ReadNet(Net):
         attempts: Sequence[tuple[Among, IntArray | None]] = (),
         sent: Sequence[Sequence[Array]] = (),
     ) -> None:
-        self._attempts, self._sent, self._next = attempts, sent, 0
+        self._attempts = attempts
+        self._sent = sent
+        # how many exchanges were read
+        self._next = 0
         self.degree = np.zeros(1)
 
     def among(self, facts: Facts) -> Among:
@@ -393,7 +417,10 @@ def ahead(
 
 
 def _method_of(plan: Plan) -> str:
-    return "inference" if plan.infers else plan.config.method
+    """Return the method of a plan; ``inference`` if it trains nothing."""
+    if plan.infers:
+        return "inference"
+    return plan.config.method
 
 
 def _costs_of_recipes(plan: Plan) -> list[dict[str, Any]]:
@@ -425,8 +452,13 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
     """Return the results as plain data, under the keys of a simulation's report."""
     from ..answers.terms import outcome
 
-    asks, best = plan.asks, None if found.quality is None else found.quality[""]
+    asks = plan.asks
     assert asks is not None
+    auc: float | None = None
+    brier: float | None = None
+    if found.quality is not None:
+        auc = found.quality[""].auc.value
+        brier = found.quality[""].brier.value
     plain: dict[str, Any] = {
         "method": _method_of(plan),
         "data": plan.run,
@@ -437,8 +469,8 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
         "sites": list(plan.names),
         "label": outcome(encoding_of(plan.schema)),
         "asked": _asked_in(plan.stages[0]),
-        "auc": None if best is None else best.auc.value,
-        "brier": None if best is None else best.brier.value,
+        "auc": auc,
+        "brier": brier,
         "evaluation": None,
         "privacy": plan.privacy.statements[0].to_dict(),
         "notes": list(found.notes),
@@ -446,18 +478,21 @@ def record(plan: Plan, found: Found) -> dict[str, Any]:
     }
     if found.estimates is not None:
         read = _fit_of(plan).read(found.estimates, plan.config.delta)
-        plain |= read.plain | {"forecast": {}}  # after a run its own table tells what it needs
+        # after a run its own table tells what the forecast would
+        plain |= read.plain | {"forecast": {}}
     if found.quality is not None:
         plain["evaluation"] = _evaluation(plan, found.quality)
     return plain
 
 
 def _asked_in(stage: Stage) -> Any:
-    """The releases of a stage with their shares of the budget, as plain data.
+    """Return the releases of a stage with their shares of the budget, as plain data.
 
-    None of a training.
+    Empty for a training.
     """
-    return [] if stage.recipe is None else stage.recipe.listed.to_plain()
+    if stage.recipe is None:
+        return []
+    return stage.recipe.listed.to_plain()
 
 
 def _fit_of(plan: Plan) -> LogOdds:
@@ -468,7 +503,7 @@ def _fit_of(plan: Plan) -> LogOdds:
 
 
 def _evaluation(plan: Plan, quality: dict[str, Quality]) -> dict[str, Any]:
-    """The quality on the held-out rows: of all, and of each level that the plan tells apart."""
+    """Return the quality on the held-out rows, of all and by level, as plain data."""
     return {
         **quality[""].to_dict(),
         "privacy": plan.privacy.statements[-1].to_dict(),

@@ -24,6 +24,7 @@ from ..util.typing import Any, Array, IntArray
 
 _SCALE = optional(Interval(low=0.0, closed="neither"))
 _MIXED = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+"""The constants of SplitMix64: its increment, and two multipliers."""
 
 
 def held_out(rows: int, many: int) -> IntArray:
@@ -80,16 +81,16 @@ class SiteTable:
 
         Raw columns, or encoded rows without a schema.
         """
-        return self.X if self.columns is None else self.columns
+        if self.columns is None:
+            return self.X
+        return self.columns
 
     def at(self, positions: IntArray) -> Self:
         """Return the rows at these positions."""
-        table = (
-            None
-            if self.columns is None
-            else {name: values[positions] for name, values in self.columns.items()}
-        )
-        return replace(self, X=self.X[positions], y=self.y[positions], columns=table)
+        columns = None
+        if self.columns is not None:
+            columns = {name: values[positions] for name, values in self.columns.items()}
+        return replace(self, X=self.X[positions], y=self.y[positions], columns=columns)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,8 @@ class Asks:
     by : str, optional
         Column of the schema for whose levels there are evaluations of their own.
     scale, evaluation_scale : float, optional
-        Shift over sigma of all releases together; None before calibration, and without noise.
+        Sensitivity over sigma of all releases together; None before calibration, and without
+        noise.
     """
 
     inference: bool = constrained(False, Flag())
@@ -140,9 +142,10 @@ class Asks:
                 "threshold": self.threshold != 0.5,
                 "by": self.by is not None,
             }
-            for name in (name for name, given in idle.items() if given):
-                remedy = "give its epsilon, or leave it out"
-                raise InvalidInput(name, getattr(self, name), "is for an evaluation", remedy)
+            for name, given in idle.items():
+                if given:
+                    remedy = "give its epsilon, or leave it out"
+                    raise InvalidInput(name, getattr(self, name), "is for an evaluation", remedy)
             return
         if not 0.0 < self.holdout < 1.0:
             rule = "must be a share of every site's rows above 0 and below 1"
@@ -160,7 +163,10 @@ class Asks:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; infinity is the text ``inf``."""
         plain = dict(to_plain(self))
-        return plain | {"evaluation": "inf"} if self.evaluation == math.inf else plain
+        # JSON has no infinity
+        if self.evaluation == math.inf:
+            plain["evaluation"] = "inf"
+        return plain
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
@@ -196,4 +202,6 @@ def table_of(
     SiteTable
     """
     raw = columns.columns if isinstance(columns, Table) else columns
-    return SiteTable(X, y, None if schema is None or raw is None else dict(raw))
+    if schema is None or raw is None:
+        return SiteTable(X, y)
+    return SiteTable(X, y, dict(raw))

@@ -37,6 +37,7 @@ INVITED = "invitation of "
 """Begins the common name of a certificate in an invitation; no site's name has a space."""
 _HOST = re.compile(r"[A-Za-z0-9_](-*[A-Za-z0-9_])*(\.[A-Za-z0-9_](-*[A-Za-z0-9_])*)*")
 _SKEW = timedelta(hours=1)
+"""Time by which certificates are dated back, for clocks that are slow."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,18 @@ class Authority:
 
     @classmethod
     def _new(cls, name: str = "sottovoce") -> Authority:
+        """Return a new authority, with a name of its own."""
         need_cryptography()
-        key = _new_key()  # each has a name of its own, by which TLS finds the right one of two
-        subject = _name(
-            f"{name} authority "
-            f"{x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest.hex()[:8]}"
-        )
-        builder = _builder(
-            subject, subject, key.public_key(), datetime.now(UTC) + timedelta(days=AUTHORITY_DAYS)
-        )
-        builder = builder.add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), critical=True
-        )
-        return cls(_signed(builder.add_extension(_usage(sign=False), critical=True), key), key)
+        key = _new_key()
+        # By its name TLS finds the right one of two authorities in one file.
+        identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest.hex()[:8]
+        subject = _name(f"{name} authority {identifier}")
+        until = datetime.now(UTC) + timedelta(days=AUTHORITY_DAYS)
+        builder = _builder(subject, subject, key.public_key(), until)
+        constraints = x509.BasicConstraints(ca=True, path_length=0)
+        builder = builder.add_extension(constraints, critical=True)
+        builder = builder.add_extension(_usage(sign=False), critical=True)
+        return cls(_signed(builder, key), key)
 
     @classmethod
     def follow(cls, folder: Path) -> Authority:
@@ -80,13 +80,14 @@ class Authority:
         Returns the new one.
         """
         cls.read(folder)
-        authority, now = cls._new(), datetime.now(UTC)
-        before = [
-            one
-            for one in _bundle((folder / "ca.crt").read_bytes())
-            if one.not_valid_after_utc > now
-        ]
-        _replace(folder / "ca.crt", b"".join(map(_pem, (authority.certificate, *before))))
+        authority = cls._new()
+        now = datetime.now(UTC)
+        former = _bundle((folder / "ca.crt").read_bytes())
+        valid = [one for one in former if one.not_valid_after_utc > now]
+        bundle = b"".join(_pem(one) for one in (authority.certificate, *valid))
+        # The certificates first: after a kill in between the folder still holds the former key and
+        # a certificate that belongs to it.
+        _replace(folder / "ca.crt", bundle)
         _replace(folder / "ca.key", private_pem(authority.key), secret=True)
         return authority
 
@@ -98,12 +99,13 @@ class Authority:
     def read(cls, folder: Path) -> Authority:
         """Read the authority in `folder`; raises :class:`InvalidInput` if there is none."""
         need_cryptography()
-        files = folder / "ca.crt", folder / "ca.key"
-        if not all(file.is_file() for file in files):
+        public, private = folder / "ca.crt", folder / "ca.key"
+        if not (public.is_file() and private.is_file()):
             raise InvalidInput(
                 "folder", str(folder), "holds no authority", "make one with `sottovoce hub init`"
             )
-        pem, secret = (read("folder", file, KEY) for file in files)
+        pem = read("folder", public, KEY)
+        secret = read("folder", private, KEY)
         try:
             key = serialization.load_pem_private_key(secret, None)
             own = [one for one in _bundle(pem) if one.public_key() == key.public_key()]
@@ -134,9 +136,8 @@ class Authority:
         """
         key = _new_key()
         builder = self._begun("hub", key.public_key())
-        builder = builder.add_extension(
-            x509.SubjectAlternativeName([_host(h) for h in hosts]), critical=False
-        )
+        names = x509.SubjectAlternativeName([_host(host) for host in hosts])
+        builder = builder.add_extension(names, critical=False)
         certificate = self._leaf(builder, x509.oid.ExtendedKeyUsageOID.SERVER_AUTH)
         if not again:
             _write(folder, "hub", private_pem(key), ".crt", _pem(certificate))
@@ -154,9 +155,12 @@ class Authority:
         Raises :class:`InvalidInput` if it is no valid request, or its name is not allowed for a
         site.
         """
-        try:  # what is wrong inside a request may show when a part of it is looked at
+        try:
+            # What is wrong inside a request may show only when a part of it is looked at.
             asked = x509.load_pem_x509_csr(request)
-            names = _names(asked.subject) if asked.is_signature_valid else []
+            names = []
+            if asked.is_signature_valid:
+                names = _names(asked.subject)
             public = asked.public_key()
         except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):
             names = []
@@ -178,6 +182,7 @@ class Authority:
         return _pem(self._leaf(builder, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH)), private_pem(key)
 
     def _begun(self, name: str, public: CertificatePublicKeyTypes) -> x509.CertificateBuilder:
+        """Begin a certificate that this authority will sign; raises if the authority has ended."""
         until = min(datetime.now(UTC) + timedelta(days=DAYS), self.certificate.not_valid_after_utc)
         if until <= datetime.now(UTC):
             rule, remedy = "has ended", "make a new one with `sottovoce hub renew --authority`"
@@ -187,13 +192,12 @@ class Authority:
     def _leaf(
         self, builder: x509.CertificateBuilder, use: x509.ObjectIdentifier
     ) -> x509.Certificate:
-        builder = builder.add_extension(
-            x509.BasicConstraints(ca=False, path_length=None), critical=True
-        )
+        """Sign the certificate of a site or the hub, for one use alone."""
+        constraints = x509.BasicConstraints(ca=False, path_length=None)
+        builder = builder.add_extension(constraints, critical=True)
         builder = builder.add_extension(_usage(sign=True), critical=True)
-        return _signed(
-            builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False), self.key
-        )
+        builder = builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False)
+        return _signed(builder, self.key)
 
 
 def check_host(text: str) -> None:
@@ -219,20 +223,20 @@ def request(folder: Path, name: str) -> None:
     need_cryptography()
     check_name("name", name)
     key = _new_key()
-    asked = (
-        x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
-    )
+    builder = x509.CertificateSigningRequestBuilder().subject_name(_name(name))
+    asked = builder.sign(key, hashes.SHA256())
     _write(folder, name, private_pem(key), ".csr", _pem(asked))
 
 
 def _write(folder: Path, stem: str, key: bytes, ending: str, public: bytes) -> None:
+    """Write a key and the public file that belongs to it, both or none."""
     with together(folder) as made:
-        for path, data, secret in (
-            (folder / f"{stem}.key", key, True),
-            (folder / f"{stem}{ending}", public, False),
-        ):
-            write_new(path, data, secret=secret)
-            made(path)
+        private_file = folder / f"{stem}.key"
+        write_new(private_file, key, secret=True)
+        made(private_file)
+        public_file = folder / f"{stem}{ending}"
+        write_new(public_file, public)
+        made(public_file)
 
 
 REVOKED = "revoked.json"
@@ -252,9 +256,9 @@ def revoke(folder: Path, name: str) -> list[str]:
     if there:
         now = datetime.now(UTC).replace(microsecond=0)
         known = _revoked(folder) | {name: now.isoformat()}
-        _replace(
-            folder / REVOKED, json.dumps(dict(sorted(known.items())), indent=1).encode() + b"\n"
-        )
+        text = json.dumps(dict(sorted(known.items())), indent=1) + "\n"
+        # The list first: it is what counts, and a kill in between leaves no certificate in use.
+        _replace(folder / REVOKED, text.encode())
         for path in there:
             path.replace(path.with_name(f"{path.name}.revoked-{now:%Y%m%d%H%M%S}"))
     return [str(path) for path in there]
@@ -308,9 +312,12 @@ def fingerprint(pem: bytes) -> str:
     """
     need_cryptography()
     try:
-        load = x509.load_pem_x509_csr if b"REQUEST" in pem else x509.load_pem_x509_certificate
+        if b"REQUEST" in pem:
+            public = x509.load_pem_x509_csr(pem).public_key()
+        else:
+            public = x509.load_pem_x509_certificate(pem).public_key()
         form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-        key = load(pem).public_key().public_bytes(*form)
+        key = public.public_bytes(*form)
     except (ValueError, exceptions.UnsupportedAlgorithm):
         raise InvalidInput(
             "certificate",
@@ -343,8 +350,10 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
     need_cryptography()
     again = "put the files of `site init` and of `hub admit` side by side again"
     try:
-        mine, above = x509.load_pem_x509_certificate(certificate), _bundle(authority)
-        public, own = serialization.load_pem_private_key(key, None).public_key(), mine.public_key()
+        mine = x509.load_pem_x509_certificate(certificate)
+        above = _bundle(authority)
+        public = serialization.load_pem_private_key(key, None).public_key()
+        own = mine.public_key()
         names = _names(mine.subject)
     except TypeError:
         raise InvalidInput(
@@ -368,11 +377,9 @@ def check(name: str, authority: bytes, certificate: bytes, key: bytes) -> None:
             "certificate", None, rule, "the hub's operator makes a new one: `hub renew --authority`"
         )
     if not mine.not_valid_before_utc <= now <= mine.not_valid_after_utc:
-        remedy = (
-            "use `sottovoce hub renew`"
-            if name == "hub"
-            else "use `sottovoce site renew`, and `hub admit --renew`"
-        )
+        remedy = "use `sottovoce site renew`, and `hub admit --renew`"
+        if name == "hub":
+            remedy = "use `sottovoce hub renew`"
         raise InvalidInput("certificate", None, "is not valid today", remedy)
 
 
@@ -391,12 +398,10 @@ def ends(authority: Path, certificate: Path) -> datetime:
     there is none.
     """
     mine = _loaded(certificate)
-    issuers = [
-        one.not_valid_after_utc
-        for one in _bundle(read("authority", authority, KEY))
-        if _issued(mine, one)
-    ]
-    return min(mine.not_valid_after_utc, max(issuers, default=mine.not_valid_after_utc))
+    own_end = mine.not_valid_after_utc
+    authorities = _bundle(read("authority", authority, KEY))
+    ends_of_issuers = [one.not_valid_after_utc for one in authorities if _issued(mine, one)]
+    return min(own_end, max(ends_of_issuers, default=own_end))
 
 
 def expiry(path: Path) -> datetime:
@@ -424,9 +429,9 @@ def _name(text: str) -> x509.Name:
 
 
 def _names(subject: x509.Name) -> list[str]:
-    return [
-        str(name.value) for name in subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)
-    ]
+    """Return the common names of a subject."""
+    attributes = subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)
+    return [str(attribute.value) for attribute in attributes]
 
 
 def _host(text: str) -> x509.GeneralName:
@@ -456,18 +461,20 @@ def _builder(
     public: CertificatePublicKeyTypes,
     until: datetime | None = None,
 ) -> x509.CertificateBuilder:
+    """Begin a certificate; it is valid from an hour ago, for clocks that are slow."""
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
     builder = builder.serial_number(x509.random_serial_number())
-    return builder.not_valid_before(now - _SKEW).not_valid_after(
-        until or now + timedelta(days=DAYS)
-    )
+    if until is None:
+        until = now + timedelta(days=DAYS)
+    return builder.not_valid_before(now - _SKEW).not_valid_after(until)
 
 
 def _replace(path: Path, data: bytes, *, secret: bool = False) -> None:
     """Write a file in place of the one there, in one step."""
     fresh = path.with_name(f"{path.name}.new")
-    fresh.unlink(missing_ok=True)  # of a process that was killed
+    # one of a process that was killed
+    fresh.unlink(missing_ok=True)
     write_new(fresh, data, secret=secret)
     fresh.replace(path)
 

@@ -17,20 +17,17 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import algorithms
     from cryptography.hazmat.primitives.kdf import hkdf
 else:
-    exceptions, x509 = (Later(f"cryptography.{name}") for name in ("exceptions", "x509"))
-    ciphers, hashes, serialization, ec, ed25519, x25519, algorithms, hkdf = (
-        Later(f"cryptography.hazmat.primitives.{name}")
-        for name in (
-            "ciphers",
-            "hashes",
-            "serialization",
-            "asymmetric.ec",
-            "asymmetric.ed25519",
-            "asymmetric.x25519",
-            "ciphers.algorithms",
-            "kdf.hkdf",
-        )
-    )
+    # Each part is imported when something of it is first used: most commands sign nothing.
+    exceptions = Later("cryptography.exceptions")
+    x509 = Later("cryptography.x509")
+    ciphers = Later("cryptography.hazmat.primitives.ciphers")
+    hashes = Later("cryptography.hazmat.primitives.hashes")
+    serialization = Later("cryptography.hazmat.primitives.serialization")
+    ec = Later("cryptography.hazmat.primitives.asymmetric.ec")
+    ed25519 = Later("cryptography.hazmat.primitives.asymmetric.ed25519")
+    x25519 = Later("cryptography.hazmat.primitives.asymmetric.x25519")
+    algorithms = Later("cryptography.hazmat.primitives.ciphers.algorithms")
+    hkdf = Later("cryptography.hazmat.primitives.kdf.hkdf")
 
 __all__ = [
     "algorithms",
@@ -50,7 +47,8 @@ __all__ = [
 
 def need_cryptography() -> None:
     """Raise :class:`InvalidInput` if the package is not installed."""
-    try:  # with all that masks need: nothing is loaded between a charge and its release
+    try:
+        # With all that masks need: nothing is loaded between a charge and its release.
         import cryptography.hazmat.primitives.asymmetric.ed25519
         import cryptography.hazmat.primitives.ciphers.algorithms
         import cryptography.hazmat.primitives.kdf.hkdf  # noqa: F401

@@ -193,31 +193,35 @@ def build(
         raise InvalidInput(
             "keep", str(folder), "holds files already", "give an empty or a new folder"
         )
-    port, members = free_port(), _make_sites(folder, config, dataset, parts, rows)
+    port = free_port()
+    members = _make_sites(folder, config, dataset, parts, rows)
     centring = None
     if centre and not (asks is not None and asks.inference):
-        centring = decide(
-            config, trained_rows(members, asks), rows.d, frame_of(dataset.schema)
-        ).centring
-    plan = make_plan(
-        Proposal(
-            "demonstration",
-            config,
-            members,
-            rows.d,
-            schema=dataset.schema.to_dict(),
-            asks=asks,
-            centre=centring,
-            waits=waits,
-        )
+        # where it pays; inference reads rows as they are
+        frame = frame_of(dataset.schema)
+        centring = decide(config, trained_rows(members, asks), rows.d, frame).centring
+    proposal = Proposal(
+        run="demonstration",
+        config=config,
+        sites=members,
+        d=rows.d,
+        schema=dataset.schema.to_dict(),
+        asks=asks,
+        centre=centring,
+        waits=waits,
     )
+    plan = make_plan(proposal)
+    _write_plans(folder, plan, port)
+    return Demonstration(folder, plan, dataset, rows, port, _tables_of(dataset, parts))
+
+
+def _write_plans(folder: Path, plan: Plan, port: int) -> None:
+    """Write the plan for hub and sites, and the settings of every site."""
     write_plan(plan, folder / "hub" / "plan.json")
     for name in plan.names:
         write_plan(plan, folder / name / "plan.json")
-        write_settings(
-            folder / name, name, f"127.0.0.1:{port}", Path("rows.csv"), agreed=plan.digest
-        )
-    return Demonstration(folder, plan, dataset, rows, port, _tables_of(dataset, parts))
+        hub = f"127.0.0.1:{port}"
+        write_settings(folder / name, name, hub, Path("rows.csv"), agreed=plan.digest)
 
 
 def _rows_of(dataset: Dataset, parts: Sequence[IntArray]) -> Rows:
@@ -254,7 +258,9 @@ def _make_sites(
 
 
 def _names_of(sites: int) -> tuple[str, ...]:
-    return _NAMES[:sites] if sites <= len(_NAMES) else tuple(f"site-{i + 1}" for i in range(sites))
+    if sites <= len(_NAMES):
+        return _NAMES[:sites]
+    return tuple(f"site-{i + 1}" for i in range(sites))
 
 
 def _site(
@@ -267,22 +273,28 @@ def _site(
     authority: certificates.Authority,
     hub: Path,
 ) -> Member:
+    """Make the folder of one site, as ``site init`` and ``hub admit`` do; returns its facts."""
     folder.mkdir()
     columns = {column: values[part] for column, values in dataset.train_columns.items()}
     with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
-    DurableLedger.create(
+    accountant = "rdp"
+    if config.delta is None:
+        accountant = "pure"
+    ledger = DurableLedger.create(
         folder / f"{name}.ledger",
         epsilon=LIFE * np.max(config.epsilon).item(),
         delta=config.delta or 0.0,
-        accountant="pure" if config.delta is None else "rdp",
+        accountant=accountant,
         fingerprint=rows_digest(*rows.arrays()),
         demonstration=True,
-    ).close()
+    )
+    ledger.close()
     certificates.request(folder, name)
-    write_new(folder / f"{name}.crt", authority.admit((folder / f"{name}.csr").read_bytes())[1])
+    _, certificate = authority.admit((folder / f"{name}.csr").read_bytes())
+    write_new(folder / f"{name}.crt", certificate)
     write_new(folder / "ca.crt", (hub / "ca.crt").read_bytes())
     key = SigningKey.make()
     key.write(folder / f"{name}.signing")
@@ -333,7 +345,9 @@ def relay(demo: Demonstration, tick: Callable[[], None], lose: int = 0) -> dict[
             if time.monotonic() > until:
                 raise SottovoceError(f"demonstration: not done after {LONGEST:g} s")
             tick()
-            time.sleep(0.01 if processes.doomed else 0.05)
+            # shorter steps until the kill, which must come before a site's end
+            pause = 0.01 if processes.doomed else 0.05
+            time.sleep(pause)
         return processes.exit_codes()
     finally:
         processes.end()
@@ -362,16 +376,8 @@ class _Processes:
     def start(self) -> None:
         """Start the hub, then all sites."""
         demo = self._demo
-        hub = (
-            "hub",
-            "run",
-            str(demo.hub),
-            "--listen",
-            f"127.0.0.1:{demo.port}",
-            "--once",
-            "--linger",
-            "0",
-        )
+        address = f"127.0.0.1:{demo.port}"
+        hub = ["hub", "run", str(demo.hub), "--listen", address, "--once", "--linger", "0"]
         self._running["hub"] = start(*hub, errors=self._errors("hub"))
         for name in demo.plan.names:
             site = ("site", "run", str(demo.settings(name)), "--json")
@@ -428,10 +434,9 @@ def _halfway(demo: Demonstration) -> bool:
     """Return True once a third of the rounds is over, so that a kill comes in the middle."""
     if not (demo.hub / "hub.log").exists():
         return False
+    third = max(1, demo.plan.exchange_table.attempts // 3)
     with HubLog(demo.hub / "hub.log") as log:
-        return log.last(demo.plan.run, demo.plan.names[-1]) >= max(
-            1, demo.plan.exchange_table.attempts // 3
-        )
+        return log.last(demo.plan.run, demo.plan.names[-1]) >= third
 
 
 def progress(demo: Demonstration) -> list[dict[str, Any]]:
@@ -441,7 +446,8 @@ def progress(demo: Demonstration) -> list[dict[str, Any]]:
         with DurableLedger.open(demo.folder / name / f"{name}.ledger") as ledger:
             spent, budget = float(np.max(ledger.per_node())), float(ledger.epsilon[0])
             sent = Journal(ledger, demo.plan.run).highest
-            if demo.plan.summed:  # greetings and rosters are messages too
+            if demo.plan.summed:
+                # Greetings and rosters are messages too, and no rounds; each attempt has one row.
                 sent = len(ledger.rows)
         done = min(max(sent, 0), demo.plan.exchange_table.attempts)
         shown.append({"site": name, "round": done, "spent": spent, "budget": budget})
@@ -470,7 +476,9 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
     with HubLog(demo.hub / "hub.log") as log:
         carried = Hub(plan, log)
         roster = carried.rounds.roster
-        attempts = carried.rounds.attempts if plan.summed else None
+        attempts = None
+        if plan.summed:
+            attempts = carried.rounds.attempts
     names = [name for name in plan.names if name not in roster["gone"]]
     ends = [json.loads((demo.folder / name / f"{name}.json").read_text()) for name in names]
     told: dict[str, Any] = {}
@@ -504,7 +512,7 @@ def compare(demo: Demonstration, transport: str, wall: float) -> dict[str, Any]:
 def _twin_with_answers(
     demo: Demonstration, ends: Sequence[dict[str, Any]]
 ) -> tuple[list[Array], dict[str, Any]]:
-    """The models of the same run in one process, and whether its answers are those of the sites."""
+    """Return the models of the same run in one process, and what the report says of its answers."""
     alone = answer_sites(demo.plan, demo.tables)
     known = [jsonable(record(demo.plan, found)) for _, found in alone]
     same = [end["record"] for end in ends] == known
@@ -523,9 +531,8 @@ def _models_and_error(
         first = demo.plan.names[0]
         answered = SavedModel.load(demo.folder / first / f"{first}.json")
         return models, _error(demo.dataset, answered.margins(demo.dataset.test_columns))
-    models = np.array(
-        [Result.load(demo.folder / name / f"{name}.npz").models[0, 0] for name in names]
-    )
+    results = [Result.load(demo.folder / name / f"{name}.npz") for name in names]
+    models = np.array([result.models[0, 0] for result in results])
     return models, _error(demo.dataset, demo.dataset.X_test @ models.mean(axis=0))
 
 
@@ -537,17 +544,20 @@ def _twin(
     *,
     whole: bool,
 ) -> list[Array]:
-    """The models of these sites in the same run in one process.
+    """Return the models of these sites in the same run in one process.
 
     Unless it is `whole`, all stop where one was lost.
     """
-    plan, since = demo.plan, roster["since"]
+    plan = demo.plan
     if attempts is not None:
         told = [([plan.index(name) for name in one.members], one.opened) for one in attempts]
         made = train_sites(plan, demo.rows, attempts=told)
     else:
-        lost = {plan.index(name): round - plan.stages[0].first for name, round in since.items()}
-        end = {} if whole or not lost else dict.fromkeys(range(len(plan.names)), max(lost.values()))
+        first = plan.stages[0].first
+        lost = {plan.index(name): round - first for name, round in roster["since"].items()}
+        end: dict[int, int] = {}
+        if lost and not whole:
+            end = dict.fromkeys(range(len(plan.names)), max(lost.values()))
         made = train_sites(plan, demo.rows, lost=end | lost)
     return [made[plan.index(name)][0] for name in names]
 

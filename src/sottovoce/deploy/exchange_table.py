@@ -94,9 +94,10 @@ class ExchangeTable:
     @cached_property
     def rows(self) -> tuple[Exchange, ...]:
         """All exchanges but greetings, rosters and last models."""
-        return tuple(
-            row for stage in self.stages for row in _exchanges_of(stage, self.last_model.norm_cap)
-        )
+        rows: list[Exchange] = []
+        for stage in self.stages:
+            rows.extend(_exchanges_of(stage, self.last_model.norm_cap))
+        return tuple(rows)
 
     @property
     def attempts(self) -> int:
@@ -113,8 +114,10 @@ class ExchangeTable:
         Every roster takes an exchange: one for each site that may be lost, and with sums the first
         one.
         """
-        first_roster = 1 if self.stages[0].facts.summed else 0
-        return self.attempts + 1 + self.quorum.losable + first_roster
+        rosters = self.quorum.losable
+        if self.stages[0].facts.summed:
+            rosters += 1
+        return self.attempts + 1 + rosters
 
     @cached_property
     def widest(self) -> int:
@@ -128,7 +131,9 @@ class ExchangeTable:
 
     def release(self, exchange: int) -> Exchange:
         """Return what a site may release in an exchange; after the last attempt, its last model."""
-        return self.rows[exchange - 1] if 1 <= exchange <= self.attempts else self.last_model
+        if 1 <= exchange <= self.attempts:
+            return self.rows[exchange - 1]
+        return self.last_model
 
     def neighbours(self, name: str) -> tuple[str, ...]:
         """Sites that a site hears unless all hear each other, in the order of the graph's nodes.
@@ -150,11 +155,14 @@ class ExchangeTable:
 
 
 def _exchanges_of(stage: Stage, norm_cap: float) -> tuple[Exchange, ...]:
-    """The exchanges of one stage.
+    """Return the exchanges of one stage.
 
     Answers have a norm cap of their own, and so have means of rows.
     """
-    opening_cap = norm_cap if stage.shown or not stage.opening else longest_mean(stage)
+    # What opens a stage is a model, which has the cap of last models, or a mean of rows.
+    opening_cap = norm_cap
+    if stage.opening and not stage.shown:
+        opening_cap = longest_mean(stage)
     opening = [
         Exchange(width, opening_cap, heard_by_all=True, held_out=stage.held)
         for width in stage.opening

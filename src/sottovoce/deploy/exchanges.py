@@ -60,13 +60,11 @@ class Exchanges:
     def __init__(
         self, plan: Plan, name: str, journal: Journal, transport: Transport, key: SigningKey
     ) -> None:
-        self.plan, self.name, self.journal, self.transport, self.key = (
-            plan,
-            name,
-            journal,
-            transport,
-            key,
-        )
+        self.plan = plan
+        self.name = name
+        self.journal = journal
+        self.transport = transport
+        self.key = key
         self.state = ProtocolState.of(plan)
         self.round = -1
         self.waited = 0.0
@@ -129,7 +127,10 @@ class Exchanges:
             if error.site not in (None, self.name):
                 rule = "the hub names another site than this one, which ends no run"
                 raise Refused(f"round={self.round}: {rule}") from None
-            self.closed_by = HUB if error.site is None else OUT
+            # The hub names this site itself if the others go on without it.
+            self.closed_by = OUT
+            if error.site is None:
+                self.closed_by = HUB
             raise
         finally:
             self.waited += time.perf_counter() - started
@@ -166,7 +167,7 @@ class Exchanges:
         return found
 
     def _read(self, inbox: Mapping[str, bytes]) -> tuple[dict[str, SignedMessage], dict[str, str]]:
-        """The messages of an inbox, and why those of other members are missing.
+        """Check an inbox; return its messages, and why those of other members are missing.
 
         Raises :class:`Refused`.
 
@@ -176,17 +177,15 @@ class Exchanges:
         """
         others = set(self.state.members) - {self.name}
         all_hear = self.plan.summed or self.state.phase == "roster"
-        heard = (
-            others
-            if all_hear
-            else others.intersection(self.plan.exchange_table.heard_by(self.name, self.round))
-        )
+        heard = others
+        if not all_hear:
+            heard = others.intersection(self.plan.exchange_table.heard_by(self.name, self.round))
         present: dict[str, SignedMessage] = {}
         why: dict[str, str] = {}
         for name in sorted(inbox):
-            absence = (
-                read_absence(self.plan, inbox[name], name, self.round) if name in others else None
-            )
+            absence = None
+            if name in others:
+                absence = read_absence(self.plan, inbox[name], name, self.round)
             if absence is not None:
                 self._check_absence(name, inbox[name] in NOTICES, absence, name in heard)
                 why[name] = absence

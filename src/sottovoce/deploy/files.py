@@ -35,7 +35,10 @@ def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
     NotWritten
         If it cannot be written.
     """
-    lead, mode = (f".{path.name}", 0o600) if secret else ("", 0o666)
+    # The temporary name of a secret holds its own, so that `unfinished` finds what a kill left.
+    lead, mode = "", 0o666
+    if secret:
+        lead, mode = f".{path.name}", 0o600
     temporary = path.with_name(f"{lead}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
@@ -52,7 +55,8 @@ def write_new(path: Path, data: bytes | str, *, secret: bool = False) -> None:
             f"file={shown(path)}: cannot be written: {reason}; free some space, or correct it"
         ) from None
     finally:
-        with suppress(OSError):  # it has its name by now, or was never made
+        # it has its name by now, or was never made
+        with suppress(OSError):
             temporary.unlink()
 
 
@@ -68,7 +72,9 @@ def _claim(temporary: Path, path: Path) -> None:
         os.link(temporary, path)
     except FileExistsError:
         raise
-    except OSError:  # a file system without links
+    except OSError:
+        # A file system without links: the name is taken by an empty file first, which only the
+        # first of two processes can make.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             os.replace(temporary, path)
@@ -98,7 +104,8 @@ def together(folder: Path) -> Iterator[Callable[[Path], None]]:
     try:
         yield made.append
     except BaseException:
-        with suppress(OSError):  # the error is what counts
+        # the error is what counts, and not one of the clearing up
+        with suppress(OSError):
             for path in made:
                 path.unlink()
             if fresh:

@@ -20,7 +20,8 @@ from .results import Results
 from .rounds import Rounds
 from .waits import Waits
 
-_QUOTED = 64  # bytes that quotes and escapes may add to a text in a reply
+_QUOTED = 64
+"""Bytes that quotes and escapes may add to a text in a reply."""
 
 
 class Hub:
@@ -54,7 +55,8 @@ class Hub:
         greeting: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.plan, self.log = plan, log
+        self.plan = plan
+        self.log = log
         self.rounds = Rounds(plan, log, waits, greeting, clock)
         self.results = Results(plan, log, self.rounds)
         self._questions = Questions(plan, log, self.rounds)
@@ -71,7 +73,8 @@ class Hub:
 
         Those of this run come first; the list ends where a reply would grow too long.
         """
-        found, room = list[bytes](), longest_inbox(self.plan) // 2
+        found: list[bytes] = []
+        room = longest_inbox(self.plan) // 2
         for words in self.log.earlier(self.plan.run, _known(self.plan, site)):
             room -= len(words) + _QUOTED
             if room < 0:
@@ -212,16 +215,18 @@ class Hub:
         without some.
         """
         if self.rounds.over:
+            # the others have done all that the plan asks for, at its price
             check_whole(f"run={self.plan.run!r}", self.rounds.gone)
-            return  # the others have done all that the plan asks for, at its price
+            return
         left = [
             f"site {site!r} ({reason})"
             for site, reason in self.gone().items()
             if reason not in COMPLETE
         ]
         if left:
-            ended = self.log.decisions.ended(self.plan.run)
-            who = "the hub ended it" if ended else f"its sites left: {', '.join(left)}"
+            who = f"its sites left: {', '.join(left)}"
+            if self.log.decisions.ended(self.plan.run):
+                who = "the hub ended it"
             raise EndedEarly(f"run={self.plan.run!r}: ended early: {who}")
 
     def sites(self) -> list[dict[str, Any]]:
@@ -260,6 +265,7 @@ class Hub:
 
 
 def _known(plan: Plan, site: str) -> str:
+    """Return the name of a site of the plan; raises :class:`Refused` for any other."""
     if site not in plan.names:
         raise Refused(f"site={site!r}: is no site of this plan")
     return site
@@ -281,7 +287,9 @@ class LocalTransport:
     earlier: tuple[bytes, ...] = ()
 
     def __init__(self, hub: Hub, site: str, patience: float = 60.0) -> None:
-        self._hub, self._site, self._patience = hub, site, patience
+        self._hub = hub
+        self._site = site
+        self._patience = patience
 
     def highest(self, plan: str) -> int:
         agree(plan, self._hub.plan.digest)

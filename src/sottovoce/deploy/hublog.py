@@ -13,29 +13,29 @@ from typing import Self
 from ..errors import Refused
 from .logfile import LogFile
 
+# The texts are part of the format: a file is a log only if it holds these very ones.
 _TABLES = {
-    "message": "CREATE TABLE message (run TEXT NOT NULL, round INTEGER NOT NULL, site TEXT NOT "
-    "NULL, "
-    "bytes BLOB NOT NULL, PRIMARY KEY (run, round, site)) STRICT, WITHOUT ROWID",
-    "farewell": "CREATE TABLE farewell (run TEXT NOT NULL, site TEXT NOT NULL, bytes BLOB NOT "
-    "NULL, "
-    "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID",
+    "message": (
+        "CREATE TABLE message (run TEXT NOT NULL, round INTEGER NOT NULL, site TEXT NOT NULL, "
+        "bytes BLOB NOT NULL, PRIMARY KEY (run, round, site)) STRICT, WITHOUT ROWID"
+    ),
+    "farewell": (
+        "CREATE TABLE farewell (run TEXT NOT NULL, site TEXT NOT NULL, bytes BLOB NOT NULL, "
+        "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID"
+    ),
     "ended": "CREATE TABLE ended (run TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID",
 }
 _CLOSED = (
-    "CREATE TABLE IF NOT EXISTS closed (run TEXT NOT NULL, round INTEGER NOT NULL, PRIMARY KEY "
-    "(run, round)) STRICT, "
-    "WITHOUT ROWID"
+    "CREATE TABLE IF NOT EXISTS closed (run TEXT NOT NULL, round INTEGER NOT NULL, "
+    "PRIMARY KEY (run, round)) STRICT, WITHOUT ROWID"
 )
 _TWICE = (
-    "CREATE TABLE IF NOT EXISTS twice (run TEXT NOT NULL, site TEXT NOT NULL, round INTEGER NOT "
-    "NULL, "
-    "bytes BLOB NOT NULL, PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID"
+    "CREATE TABLE IF NOT EXISTS twice (run TEXT NOT NULL, site TEXT NOT NULL, "
+    "round INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID"
 )
 _EXPELLED = (
-    "CREATE TABLE IF NOT EXISTS expelled (run TEXT NOT NULL, site TEXT NOT NULL, PRIMARY KEY "
-    "(run, site)) STRICT, "
-    "WITHOUT ROWID"
+    "CREATE TABLE IF NOT EXISTS expelled (run TEXT NOT NULL, site TEXT NOT NULL, "
+    "PRIMARY KEY (run, site)) STRICT, WITHOUT ROWID"
 )
 
 
@@ -113,10 +113,8 @@ class HubLog:
                     f"round={round}: out of order; the next message of site {site!r} is that of "
                     f"round {due}"
                 )
-            if (
-                self.file.value("SELECT 1 FROM farewell WHERE run = ? AND site = ?", run, site)
-                is not None
-            ):
+            query = "SELECT 1 FROM farewell WHERE run = ? AND site = ?"
+            if self.file.value(query, run, site) is not None:
                 raise Refused(f"round={round}: site {site!r} has left this run")
             db.execute("INSERT INTO message VALUES (?, ?, ?, ?)", (run, round, site, message))
 
@@ -137,7 +135,9 @@ class HubLog:
         """
         query = "SELECT bytes FROM message WHERE run = ? AND round = ? AND site = ?"
         found = self.file.value(query, run, round, site)
-        return None if found is None else bytes(found)
+        if found is None:
+            return None
+        return bytes(found)
 
     def round(self, run: str, round: int) -> dict[str, bytes]:
         """Return the messages of a round so far, by site."""
@@ -157,18 +157,18 @@ class HubLog:
 
     def last(self, run: str, site: str) -> int:
         """Return the round of a site's last message; -1 for none."""
-        last = self.file.value(
-            "SELECT max(round) FROM message WHERE run = ? AND site = ?", run, site
-        )
-        return -1 if last is None else int(last)
+        query = "SELECT max(round) FROM message WHERE run = ? AND site = ?"
+        last = self.file.value(query, run, site)
+        if last is None:
+            return -1
+        return int(last)
 
     def earlier(self, run: str, site: str) -> list[bytes]:
         """Return a site's farewell, or else greeting, of every run; that of `run` comes first."""
         query = (
-            "SELECT run = ? AS here, bytes FROM farewell WHERE site = ? UNION ALL SELECT run = ?, "
-            "bytes FROM message "
-            "WHERE site = ? AND round = 0 AND run NOT IN (SELECT run FROM farewell WHERE site = "
-            "?) ORDER BY here DESC"
+            "SELECT run = ? AS here, bytes FROM farewell WHERE site = ? "
+            "UNION ALL SELECT run = ?, bytes FROM message WHERE site = ? AND round = 0 "
+            "AND run NOT IN (SELECT run FROM farewell WHERE site = ?) ORDER BY here DESC"
         )
         with self.file.access() as db:
             return [bytes(words) for _, words in db.execute(query, (run, site, run, site, site))]
@@ -223,10 +223,11 @@ class HubLog:
         """
         removed = 0
         with self.file.access() as db:
+            query = "DELETE FROM message WHERE run = ? AND round > 0"
             for run in runs:
-                removed += db.execute(
-                    "DELETE FROM message WHERE run = ? AND round > 0", (run,)
-                ).rowcount
+                removed += db.execute(query, (run,)).rowcount
+            # SQLite keeps the pages of removed rows, and VACUUM writes through the write-ahead log:
+            # only a truncated log gives the space back.
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return removed
@@ -261,10 +262,8 @@ class Decisions:
         with self._file.access():
             if not self._file.has("closed"):
                 return False
-            return (
-                self._file.value("SELECT 1 FROM closed WHERE run = ? AND round = ?", run, round)
-                is not None
-            )
+            query = "SELECT 1 FROM closed WHERE run = ? AND round = ?"
+            return self._file.value(query, run, round) is not None
 
     def accuse(self, run: str, site: str, round: int, message: bytes) -> None:
         """Record a site's second message of one round; only the first such message is kept.
@@ -302,6 +301,5 @@ class Decisions:
         with self._file.access() as db:
             if not self._file.has("expelled"):
                 return set()
-            return {
-                site for (site,) in db.execute("SELECT site FROM expelled WHERE run = ?", (run,))
-            }
+            rows = db.execute("SELECT site FROM expelled WHERE run = ?", (run,))
+            return {site for (site,) in rows}

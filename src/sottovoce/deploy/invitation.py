@@ -157,11 +157,8 @@ class Answer:
     @property
     def code(self) -> str:
         """For the telephone: it binds both keys, name, row count and invitation."""
-        return stretch(
-            canonical(
-                to_plain(self.member) | {"request": self.request, "of": self.invitation}
-            ).encode()
-        )
+        bound = to_plain(self.member) | {"request": self.request, "of": self.invitation}
+        return stretch(canonical(bound).encode())
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -82,7 +82,11 @@ class LifetimeBudget:
     @property
     def rule(self) -> str:
         """The rule by which it adds up."""
-        return self.accountant or ("pure" if self.delta is None else "rdp")
+        if self.accountant:
+            return self.accountant
+        if self.delta is None:
+            return "pure"
+        return "rdp"
 
 
 def make_site(
@@ -128,31 +132,65 @@ def make_site(
     rows = load_rows(table.data, table.schema)
     ours = digests_of(table.data, table.schema, rows)
     unknown = check_no_other(table.data, folder, *ours)
-    delta = budget.delta or 0.0
     with together(folder) as made:
-        book = folder / f"{name}.ledger"
-        with DurableLedger.create(
-            book, epsilon=budget.epsilon, delta=delta, accountant=budget.rule, fingerprint=ours[0]
-        ) as ledger:
-            made(book)
-            for plan in spent:
-                _charge_planned(ledger, plan, name)
-        certificates.request(folder, name)
-        for ending in ("key", "csr"):
-            made(folder / f"{name}.{ending}")
-        key = SigningKey.make()
-        key.write(folder / f"{name}.signing")
-        made(folder / f"{name}.signing")
-        member, request = (
-            Member(name, int(rows.n[0, 0]), key.public),
-            (folder / f"{name}.csr").read_text(),
-        )
+        _make_ledger(folder / f"{name}.ledger", budget, ours[0], made, name, spent)
+        key = _make_keys(folder, name, made)
+        member = Member(name, int(rows.n[0, 0]), key.public)
+        request = (folder / f"{name}.csr").read_text()
         public = {f"{name}.public.json": json.dumps(vars(member), indent=1) + "\n"}
         for file, text in (public | more(member, request)).items():
             write_new(folder / file, text)
             made(folder / file)
         write_settings(folder, name, hub, table.data.resolve(), table.schema_file)
-    return Made(member, request, example(budget.rule, budget.epsilon, delta), unknown)
+    share = example(budget.rule, budget.epsilon, budget.delta or 0.0)
+    return Made(member, request, share, unknown)
+
+
+def _make_ledger(
+    path: Path,
+    budget: LifetimeBudget,
+    fingerprint: bytes,
+    made: Callable[[Path], None],
+    name: str,
+    spent: Sequence[Plan],
+) -> None:
+    """Make a site's ledger, and charge all that earlier plans planned for the site.
+
+    Parameters
+    ----------
+    path : Path
+    budget : LifetimeBudget
+    fingerprint : bytes
+        Digest of the rows.
+    made : callable
+        Called with the path once the file is there.
+    name : str
+        The site.
+    spent : sequence of Plan
+        In place of a ledger that was lost.
+    """
+    ledger = DurableLedger.create(
+        path,
+        epsilon=budget.epsilon,
+        delta=budget.delta or 0.0,
+        accountant=budget.rule,
+        fingerprint=fingerprint,
+    )
+    with ledger:
+        made(path)
+        for plan in spent:
+            _charge_planned(ledger, plan, name)
+
+
+def _make_keys(folder: Path, name: str, made: Callable[[Path], None]) -> SigningKey:
+    """Make a site's TLS key, its certificate request and its signing key; returns the last."""
+    certificates.request(folder, name)
+    for ending in ("key", "csr"):
+        made(folder / f"{name}.{ending}")
+    key = SigningKey.make()
+    key.write(folder / f"{name}.signing")
+    made(folder / f"{name}.signing")
+    return key
 
 
 def _charge_planned(ledger: DurableLedger, plan: Plan, name: str) -> None:

@@ -30,6 +30,7 @@ from .strict import NotStrict, parse, told
 from .sums.messages import DOMAIN as SUMS
 
 _LARGEST = 2**20
+"""The most bytes of the file."""
 ENDING = "known"
 
 
@@ -78,10 +79,8 @@ class Known:
             for run in (found.run, *found.shared):
                 check_run("run", run)
         except (SottovoceError, ValueError) as error:
-            rule, remedy = (
-                f"is not what `site run` writes{told(error)}",
-                "get it back as it was after the last run",
-            )
+            rule = f"is not what `site run` writes{told(error)}"
+            remedy = "get it back as it was after the last run"
             raise InvalidInput("known", path, rule, remedy) from None
         return found
 
@@ -106,26 +105,30 @@ class Known:
         -------
         Known
         """
-        others = {site.name: site.key for site in plan.sites if site.name != name and complete}
+        others: dict[str, str] = {}
+        if complete:
+            others = {site.name: site.key for site in plan.sites if site.name != name}
         called = {other.lower() for other in others}
         kept = {other: key for other, key in self.keys.items() if other.lower() not in called}
-        shared = self.shared | {
-            plan.run: SharedRun(plan.digest, [other for other in plan.names if other != name])
-        }
-        return type(self)(plan.run, head, dict(sorted((kept | others).items())), shared)
+        keys = dict(sorted((kept | others).items()))
+        companions = [other for other in plan.names if other != name]
+        shared = self.shared | {plan.run: SharedRun(plan.digest, companions)}
+        return type(self)(plan.run, head, keys, shared)
 
     def new(self, plan: Plan, name: str) -> list[str]:
         """Return other sites of a plan with unknown names; none before the first run."""
         known = {other.lower() for other in self.keys}
-        return [site for site in plan.names if known and site != name and site.lower() not in known]
+        if not known:
+            return []
+        return [site for site in plan.names if site != name and site.lower() not in known]
 
     def check(self, plan: Plan, name: str) -> None:
         """Raise :class:`InvalidInput` if a plan has another signing key for a known site."""
         known = {other.lower(): key for other, key in self.keys.items()}
+        others = [site for site in plan.sites if site.name != name]
+        # an unknown name counts as unchanged: a new site is told by `new`
         changed = [
-            s.name
-            for s in plan.sites
-            if s.name != name and known.get(s.name.lower(), s.key) != s.key
+            site.name for site in others if known.get(site.name.lower(), site.key) != site.key
         ]
         if changed:
             who = ", ".join(changed)
@@ -140,18 +143,18 @@ def check_ledger(ledger: DurableLedger, stem: Path) -> None:
     Raises :class:`LedgerCorrupt` if it lacks a run, or records, of which something is left.
     """
     runs = set(ledger.runs)
-    for path, run, head in _records(ledger, stem):
-        missing = f"lacks the run {run!r}" if run not in runs else None
-        if missing is None and head is not None and not ledger.file.goes_through(head):
+    for path, run, head in _records(stem):
+        if run not in runs:
+            missing = f"lacks the run {run!r}"
+        elif head is not None and not ledger.file.goes_through(head):
             missing = f"does not hold what it held after the run {run!r}"
-        if missing:
-            raise LedgerCorrupt(
-                f"ledger={ledger.path.name!r}: {missing}, of which {path.name!r} is at hand: it is "
-                "an older copy or "
-                "another ledger; nothing was sent or drawn; put the newest one back, or if that "
-                "is lost count its "
-                "budget as spent"
-            )
+        else:
+            continue
+        raise LedgerCorrupt(
+            f"ledger={ledger.path.name!r}: {missing}, of which {path.name!r} is at hand: it is an "
+            "older copy or another ledger; nothing was sent or drawn; put the newest one back, or "
+            "if that is lost count its budget as spent"
+        )
 
 
 def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[bytes]) -> None:
@@ -178,23 +181,23 @@ def check_hub(ledger: DurableLedger, name: str, key: str, earlier: Iterable[byte
         body = own_words(words, name, key, SUMS)
         if body is None:
             continue
-        missing = None if body["run"] in runs else f"lacks the run {body['run']!r}"
-        if missing is None and Journal(ledger, body["run"]).highest < 0:
-            missing = f"lacks the greeting of the run {body['run']!r}"
-        mark = body.get("ledger")
-        if missing is None and isinstance(mark, str) and not ledger.file.passes(mark):
-            missing = f"does not hold what it held at the end of the run {body['run']!r}"
-        if missing:
-            raise LedgerCorrupt(
-                f"ledger={ledger.path.name!r}: {missing}, of which the hub has this site's own "
-                "signed words: it is an "
-                "older copy or another ledger; nothing was drawn; put the newest one back, or if "
-                "that is lost count "
-                "its budget as spent"
-            )
+        run, mark = body["run"], body.get("ledger")
+        if run not in runs:
+            missing = f"lacks the run {run!r}"
+        elif Journal(ledger, run).highest < 0:
+            missing = f"lacks the greeting of the run {run!r}"
+        elif isinstance(mark, str) and not ledger.file.passes(mark):
+            missing = f"does not hold what it held at the end of the run {run!r}"
+        else:
+            continue
+        raise LedgerCorrupt(
+            f"ledger={ledger.path.name!r}: {missing}, of which the hub has this site's own signed "
+            "words: it is an older copy or another ledger; nothing was drawn; put the newest one "
+            "back, or if that is lost count its budget as spent"
+        )
 
 
-def _records(ledger: DurableLedger, stem: Path) -> Iterator[tuple[Path, str, str | None]]:
+def _records(stem: Path) -> Iterator[tuple[Path, str, str | None]]:
     """Yield what is left of earlier runs.
 
     A file, the run's name, and the ledger's head at its end if the file holds it.
@@ -203,13 +206,16 @@ def _records(ledger: DurableLedger, stem: Path) -> Iterator[tuple[Path, str, str
     known = Known.read(path)
     if known.run is not None:
         yield path, known.run, known.head
-    for path in (
-        stem.with_name(f"{stem.name}.json"),
-        *sorted(stem.parent.glob(f"{escape(stem.name)}.*.json")),
-    ):
+    # the results of the last run, and those of earlier ones, which were put aside
+    last = stem.with_name(f"{stem.name}.json")
+    earlier = sorted(stem.parent.glob(f"{escape(stem.name)}.*.json"))
+    for path in (last, *earlier):
         found = _result(path)
         if found.get("site") == stem.name and isinstance(found.get("run"), str):
-            yield path, found["run"], str(found["head"]) if "head" in found else None
+            head = None
+            if "head" in found:
+                head = str(found["head"])
+            yield path, found["run"], head
 
 
 def _result(path: Path) -> dict[str, Any]:

@@ -22,7 +22,8 @@ PROOFS = 2
 _SLOWEST = 2**18
 """Bytes a second of the slowest line for which a site waits."""
 _GRPC = 2**31 - 1
-_NVFLARE = 2**31 - 3 * 2**20 - 16  # its MAX_PAYLOAD_SIZE
+_NVFLARE = 2**31 - 3 * 2**20 - 16
+"""NVFlare's ``MAX_PAYLOAD_SIZE``."""
 
 
 def message_bytes(d: int) -> int:
@@ -34,17 +35,23 @@ def message_bytes(d: int) -> int:
 
 
 def inbox_bytes(d: int, degree: int) -> int:
-    """The most bytes of `degree` messages in one JSON text, names and escaped quotes included."""
+    """Return the most bytes of `degree` messages in one JSON text.
+
+    Names and escaped quotes are included.
+    """
     return 4096 + degree * (message_bytes(d) + 256)
 
 
 def seconds(size: int) -> float:
-    """Seconds that a message of `size` bytes may take."""
+    """Return the seconds that a message of `size` bytes may take."""
     return size / _SLOWEST
 
 
 def known() -> dict[str, int]:
-    """The most bytes that each transport and store accepts, by name; of SQLite, this machine's."""
+    """Return the most bytes that each transport and store accepts, by name.
+
+    Of SQLite, the limit of this machine's library, which may be compiled with a smaller one.
+    """
     database = sqlite3.connect(":memory:")
     try:
         record = database.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
@@ -83,7 +90,9 @@ def check_size(d: object, degree: int, proofs: int = 0) -> None:
     largest = inbox_bytes(d, max(degree, 1) + proofs)
     for name, most in known().items():
         if largest > most:
-            said = f"{degree} neighbour{'s' if degree != 1 else ''}"
+            said = f"{degree} neighbours"
+            if degree == 1:
+                said = "1 neighbour"
             rule = (
                 f"a site with {said} gets up to {largest:,} bytes a round, and {name} takes "
                 f"{most:,}"
@@ -111,5 +120,6 @@ def check_number(field: str, value: object, most: int, remedy: str = "use fewer"
         If it is not; a value of another type is not shown.
     """
     if type(value) is not int or not 1 <= value <= most:
+        # a plan may come from elsewhere: a list or an object of any length is not shown
         shown = value if isinstance(value, int | float | str) else None
         raise InvalidInput(field, shown, f"must be a whole number from 1 to {most:,}", remedy)

@@ -58,10 +58,14 @@ class LossyNet(QueueNet):
 
     def __init__(self, inner: QueueNet, node: int, n: Array, attempts: Attempts) -> None:
         super().__init__(inner._inbox, inner._outbox, inner._adder)
-        self._node, self._n, self._given = node, n, attempts
+        self._node = node
+        self._n = n
+        self._given = attempts
 
     def among(self, facts: Facts) -> Among:
-        members = self._given[self._attempts][0] if self._attempts < len(self._given) else ()
+        members: Sequence[int] = ()
+        if self._attempts < len(self._given):
+            members = self._given[self._attempts][0]
         if self._node not in members:
             raise NetClosed(f"node {self._node} is not in attempt {self._attempts + 1}")
         return Among(float(self._n[list(members)].sum()), len(members))
@@ -139,15 +143,11 @@ def train_sites(
     """
     found = _run(plan.config, rows, 0, plan.start, attempts, plan.centre, lost)
     algorithm = plan.stages[0].prepared.algorithm
-    return [
-        (
-            np.array(
-                np.broadcast_to(place.classifier(algorithm.at(i).model(outcome.state)), (plan.d,))
-            ),
-            place.move,
-        )
-        for i, (outcome, _, place) in enumerate(found)
-    ]
+    trained = []
+    for node, (outcome, _, place) in enumerate(found):
+        model = place.classifier(algorithm.at(node).model(outcome.state))
+        trained.append((np.array(np.broadcast_to(model, (plan.d,))), place.move))
+    return trained
 
 
 def _run(
@@ -159,33 +159,37 @@ def _run(
     centre: Centring | None,
     lost: Lost | None,
 ) -> list[tuple[Outcome, Ledger, Place]]:
+    """Run every node as a site; see :func:`run_sites`."""
     config = centred(named(config, start, rows.d), centre)
     prepared = prepare(config, rows.n, rows.d, centre=centre)
     rows = held(config, rows)
     nets = QueueNet.connect(prepared.graph)
-    others = QueueNet.connect(make_graph("complete", len(nets)))  # for what all sites hear
+    # for what all sites hear, whatever the graph
+    others = QueueNet.connect(make_graph("complete", len(nets)))
     if attempts is not None:
         nets = [LossyNet(net, i, rows.n[:, 0], attempts) for i, net in enumerate(nets)]
-    for i, round in ({} if lost is None else lost).items():
+    for i, round in (lost or {}).items():
         nets[i].until = round
         for j in prepared.graph.neighbours(i):
             nets[j].leaves[i] = round
 
     def site(i: int) -> tuple[Outcome, Ledger, Place]:
         facts = prepared.facts.node(i)
-        noise: Noise = (
-            SystemNoise()
-            if config.seed is None
-            else KeyedNoise(config.seed, [replicate], [i], lead=())
-        )
+        noise: Noise = SystemNoise()
+        if config.seed is not None:
+            noise = KeyedNoise(config.seed, [replicate], [i], lead=())
         budget = np.broadcast_to(prepared.ledger.epsilon, (prepared.facts.n_nodes,))[i]
         ledger = Ledger(make_accountant(config.notion), budget, prepared.ledger.delta)
         guard = RowGuard(rows.node(i), facts, noise, ledger, centring=centre)
-        place, stopped = Place(facts, nets[i], guard, (), rows.d, place_of(start)), FINISHED
+        place = Place(facts, nets[i], guard, (), rows.d, place_of(start))
+        stopped = FINISHED
         algorithm = prepared.algorithm.at(i)
         try:
             if centre is not None:
-                whole = nets[i] if prepared.facts.summed else others[i]
+                # the mean of rows is the whole run's: all sites hear it, and not the neighbours
+                whole = others[i]
+                if prepared.facts.summed:
+                    whole = nets[i]
                 place, stopped = engine.centred(replace(place, net=whole), guard, prepared.facts)
                 place = replace(place, net=nets[i])
             if stopped != FINISHED:
@@ -223,22 +227,23 @@ def answer_sites(plan: Plan, tables: Sequence[SiteTable]) -> list[tuple[Array, F
     if not plan.infers:
         parts = [table.at(asks.split(len(table.y))[0]) for table in tables]
         trained = train_sites(plan, Rows.build([(part.X, part.y) for part in parts]))
-        models, moves = [model for model, _ in trained], [move for _, move in trained]
+        models = [model for model, _ in trained]
+        moves = [move for _, move in trained]
     nets = QueueNet.connect(make_graph("complete", len(names)))
 
     def site(i: int) -> tuple[Array, Found]:
-        noise, book = (
-            KeyedNoise(seed, [0], [i], lead=()),
-            Ledger(make_accountant(plan.config.notion)),
-        )
-        asker, found = at_site(plan, names[i], tables[i], nets[i], noise, book), Found()
+        noise = KeyedNoise(seed, [0], [i], lead=())
+        book = Ledger(make_accountant(plan.config.notion))
+        asker = at_site(plan, names[i], tables[i], nets[i], noise, book)
+        found = Found()
+        model = models[i]
         try:
             if plan.infers:
-                found = asker.infer()[1]
-            model = found.model if plan.infers else models[i]
-            return model, found if asks.evaluation is None else asker.judge(model, found, moves[i])[
-                1
-            ]
+                _, found = asker.infer()
+                model = found.model
+            if asks.evaluation is not None:
+                _, found = asker.judge(model, found, moves[i])
+            return model, found
         finally:
             nets[i].close()
 

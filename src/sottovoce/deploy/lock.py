@@ -26,6 +26,7 @@ else:
 AFTER_A_KILL = 1.0
 """Seconds within which a killed process releases its lock."""
 _LOOK = 0.1
+"""Seconds between two tries."""
 
 
 @contextmanager
@@ -52,6 +53,7 @@ def only_one(path: Path, wait: float = AFTER_A_KILL) -> Iterator[None]:
 
 
 def _held(file: IO[Any], path: Path) -> bool:
+    """Try to lock a file; returns False if another process holds the lock."""
     try:
         if sys.platform == "win32":
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)

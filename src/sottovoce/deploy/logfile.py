@@ -21,8 +21,10 @@ from ..util.compatibility import FORMER
 from ..util.typing import Any
 
 VERSION = 2
-_PATIENCE = 30.0  # seconds, for another process that holds the file
-_APPLICATION = 0x736F7468  # "soth": tells a hub's log from any other SQLite file
+_PATIENCE = 30.0
+"""Seconds that another process may hold the file."""
+_APPLICATION = 0x736F7468
+"""``soth`` in ASCII: tells a hub's log from any other SQLite file."""
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_MISMATCH", "SQLITE_CANTOPEN")
 _PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "trusted_schema = OFF")
 
@@ -45,8 +47,13 @@ class LogFile:
     """
 
     def __init__(self, path: Path, tables: dict[str, str], *, read_only: bool) -> None:
-        self._lock, self._name, self._tables = threading.RLock(), str(path), tables
-        place = _readable(path) if read_only else _writable(path)
+        self._lock = threading.RLock()
+        self._name = str(path)
+        self._tables = tables
+        if read_only:
+            place = _readable(path)
+        else:
+            place = _writable(path)
         with self._translated():
             self.db = sqlite3.connect(
                 place,
@@ -75,14 +82,14 @@ class LogFile:
         """Return the first column of the first row; None if there is no row."""
         with self.access() as db:
             row = db.execute(query, values).fetchone()
-        return None if row is None else row[0]
+        if row is None:
+            return None
+        return row[0]
 
     def has(self, table: str) -> bool:
         """Return True if a table was made."""
-        return (
-            self.value("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table)
-            is not None
-        )
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return self.value(query, table) is not None
 
     def close(self) -> None:
         """Close the file."""
@@ -111,7 +118,8 @@ class LogFile:
 
     def _identify(self) -> bool:
         """Return True if the file is a log of this version, False if it must be made one."""
-        self.db.execute("BEGIN")  # another process may be making it: what is read is of one moment
+        # another process may be making it: what is read is of one moment
+        self.db.execute("BEGIN")
         try:
             tables = dict(
                 self.db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
@@ -134,16 +142,14 @@ class LogFile:
         return True
 
     def _make(self) -> None:
+        """Make the tables of an empty file, and mark it as a log."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
-            there = {
-                name
-                for (name,) in self.db.execute(
-                    "SELECT name FROM sqlite_master WHERE type = 'table'"
-                )
-            }
+            found = self.db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            there = {name for (name,) in found}
             for name, table in self._tables.items():
-                if name not in there:  # another process may have been as quick
+                # another process may have been as quick
+                if name not in there:
                     self.db.execute(table)
             self.db.execute(f"PRAGMA application_id = {_APPLICATION}")
             self.db.execute(f"PRAGMA user_version = {VERSION}")
@@ -159,7 +165,9 @@ class LogFile:
         except (sqlite3.Error, UnicodeError) as error:
             # Without a code: the connection is closed, or the module could not decode a text, be it
             # SQLite's message.
-            plain = "is closed" if isinstance(error, sqlite3.ProgrammingError) else "SQLITE_CORRUPT"
+            plain = "SQLITE_CORRUPT"
+            if isinstance(error, sqlite3.ProgrammingError):
+                plain = "is closed"
             code = str(getattr(error, "sqlite_errorname", plain))
             if code.startswith(_DAMAGE):
                 rule = "is no hub's log, or is damaged"
@@ -176,7 +184,8 @@ class LogFile:
 def _writable(path: Path) -> str:
     """Return the file's name for SQLite, once it is there and can be written."""
     try:
-        path.touch(mode=0o600)  # SQLite gives the files beside it the same
+        # SQLite gives the files that it makes beside it the same rights.
+        path.touch(mode=0o600)
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
         raise InvalidInput("log", str(path), rule, "let the hub write to its folder") from None
@@ -192,5 +201,7 @@ def _readable(path: Path) -> str:
     """
     if not path.is_file():
         raise InvalidInput("log", str(path), "is no hub's log: it is no file", "start the hub")
-    beside = path.with_name(f"{path.name}-wal").exists()
-    return f"{path.resolve().as_uri()}?mode=ro{'' if beside else '&immutable=1'}"
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    if path.with_name(f"{path.name}-wal").exists():
+        return uri
+    return f"{uri}&immutable=1"

@@ -24,8 +24,10 @@ ROWS = 10**12
 """The most rows of a site."""
 ANSWER = "joined"
 """Ending of a site's answer to an invitation, which holds more than a plan needs of it."""
-_KEY_BYTES = 32  # of an Ed25519 public key
-_PUBLIC_FILE_BYTES = 4096  # the most that a site tells about itself
+_KEY_BYTES = 32
+"""Of an Ed25519 public key."""
+_PUBLIC_FILE_BYTES = 4096
+"""The most bytes of the file in which a site tells its public facts."""
 
 
 @dataclass(frozen=True)
@@ -121,4 +123,6 @@ def rows_read(sites: Sequence[Member], asks: Asks | None, *, held_out: bool) -> 
     if asks is None:
         return {site.name: site.rows for site in sites}
     held = {site.name: asks.held(site.rows) for site in sites}
-    return held if held_out else {site.name: site.rows - held[site.name] for site in sites}
+    if held_out:
+        return held
+    return {site.name: site.rows - held[site.name] for site in sites}

@@ -56,7 +56,8 @@ OTHER_MEAN = (
     "compare the releases"
 )
 _OTHER_PLAN = "is of another plan; compare the digests with `sottovoce site check`"
-_OWN = 4096  # bytes of a greeting or a farewell
+_OWN = 4096
+"""The most bytes of a greeting or a farewell."""
 _DOMAIN = b"sottovoce message 1\n"
 _LAST_DOMAIN = b"sottovoce farewell 1\n"
 
@@ -87,9 +88,8 @@ class Message:
 
     def seal(self, key: SigningKey) -> bytes:
         """Return the signed bytes."""
-        payload = base64.b64encode(
-            np.ascontiguousarray(self.payload, dtype=DTYPE).tobytes()
-        ).decode()
+        doubles = np.ascontiguousarray(self.payload, dtype=DTYPE)
+        payload = base64.b64encode(doubles.tobytes()).decode()
         body = vars(self) | {"dtype": DTYPE, "shape": list(self.payload.shape), "payload": payload}
         return signed(key, _DOMAIN, body)
 
@@ -121,7 +121,8 @@ class Farewell:
 
     def seal(self, key: SigningKey) -> bytes:
         """Return the signed bytes."""
-        return signed(key, _LAST_DOMAIN, {k: v for k, v in vars(self).items() if v is not None})
+        body = {name: value for name, value in vars(self).items() if value is not None}
+        return signed(key, _LAST_DOMAIN, body)
 
 
 def signed(key: SigningKey, domain: bytes, body: dict[str, Any]) -> bytes:
@@ -152,8 +153,11 @@ def longest(plan: Plan) -> int:
 
 def longest_inbox(plan: Plan) -> int:
     """Return the most bytes of a site's inbox of one round."""
-    degree = len(plan.sites) - 1 if plan.exchange_table.all_hear else int(plan.graph.degree.max())
-    rosters = inbox_bytes(0, len(plan.sites))  # signed rosters, and who is missing and why
+    degree = int(plan.graph.degree.max())
+    if plan.exchange_table.all_hear:
+        degree = len(plan.sites) - 1
+    # signed rosters, and who is missing and why
+    rosters = inbox_bytes(0, len(plan.sites))
     return inbox_bytes(plan.exchange_table.widest, degree + PROOFS) + rosters
 
 
@@ -175,17 +179,20 @@ def check_payload(plan: Plan, kind: str, payload: Array, round: int) -> None:
         If the shape is another one, an entry is not finite, or the Euclidean norm passes the
         plan's public cap.
     """
-    table = plan.exchange_table
-    agreed = table.release(round) if kind == "release" else table.last_model
-    expected = (0,) if kind == "hello" else (agreed.width,)
+    agreed = plan.exchange_table.last_model
+    if kind == "release":
+        agreed = plan.exchange_table.release(round)
+    expected = (agreed.width,)
+    if kind == "hello":
+        expected = (0,)
     if payload.shape != expected:
         raise Refused(f"payload: must have shape {expected}, and has {payload.shape}")
     if not np.all(np.isfinite(payload)):
         raise Refused("payload: holds NaN or infinite entries")
     cap = agreed.norm_cap
-    if not (
-        np.max(np.abs(payload), initial=0.0) <= cap and np.linalg.norm(payload) <= cap
-    ):  # no square overflows
+    # The largest entry first: the norm of what passes squares no number that overflows.
+    largest = np.max(np.abs(payload), initial=0.0)
+    if not (largest <= cap and np.linalg.norm(payload) <= cap):
         raise Refused(f"payload: is longer than the plan's cap of {cap:g}")
 
 
@@ -352,8 +359,10 @@ def opened(
     body = _read_canonical(data, longest(plan), keys)
     if body is None:
         raise Refused(f"{where}: is no message of this schema")
-    if body["v"] != VERSION or type(body["v"]) is not int:
-        shown = body["v"] if type(body["v"]) is int else "?"
+    # The type counts too: to Python True and 1.0 equal 1.
+    is_number = type(body["v"]) is int
+    if body["v"] != VERSION or not is_number:
+        shown = body["v"] if is_number else "?"
         raise Refused(
             f"{where}: has version {shown}, and this is {VERSION}; use the same release everywhere"
         )
@@ -361,14 +370,19 @@ def opened(
         raise Refused(f"{where}: {_OTHER_PLAN}")
     if body["sender"] != sender or sender not in plan.names:
         raise Refused(f"{where}: names another sender")
-    latest = plan.exchange_table.last if last is None else last
+    latest = plan.exchange_table.last
+    if last is not None:
+        latest = last
     if not _is_of_round(body["round"], round, latest):
         raise Refused(f"{where}: is of another round")
     return body
 
 
 def _read_canonical(data: bytes, most: int, keys: Sequence[set[str]]) -> dict[str, Any] | None:
-    """A JSON object with one of these sets of keys, in its one text; None for anything else."""
+    """Parse a JSON object with one of these sets of keys; None for anything else.
+
+    Also for a text that is not the canonical one of its content.
+    """
     try:
         body = parse(data, most)
         if not isinstance(body, dict) or not any(body.keys() == one for one in keys):
@@ -377,7 +391,9 @@ def _read_canonical(data: bytes, most: int, keys: Sequence[set[str]]) -> dict[st
         is_canonical = canonical(body).encode() == data
     except (ValueError, TypeError, RecursionError):
         return None
-    return body if is_canonical else None
+    if not is_canonical:
+        return None
+    return body
 
 
 def _is_of_round(found: object, round: int | None, latest: int) -> bool:
@@ -405,7 +421,8 @@ def check_signature(plan: Plan, where: str, domain: bytes, body: dict[str, Any])
     Refused
         If its sender did not sign the rest in this domain.
     """
-    sender, signature = body["sender"], decoded(where, body.pop("sig"))
+    sender = body["sender"]
+    signature = decoded(where, body.pop("sig"))
     try:
         key = base64.b64decode(plan.sites[plan.index(sender)].key)
         verify(key, signature, domain + canonical(body).encode())
@@ -414,13 +431,13 @@ def check_signature(plan: Plan, where: str, domain: bytes, body: dict[str, Any])
 
 
 def decoded(where: str, text: object) -> bytes:
-    """The bytes of a text in canonical base64; raises :class:`Refused` for any other text."""
+    """Decode a text in canonical base64; raises :class:`Refused` for any other text."""
     try:
         raw = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
     except (ValueError, TypeError):
         raw = None
-    if (
-        raw is None or base64.b64encode(raw).decode() != text
-    ):  # the last bits of a text may say nothing
+    # The last character of a text may hold bits that no byte needs: several texts decode to the
+    # same bytes, and only one of them is accepted.
+    if raw is None or base64.b64encode(raw).decode() != text:
         raise Refused(f"{where}: is no message of this schema")
     return raw

@@ -55,16 +55,31 @@ def serve_page(
     host = host.strip("[]")
     if not host or not digits.isdecimal() or int(digits) > 65_535:
         raise InvalidInput("page", address, "must be HOST:PORT", f"use e.g. {PAGE}")
+    try:
+        server = _Server((host, int(digits)), _handler_class(status, host))
+    except OSError:
+        if free:
+            return serve_page(status, f"{address.rpartition(':')[0]}:0")
+        raise InvalidInput(
+            "page", address, "cannot be listened on", "use a free port, or --page none"
+        ) from None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, f"http://{address.rpartition(':')[0]}:{server.server_address[1]}/"
+
+
+def _handler_class(status: Callable[[], dict[str, Any]], host: str) -> type[BaseHTTPRequestHandler]:
+    """Return the handler of requests to a server that listens at `host`."""
 
     class Handler(BaseHTTPRequestHandler):
-        server_version, sys_version, timeout = "sottovoce", "", 10.0
+        server_version = "sottovoce"
+        sys_version = ""
+        timeout = 10.0
 
         def do_GET(self) -> None:
             named = urlsplit(f"//{self.headers.get('Host', '')}").hostname
-            if named not in (host, "localhost", "127.0.0.1", "::1") and host not in (
-                "0.0.0.0",
-                "::",
-            ):
+            here = named in (host, "localhost", "127.0.0.1", "::1")
+            # A server of all addresses cannot know by which name it is reached.
+            if not here and host not in ("0.0.0.0", "::"):
                 self._reply(403, "text/plain", "another host is named\n")
             elif self.path not in ("/", "/status.json"):
                 self._reply(404, "text/plain", "there is / and /status.json\n")
@@ -96,20 +111,12 @@ def serve_page(
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Who looks at the page is not written down."""
+            """Write nothing down of those who look at the page."""
 
-    try:
-        server = _Server((host, int(digits)), Handler)
-    except OSError:
-        if free:
-            return serve_page(status, f"{address.rpartition(':')[0]}:0")
-        raise InvalidInput(
-            "page", address, "cannot be listened on", "use a free port, or --page none"
-        ) from None
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server, f"http://{address.rpartition(':')[0]}:{server.server_address[1]}/"
+    return Handler
 
 
 class _Server(ThreadingHTTPServer):
+    # A taken port must be refused: with reuse two hubs could listen on one port.
     allow_reuse_address = False
     daemon_threads = True

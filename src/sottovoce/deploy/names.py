@@ -28,9 +28,8 @@ OURS = frozenset(
 """First parts of the names of this library's own files and folders: ``ca.crt``, ``hub.key``,
 ``plan.json``, ...
 """
-DEVICES = frozenset(
-    {"con", "prn", "aux", "nul", *(f"{port}{k}" for port in ("com", "lpt") for k in range(10))}
-)
+_PORTS = [f"{port}{k}" for port in ("com", "lpt") for k in range(10)]
+DEVICES = frozenset({"con", "prn", "aux", "nul", *_PORTS})
 """Device names on Windows, whatever follows after a dot."""
 
 
@@ -52,12 +51,15 @@ def check_run(field: str, name: object) -> None:
 
 
 def _check(field: str, name: object, taken: frozenset[str], remedy: str) -> None:
+    """Check a name, whose first part must be none of `taken`; raises :class:`InvalidInput`."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         rule = (
             "must be 1 to 63 letters, digits, '_', '.' or '-', a letter or digit first and no "
             "'.' last"
         )
-        raise InvalidInput(field, name[:80] if isinstance(name, str) else None, rule, remedy)
+        shown = name[:80] if isinstance(name, str) else None
+        raise InvalidInput(field, shown, rule, remedy)
+    # Windows reads CON.txt as the device, and does not tell capitals from small letters.
     first = name.partition(".")[0].lower()
     if first in DEVICES:
         raise InvalidInput(field, name, "is the name of a device on Windows", remedy)

@@ -117,11 +117,14 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_public(self.run, self.config, self.sites, self.d)
-        # of double messages, in an inbox
-        proofs = limits.PROOFS if self.config.trusted.opens_sums else 0
+        # An inbox of a run of sums may also hold proofs that a site signed two messages.
+        proofs = 0
+        if self.config.trusted.opens_sums:
+            proofs = limits.PROOFS
         limits.check_size(self.d, int(np.max(self.graph.degree)), proofs)
         validate(self, DECLARED)
-        _ = self.stages  # refuses what cannot run
+        # Made here, so that what cannot run is refused where the plan is built or read.
+        _ = self.stages
         validate(self, PRICED)
         if self.exchange_table.all_hear:
             limits.check_size(self.exchange_table.widest, len(self.sites) - 1, proofs)
@@ -197,14 +200,18 @@ class Plan:
         model to all, because the evaluation is of their mean.
         """
         recipes = self.recipes
-        prepared = None if recipes is None else recipes.inference
-        if prepared is None:
+        if recipes is not None and recipes.inference is not None:
+            first = Stage(recipes.inference)
+        else:
             n = trained_rows(self.sites, self.asks)
-            prepared = prepare(self.config, n, self.d, graph=self.graph, centre=self.centre)
-        first = Stage(prepared)
+            first = Stage(prepare(self.config, n, self.d, graph=self.graph, centre=self.centre))
         if recipes is None or recipes.evaluation is None:
             return (first,)
-        shown = 0 if self.infers or first.facts.summed else self.d
+        # Entries of the last models that all sites send to all: of an inference, and of a run of
+        # sums, every site has the one model already.
+        shown = self.d
+        if self.infers or first.facts.summed:
+            shown = 0
         return first, Stage(recipes.evaluation, len(first.widths), held=True, shown=shown)
 
     @property
@@ -241,8 +248,11 @@ class Plan:
     @cached_property
     def exchange_table(self) -> ExchangeTable:
         """Widths, norm caps and hearers of all exchanges."""
-        naming = None if self.recipes is None else self.recipes.naming
-        last_model = Exchange(self.d if naming is None else naming.d, self.norm_cap)
+        width = self.d
+        if self.recipes is not None and self.recipes.naming is not None:
+            # an inference has columns of its own
+            width = self.recipes.naming.d
+        last_model = Exchange(width, self.norm_cap)
         return ExchangeTable(
             self.sites, self.graph, self.stages, self.asks, self.quorum, last_model, self.d
         )
@@ -278,7 +288,9 @@ def check_public(run: str, config: RunConfig, sites: Sequence[Member], d: int) -
 
 def encoding_of(schema: dict[str, Any] | None) -> Schema | None:
     """Return the schema of a plan, of its plain data; None without one."""
-    return None if schema is None else Schema.from_dict(schema)
+    if schema is None:
+        return None
+    return Schema.from_dict(schema)
 
 
 def digest_of_plan(plain: dict[str, Any]) -> str:
@@ -306,9 +318,9 @@ def centring_and_start_of_the_configuration(plan: Plan) -> Iterator[InvalidInput
 
 def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
     """Yield faults of features and unit of the guarantee: both are the schema's."""
-    if plan.schema is not None and _declares_more_features(
-        plan.schema, plan.d
-    ):  # such a schema is not even built
+    if plan.schema is not None and _declares_more_features(plan.schema, plan.d):
+        # Such a schema is not even built: a column of a plan from elsewhere may declare a size that
+        # no memory holds.
         yield InvalidInput("d", plan.d, "the schema yields more features", "use its number")
         return
     encoding = encoding_of(plan.schema)
@@ -319,8 +331,9 @@ def facts_of_the_schema(plan: Plan) -> Iterator[InvalidInput]:
             f"the schema yields {len(encoding.feature_names)} features",
             "use its number",
         )
-    person = None if encoding is None else encoding.person
-    declared = None if person is None else person.rows
+    declared = None
+    if encoding is not None and encoding.person is not None:
+        declared = encoding.person.rows
     if plan.config.rows_per_person != declared:
         rule = "is not what the schema says of people's rows"
         yield InvalidInput(
@@ -341,11 +354,12 @@ def edges_of_the_graph(plan: Plan) -> Iterator[InvalidInput]:
     if plan.graph.edges != plan.edges:
         rule = "must be sorted, and each be there once"
         yield InvalidInput("edges", None, rule, "write the plan again")
-    described = plan.config.graph if len(plan.sites) > 1 else "complete"
-    if (
-        not _is_drawn(plan.config.graph)
-        and make_graph(described, len(plan.sites)).edges != plan.edges
-    ):
+    if _is_drawn(plan.config.graph):
+        return
+    described = plan.config.graph
+    if len(plan.sites) == 1:
+        described = "complete"
+    if make_graph(described, len(plan.sites)).edges != plan.edges:
         rule = "is not the graph of the plan's edges"
         yield InvalidInput("graph", plan.config.graph, rule, "use the version that wrote the plan")
 
@@ -358,7 +372,9 @@ def calibrated_noise(plan: Plan) -> Iterator[InvalidInput]:
     if not plan.config.budgeted:
         return
     trains_with_noise = not plan.infers and plan.config.algorithm.private
-    scales = [] if plan.asks is None else _scales(plan.asks)
+    scales: list[float | None] = []
+    if plan.asks is not None:
+        scales = _scales(plan.asks)
     if None in scales or (trains_with_noise and plan.config.noise is None):
         yield InvalidInput(
             "noise", None, "must stand in a plan, calibrated", "write it with `sottovoce plan`"
@@ -418,7 +434,9 @@ PRICED: tuple[Rule, ...] = (an_end_of_rounds_of_sums, whole_training_before_an_e
 def _feature_names(schema: dict[str, Any] | None) -> list[str]:
     """Return names of the features, in order; empty without a schema."""
     encoding = encoding_of(schema)
-    return [] if encoding is None else encoding.feature_names
+    if encoding is None:
+        return []
+    return encoding.feature_names
 
 
 def _declares_more_features(schema: dict[str, Any], d: int) -> bool:
@@ -434,6 +452,11 @@ def _is_drawn(graph: object) -> bool:
 
 
 def _scales(asks: Asks) -> list[float | None]:
-    """Scales of the recipes with noise."""
-    own = [asks.scale] if asks.inference else []
-    return own if asks.evaluation in (None, np.inf) else [*own, asks.evaluation_scale]
+    """Return the noise scales of inference and evaluation, of those that have noise."""
+    scales = []
+    if asks.inference:
+        scales.append(asks.scale)
+    # an infinite epsilon is an evaluation without noise
+    if asks.evaluation not in (None, np.inf):
+        scales.append(asks.evaluation_scale)
+    return scales

@@ -65,9 +65,8 @@ def read_plan(path: str | Path) -> Plan:
         plain = _read_plain(path)
         stated = plain.pop("digest")
         _check_stated(path, plain, stated)
-        with np.errstate(
-            all="ignore"
-        ):  # numbers that are too large are refused with one line and no warning
+        # Numbers that are too large are refused with one line and no warning.
+        with np.errstate(all="ignore"):
             plan = plan_from_dict(plain)
     except InvalidInput:
         raise
@@ -78,7 +77,8 @@ def read_plan(path: str | Path) -> Plan:
     except _UNSOUND as error:
         rule = f"is no plan file{told(error)}"
         raise InvalidInput("plan", str(path), rule, "write one with `sottovoce plan`") from None
-    if plan.digest != stated:  # it holds what this version would not write
+    # The digest of what was read, too: a plan may hold what this version would not write.
+    if plan.digest != stated:
         raise InvalidInput("plan", str(path), _CHANGED, "get the agreed file again")
     return plan
 
@@ -145,6 +145,7 @@ def _check_method(path: str | Path, method: object) -> None:
 
 
 def _start_from_dict(plain: dict[str, Any] | None) -> Start | None:
+    """Return the start of a plan's plain data; None without one."""
     if plain is None:
         return None
     record = dict(plain)
@@ -153,6 +154,7 @@ def _start_from_dict(plain: dict[str, Any] | None) -> Start | None:
 
 
 def _bounded_list(values: Any, most: int, field: str) -> list[Any]:
+    """Check that a value is a list of at most `most` entries, and return it."""
     if not isinstance(values, list):
         raise TypeError
     limits.check_number(field, len(values), most)

@@ -40,6 +40,7 @@ class PlannedPrivacy:
     @cached_property
     def statement(self) -> Statement:
         """The guarantee of the whole run, for every site: of a row, whichever releases read it."""
+        # A row is trained on or held out, never both, so it pays for one of the parts alone.
         return reduce(either, self.statements)
 
     @cached_property
@@ -50,16 +51,15 @@ class PlannedPrivacy:
     def statement_at(self, name: str, simulated: bool) -> Statement:
         """State the guarantee of one site's planned releases, about its own rows."""
         node = node_of(self.names, name)
-        return reduce(
-            either, [stage.statement_at(node, simulated, self.caveat) for stage in self.stages]
-        )
+        parts = [stage.statement_at(node, simulated, self.caveat) for stage in self.stages]
+        return reduce(either, parts)
 
     def planned_events(self, node: int | None = None) -> tuple[Event, ...]:
         """Return all planned events in order, whatever the budget; of one node, or of all sites."""
         return tuple(event for stage in self.stages for event in stage.planned(node))
 
     def events(self, name: str) -> tuple[Event, ...]:
-        """The events that a site will charge, in order, as far as the run's own budget allows.
+        """Return the events that a site will charge, as far as the run's own budget allows.
 
         Raises :class:`InvalidInput` if the plan has no such site, or one of its events has no
         proved price.

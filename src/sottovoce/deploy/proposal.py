@@ -24,7 +24,7 @@ from .recipes import Recipes, price_recipes
 from .waits import DEFAULT, Waits
 
 _ROOM = 100.0
-"""By how much a norm cap exceeds the norm that minimisers and noise reach."""
+"""Ratio of a norm cap to the norm that minimisers and noise reach."""
 _LONGEST_LOG_ODDS = 1e9
 """Norm cap of an inference: no coefficient of encoded columns is longer."""
 
@@ -90,9 +90,9 @@ def make_plan(proposal: Proposal) -> Plan:
         evaluation_scale=_scale_of(recipes.evaluation),
     )
     proposal = replace(proposal, asks=asks)
-    return (
-        _plan_of_training(proposal) if recipes.inference is None else _plan_of_inference(proposal)
-    )
+    if recipes.inference is None:
+        return _plan_of_training(proposal)
+    return _plan_of_inference(proposal)
 
 
 def _priced(proposal: Proposal, asks: Asks) -> Recipes:
@@ -105,12 +105,13 @@ def _priced(proposal: Proposal, asks: Asks) -> Recipes:
 
 
 def _scale_of(prepared: Prepared | None) -> float | None:
-    """Shift over sigma of a recipe's releases together.
+    """Return sensitivity over sigma of a recipe's releases together.
 
     None without a recipe, and without noise.
     """
-    noise = None if prepared is None else prepared.algorithm.noise
-    return None if noise is None else float(np.max(noise.factor))
+    if prepared is None or prepared.algorithm.noise is None:
+        return None
+    return float(np.max(prepared.algorithm.noise.factor))
 
 
 def _plan_of_inference(proposal: Proposal) -> Plan:
@@ -120,7 +121,9 @@ def _plan_of_inference(proposal: Proposal) -> Plan:
     """
     config = replace(proposal.config, graph="complete", accountant=proposal.config.notion)
     edges = make_graph("complete", len(proposal.sites)).edges
-    norm_cap = _LONGEST_LOG_ODDS if proposal.norm_cap is None else proposal.norm_cap
+    norm_cap = proposal.norm_cap
+    if norm_cap is None:
+        norm_cap = _LONGEST_LOG_ODDS
     return _agreed(proposal, config, edges, norm_cap, centre=None)
 
 
@@ -128,6 +131,8 @@ def _plan_of_training(proposal: Proposal) -> Plan:
     """Return the plan of a training, with the penalty and noise that its budget allows."""
     rows = trained_rows(proposal.sites, proposal.asks)
     prepared = prepare(proposal.config, rows, proposal.d, centre=proposal.centre)
+    # The plan holds what was calibrated, with schedules of growth 1, so that no site searches for
+    # it again.
     config = replace(
         proposal.config,
         eta=prepared.algorithm.penalty,
@@ -136,7 +141,9 @@ def _plan_of_training(proposal: Proposal) -> Plan:
         noise_growth=1.0,
         accountant=proposal.config.notion,
     )
-    norm_cap = _norm_cap(proposal, prepared) if proposal.norm_cap is None else proposal.norm_cap
+    norm_cap = proposal.norm_cap
+    if norm_cap is None:
+        norm_cap = _norm_cap(proposal, prepared)
     return _agreed(proposal, config, prepared.graph.edges, norm_cap, centre=proposal.centre)
 
 
@@ -175,5 +182,7 @@ def _norm_cap(proposal: Proposal, prepared: Prepared) -> float:
     events = prepared.plan(proposal.config.rounds).rows
     spread = max((float(np.max(event.spread())) for event in events), default=0.0)
     noise = np.sqrt(facts.d).item() * spread
-    start = 0.0 if proposal.start is None else float(np.linalg.norm(proposal.start.vector))
+    start = 0.0
+    if proposal.start is not None:
+        start = float(np.linalg.norm(proposal.start.vector))
     return (_ROOM * (minimiser + noise) + start) * facts.stretch

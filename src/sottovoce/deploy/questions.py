@@ -46,7 +46,9 @@ class Questions:
     """
 
     def __init__(self, plan: Plan, log: HubLog, rounds: Rounds) -> None:
-        self._plan, self._log, self._rounds = plan, log, rounds
+        self._plan = plan
+        self._log = log
+        self._rounds = rounds
         self._inquiries: dict[str, Inquiry] = {}
 
     def inquire(
@@ -110,9 +112,9 @@ class Questions:
         with self._rounds.news, suppress(Refused):
             asked = self._inquiries.get(asker)
             if asked is not None and asked.open:
-                read_attestation(
-                    self._plan, answer, site, read_question(self._plan, asked.question, asker)
-                )
+                # with the nonce of the last question, so that an old answer is not taken
+                question = read_question(self._plan, asked.question, asker)
+                read_attestation(self._plan, answer, site, question)
                 asked.answers[site] = answer
                 self._rounds.tell()
 
@@ -122,11 +124,11 @@ class Questions:
             self._rounds.check_running()
             rounds.check_member(site)
             waited = self._rounds.clock() - max(inquiry.since, rounds.open.begun)
-            if (
-                inquiry.open
-                and not rounds.open.messages
-                and waited >= self._rounds.waits.patience_seconds
-            ):
+            if not inquiry.open:
+                return dict(inquiry.answers)
+            # A round without any message has no deadline: if every site waits for answers, nobody
+            # would ever close it.
+            if not rounds.open.messages and waited >= self._rounds.waits.patience_seconds:
                 self._log.decisions.end(self._plan.run)
                 self._rounds.check_running()
-            return None if inquiry.open else dict(inquiry.answers)
+            return None

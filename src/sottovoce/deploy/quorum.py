@@ -27,4 +27,6 @@ class Quorum(NamedTuple):
     @property
     def losable(self) -> int:
         """The most sites that a run may lose; 0 if it needs all of them."""
-        return self.sites - self.least if self.may_lose_sites else 0
+        if not self.may_lose_sites:
+            return 0
+        return self.sites - self.least

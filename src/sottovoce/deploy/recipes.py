@@ -52,7 +52,9 @@ class Recipes(NamedTuple):
     @property
     def naming(self) -> Naming | None:
         """The encoding of an inference."""
-        return None if self.fit is None else self.fit.layout.naming
+        if self.fit is None:
+            return None
+        return self.fit.layout.naming
 
 
 def price_recipes(
@@ -91,15 +93,18 @@ def price_recipes(
     """
     _check_rows_count_alike(config, schema)
     _check_held_out(asks, sizes, names)
-    prepared, fit = None, None
+    prepared: Prepared | None = None
+    fit: LogOdds | None = None
     if asks.inference:
         prepared, fit = _price_inference(asks, config, sizes, d, schema, names)
     if asks.evaluation is None:
         return Recipes(prepared, fit, None, ())
-    width, encoding = d, schema
+    # The model that is judged is one of the inference, in its own columns, or else of the training.
+    width = d
+    encoding = schema
     if fit is not None:
-        naming = fit.layout.naming
-        width, encoding = naming.d, naming.schema
+        width = fit.layout.naming.d
+        encoding = fit.layout.naming.schema
     judged, levels = _price_evaluation(asks, config, sizes, width, encoding)
     return Recipes(prepared, fit, judged, levels)
 
@@ -149,7 +154,7 @@ def _price_inference(
     schema: Schema | None,
     names: Sequence[str],
 ) -> tuple[Prepared, LogOdds]:
-    """The inference on the rows that are not held out; arguments as for :func:`price_recipes`."""
+    """Price the inference on the rows that are not held out; see :func:`price_recipes`."""
     from ..answers import inference
     from ..answers.fits import Layout, LogOdds, site_constants
 
@@ -160,7 +165,9 @@ def _price_inference(
     trained = [rows - asks.held(rows) for rows in sizes]
     columns = [f"x{j}" for j in range(d)]
     constants = site_constants(names, at_random=False, asked=asks.site_constants)
-    site = None if schema is None else schema.site
+    site = None
+    if schema is not None:
+        site = schema.site
     fit = LogOdds(Layout.of(schema, columns, 1.0, trained, constants, site))
     n = np.array(trained, dtype=float)[:, None]
     return _prepared(fit.recipe, config, n, fit.layout.naming.d, fit.loss, asks.scale), fit
@@ -178,7 +185,7 @@ def _price_evaluation(
     assert asks.evaluation is not None
     levels = evaluation.levels_of(encoding, asks.by)
     groups = evaluation.groups_of(levels, width + 1)
-    # of what will be trained
+    # The model is trained later, so its digest is empty here; the price does not depend on it.
     histogram = evaluation.Histogram(judged=b"", threshold=asks.threshold, groups=groups)
     own = evaluation.Held(asks.evaluation, asks.threshold, asks.by).config(config, histogram)
     n = np.array([[float(asks.held(rows))] for rows in sizes])

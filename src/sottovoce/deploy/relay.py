@@ -103,16 +103,17 @@ class Credentials:
 
     def read(self) -> tuple[bytes, bytes, bytes]:
         """Their contents, authority first; raises :class:`InvalidInput` if one is missing."""
-        authority, certificate, key = (
-            read(n, getattr(self, n), KEY) for n in ("authority", "certificate", "key")
-        )
+        authority = read("authority", self.authority, KEY)
+        certificate = read("certificate", self.certificate, KEY)
+        key = read("key", self.key, KEY)
         return authority, certificate, key
 
 
 def _carries(most_sent: int, most_received: int) -> tuple[tuple[str, int], ...]:
-    return ("grpc.max_send_message_length", most_sent), (
-        "grpc.max_receive_message_length",
-        most_received,
+    """Return gRPC's options for the longest messages, in bytes."""
+    return (
+        ("grpc.max_send_message_length", most_sent),
+        ("grpc.max_receive_message_length", most_received),
     )
 
 
@@ -124,14 +125,17 @@ class _Polls:
     """
 
     def __init__(self) -> None:
-        self._lock, self._open = threading.Lock(), Counter[str]()
+        self._lock = threading.Lock()
+        self._open = Counter[str]()
 
     @contextmanager
     def of(self, site: str) -> Iterator[float]:
         """Seconds that a request of this site may stay open, while it is answered."""
         with self._lock:
             self._open[site] += 1
-            seconds = POLL if self._open[site] <= OPEN else 0.0
+            seconds = 0.0
+            if self._open[site] <= OPEN:
+                seconds = POLL
         try:
             yield seconds
         finally:
@@ -140,10 +144,14 @@ class _Polls:
 
 
 class _News:
-    """The refusals to tell: of each site those that differ from the last, and so many a minute."""
+    """Filter of the refusals to report: of each site those that differ from the last.
+
+    At most :data:`LINES` a minute and site, so that no site fills the operator's console.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lock, self._clock = threading.Lock(), clock
+        self._lock = threading.Lock()
+        self._clock = clock
         self._last: dict[str, str] = {}
         self._told: dict[str, deque[float]] = {}
         self._left_out: Counter[str] = Counter()
@@ -154,16 +162,22 @@ class _News:
         What was left out is counted, and told with the next line.
         """
         with self._lock:
-            known, self._last[site] = self._last.get(site), why
-            if known == why:
+            last = self._last.get(site)
+            self._last[site] = why
+            if last == why:
                 return None
-            now, told = self._clock(), self._told.setdefault(site, deque(maxlen=LINES))
+            now = self._clock()
+            # times of the last lines: a full deque whose oldest is younger than a minute
+            # means that the minute is used up
+            told = self._told.setdefault(site, deque(maxlen=LINES))
             if len(told) == LINES and now - told[0] < 60.0:
                 self._left_out[site] += 1
                 return None
             told.append(now)
             more = self._left_out.pop(site, 0)
-            return why if not more else f"{why} (and {more:,} others since the last line)"
+            if more:
+                return f"{why} (and {more:,} others since the last line)"
+            return why
 
 
 def serve(
@@ -218,7 +232,8 @@ def serve(
     import grpc
 
     target(address, "listen")
-    workers = 2 * len(hub.plan.sites) + 4  # a waiting site holds one
+    # A waiting site holds a thread, and OPEN of them if a dead process of it still waits.
+    workers = 2 * len(hub.plan.sites) + 4
     asked_most, answered_most = sizes(hub.plan)
     options = [*_OPTIONS, *_carries(max(answered_most, _WELCOME), asked_most)]
     server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=options)
@@ -228,17 +243,26 @@ def serve(
         for name in (*METHODS, WELCOME)
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+    port = _add_port(server, address, credentials)
+    server.start()
+    return server, port
+
+
+def _add_port(server: grpc.Server, address: str, credentials: Credentials) -> int:
+    """Let a server listen at an address; raises :class:`InvalidInput` if it cannot."""
+    import grpc
+
     secure = grpc.dynamic_ssl_server_credentials(
-        _configured(credentials.read()), _renewed(credentials), True
+        _configured(credentials.read()),
+        _renewed(credentials),
+        require_client_authentication=True,
     )
     try:
-        port = server.add_secure_port(address, secure)
+        return server.add_secure_port(address, secure)
     except RuntimeError:
         raise InvalidInput(
             "listen", address, "cannot be listened on", "use a free port of this machine"
         ) from None
-    server.start()
-    return server, port
 
 
 class _Requests:
@@ -254,9 +278,15 @@ class _Requests:
         heard: Callable[[str], None],
         revoked: Callable[[bytes], bool],
     ) -> None:
-        self._hub, self._longest, self._welcome = hub, longest, welcome
-        self._refused, self._failed, self._heard, self._revoked = refused, failed, heard, revoked
-        self._news, self._polls = _News(), _Polls()
+        self._hub = hub
+        self._longest = longest
+        self._welcome = welcome
+        self._refused = refused
+        self._failed = failed
+        self._heard = heard
+        self._revoked = revoked
+        self._news = _News()
+        self._polls = _Polls()
 
     def handle(self, method: str, request: bytes, context: Any) -> bytes:
         """Return the reply, or end the call.
@@ -294,12 +324,17 @@ class _Requests:
 
     def _tell(self, site: str, error: Exception) -> None:
         """Tell the operator what is new of a request that was not answered."""
-        wrong, foreseen = isinstance(error, Refused), isinstance(error, SottovoceError)
-        why = printable(str(error)) if foreseen else printable(f"{type(error).__name__}: {error}")
-        told = self._news.line(site, why)
+        foreseen = isinstance(error, SottovoceError)
+        why = str(error)
+        if not foreseen:
+            why = f"{type(error).__name__}: {error}"
+        told = self._news.line(site, printable(why))
         if told is None:
             return
-        (self._refused if wrong else self._failed)(site, told)
+        if isinstance(error, Refused):
+            self._refused(site, told)
+        else:
+            self._failed(site, told)
         if not foreseen:
             _log.error("an error of the hub's own, on a request of %s", site, exc_info=error)
 
@@ -312,9 +347,9 @@ def _configured(files: tuple[bytes, bytes, bytes]) -> grpc.ServerCertificateConf
 
 
 def _renewed(credentials: Credentials) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
-    """Asked before each handshake: what the files hold now.
+    """Return the callback of gRPC that reads the files again before each handshake.
 
-    None if that is as before, or does not fit together.
+    It returns None if they are as before, or do not fit together.
     """
     known = credentials.read()
 
@@ -325,7 +360,9 @@ def _renewed(credentials: Credentials) -> Callable[[], grpc.ServerCertificateCon
             if found == known:
                 return None
             check("hub", *found)
-        except InvalidInput:  # written at this moment, or wrong: `hub run` and `hub status` say so
+        except InvalidInput:
+            # Written at this moment, or wrong: the old ones stay in use, and `hub run` and
+            # `hub status` say what is wrong.
             return None
         known = found
         return _configured(found)
@@ -352,7 +389,9 @@ def target(address: str, field: str = "hub") -> str:
         ip = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         return address
-    return f"ipv4:{ip}:{port}" if ip.version == 4 else f"ipv6:[{ip}]:{port}"
+    if ip.version == 4:
+        return f"ipv4:{ip}:{port}"
+    return f"ipv6:[{ip}]:{port}"
 
 
 def _channel(
@@ -424,6 +463,20 @@ def ask_welcome(
             time.sleep(1.0)
 
 
+def _why_silent(code: grpc.StatusCode, details: str) -> str:
+    """Return in words why a request got no reply and is repeated."""
+    import grpc
+
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        return (
+            "it is down or elsewhere, a firewall is between, or one side does not take the "
+            "other's certificate (gRPC does not say which)"
+        )
+    if details == OWN_TROUBLE:
+        return details
+    return f"it failed ({code.name})"
+
+
 class RelayTransport(RequestTransport):
     """A site's connection to a relay; a context manager, which closes it.
 
@@ -447,7 +500,8 @@ class RelayTransport(RequestTransport):
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(plan, tell)
-        self._address, self._patience = address, patience
+        self._address = address
+        self._patience = patience
         asked_most, self._most = sizes(plan)
         self._wait = POLL + SLACK + limits.seconds(self._most)
         self._channel = _channel(address, *credentials.read(), _carries(asked_most, self._most))
@@ -463,7 +517,9 @@ class RelayTransport(RequestTransport):
         import grpc
 
         call = self._channel.unary_unary(f"/{SERVICE}/{method}")
-        body, since, pause = canonical(asked).encode(), time.monotonic(), 0.05
+        body = canonical(asked).encode()
+        since = time.monotonic()
+        pause = 0.05
         told = False
         while True:
             try:
@@ -478,13 +534,7 @@ class RelayTransport(RequestTransport):
                 if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
                     raise Refused("the hub refused: the message is too long") from None
                 silent = time.monotonic() - since
-                why = details if details == OWN_TROUBLE else f"it failed ({code.name})"
-                if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                    why = (
-                        "it is down or elsewhere, a firewall is between, or one side does not "
-                        "take the other's "
-                    )
-                    why += "certificate (gRPC does not say which)"
+                why = _why_silent(code, details)
                 if silent > self._patience:
                     rule = f"no answer for {self._patience:g} s: {why}"
                     raise Unreachable(f"hub={self._address!r}: {rule}") from None

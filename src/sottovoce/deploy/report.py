@@ -48,7 +48,10 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
         HTML.
     """
     outcome = finished.outcome
-    ended = outcome.stopped if finished.by is None else f"{outcome.stopped}: {finished.by}"
+    ended = outcome.stopped
+    if finished.by is not None:
+        ended = f"{outcome.stopped}: {finished.by}"
+    spent = f"{ceil_text(finished.spent)} spent of {finished.budget:g}"
     facts = [
         ("Run", plan.run),
         ("Plan", plan.digest),
@@ -56,12 +59,12 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
         ("Ended", ended),
         ("Releases of this site", f"{finished.statement.made} of {finished.statement.planned}"),
         ("Rows", f"{plan.sites[plan.index(name)].rows:,}"),
-        (
-            "Lifetime budget of these rows",
-            f"{ceil_text(finished.spent)} spent of {finished.budget:g}",
-        ),
+        ("Lifetime budget of these rows", spent),
         *[(f"Without {site}", why) for site, why in finished.lost.items()],
     ]
+    classifier = None
+    if not plan.infers:
+        classifier = _classifiers(finished.model[None], [name])
     return render(
         "site.html",
         title=f"{plan.run}: {name}",
@@ -71,7 +74,7 @@ def site_page(plan: Plan, name: str, finished: Finished) -> str:
         privacy=finished.statement.words,
         facts=facts,
         agreed=_agreed(plan),
-        classifier=None if plan.infers else _classifiers(finished.model[None], [name]),
+        classifier=classifier,
     )
 
 
@@ -119,7 +122,14 @@ def hub_page(
         ]
         for site in status["sites"]
     ]
-    owners = ["all sites"] if plan.summed else names or plan.names
+    owners = names or plan.names
+    unseen = "no rows"
+    if plan.summed:
+        owners = ["all sites"]
+        unseen = "no rows, and no single share of a sum"
+    classifiers = None
+    if not plan.infers:
+        classifiers = _classifiers(models, owners)
     return render(
         "hub.html",
         title=plan.run,
@@ -129,14 +139,16 @@ def hub_page(
         privacy=statement.words,
         sites=Table(columns, rows),
         agreed=_agreed(plan),
-        classifiers=None if plan.infers else _classifiers(models, owners),
-        unseen="no rows, and no single share of a sum" if plan.summed else "no rows",
+        classifiers=classifiers,
+        unseen=unseen,
     )
 
 
 def _rounds_of(plan: Plan) -> int:
-    """Rounds of the training; of an inference, all of its exchanges."""
-    return plan.exchange_table.attempts if plan.infers else plan.config.rounds
+    """Return the number of rounds of the training; of an inference, of all its exchanges."""
+    if plan.infers:
+        return plan.exchange_table.attempts
+    return plan.config.rounds
 
 
 ENDINGS = ("html", "npz", "json")
@@ -148,13 +160,19 @@ data.
 def finished(stem: Path, plan: Plan) -> dict[str, Any] | None:
     """Return the results of this very plan under `stem`, if there are any."""
     found = _summary(stem)
-    return found if found is not None and found.get("plan") == plan.digest else None
+    if found is None or found.get("plan") != plan.digest:
+        return None
+    return found
 
 
 def run_of(path: Path) -> str | None:
     """Return the run whose results a file holds; None if it holds none."""
-    found = _summary(path.with_suffix("")) if path.suffix == ".json" else None
-    return None if found is None else found.get("run")
+    if path.suffix != ".json":
+        return None
+    found = _summary(path.with_suffix(""))
+    if found is None:
+        return None
+    return found.get("run")
 
 
 def put_aside(stem: Path, plan: Plan) -> None:
@@ -166,12 +184,16 @@ def put_aside(stem: Path, plan: Plan) -> None:
     if run is None:
         return
     names = (run, *(f"{run}-{k}" for k in range(2, 10_000)))
-    free = next(
-        n for n in names if not any(_at(stem, f"{n}.{ending}").exists() for ending in ENDINGS)
-    )
+    # One name for all files of a run, so that they stay recognisable as one result.
+    free = next(name for name in names if not _any_result(stem, name))
     for ending in ENDINGS:
         if _at(stem, ending).exists():
             _at(stem, ending).replace(_at(stem, f"{free}.{ending}"))
+
+
+def _any_result(stem: Path, name: str) -> bool:
+    """Return True if a file of results exists under a name such as ``north.NAME.npz``."""
+    return any(_at(stem, f"{name}.{ending}").exists() for ending in ENDINGS)
 
 
 def other_run(stem: Path, plan: Plan) -> str | None:
@@ -180,16 +202,20 @@ def other_run(stem: Path, plan: Plan) -> str | None:
     Raises :class:`InvalidInput` if the files there are no results of a run.
     """
     if not _at(stem, "json").exists():
-        return None  # or those of a run that was killed while it wrote them: they are written again
+        # There are none, or those of a run that was killed while it wrote them: the summary is the
+        # last to be written, so they are written again.
+        return None
     found = _summary(stem) or {}
     try:
         check_run("run", found.get("run"))
     except InvalidInput:
-        path, rule = str(_at(stem, "json")), "is in the way: it does not say of which run it is"
-        raise InvalidInput(
-            "results", path, rule, "move it away; the same command goes on"
-        ) from None
-    return None if found.get("plan") == plan.digest else str(found["run"])
+        path = str(_at(stem, "json"))
+        rule = "is in the way: it does not say of which run it is"
+        remedy = "move it away; the same command goes on"
+        raise InvalidInput("results", path, rule, remedy) from None
+    if found.get("plan") == plan.digest:
+        return None
+    return str(found["run"])
 
 
 def sums_text(plan: Plan) -> str:
@@ -203,16 +229,14 @@ def sums_text(plan: Plan) -> str:
 
 def asked_text(plan: Plan) -> str:
     """Describe what a plan does, in a few words."""
-    asks, parts = plan.asks, []
-    parts.append(
-        "coefficients with intervals"
-        if plan.infers
-        else f"{plan.config.method}, {plan.config.rounds} rounds"
-    )
+    asks = plan.asks
+    text = f"{plan.config.method}, {plan.config.rounds} rounds"
+    if plan.infers:
+        text = "coefficients with intervals"
     if asks is not None and asks.evaluation is not None:
         held = sum(asks.held(site.rows) for site in plan.sites)
-        parts.append(f"an evaluation on {held:,} held-out rows")
-    return ", ".join(parts)
+        text += f", an evaluation on {held:,} held-out rows"
+    return text
 
 
 def last_words(site: dict[str, Any], rounds: int) -> str:
@@ -225,30 +249,34 @@ def last_words(site: dict[str, Any], rounds: int) -> str:
         return "last model"
     if round < 0:
         return "none"
-    return "greeting" if round == 0 else f"round {round}"
+    if round == 0:
+        return "greeting"
+    return f"round {round}"
 
 
 def write_summary(stem: Path, summary: dict[str, Any]) -> None:
     """Write the last of the results: once it exists, all exist."""
-    files.write(
-        "results",
-        _at(stem, "json"),
-        json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n",
-    )
+    text = json.dumps(jsonable(summary), indent=1, allow_nan=False) + "\n"
+    files.write("results", _at(stem, "json"), text)
 
 
 def _at(stem: Path, ending: str) -> Path:
     return stem.with_name(f"{stem.name}.{ending}")
 
 
-def _summary(stem: Path) -> dict[str, Any] | None:
-    def numbers(found: Any) -> Any:
-        if isinstance(found, dict):
-            return {key: numbers(value) for key, value in found.items()}
-        return float(found) if found in ("inf", "-inf") else found
+def _with_infinities(found: Any) -> Any:
+    """Return plain data with infinite numbers, which JSON writes as text."""
+    if isinstance(found, dict):
+        return {key: _with_infinities(value) for key, value in found.items()}
+    if found in ("inf", "-inf"):
+        return float(found)
+    return found
 
+
+def _summary(stem: Path) -> dict[str, Any] | None:
+    """Read the summary of results under `stem`; None if there is none, or it is broken."""
     try:
-        return dict(numbers(parse(_at(stem, "json").read_bytes(), LARGEST)))
+        return dict(_with_infinities(parse(_at(stem, "json").read_bytes(), LARGEST)))
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
@@ -258,20 +286,25 @@ def write_hub(folder: Path, hub: Hub) -> bool:
 
     False, and nothing written, while a last model is missing.
     """
-    plan, models = hub.plan, hub.results.models()
+    plan = hub.plan
+    models = hub.results.models()
     if models is None:
         return False
-    statement, stem, status = plan.privacy.statement, folder / "hub", hub.status()
+    statement = plan.privacy.statement
+    stem = folder / "hub"
+    status = hub.status()
     put_aside(stem, plan)
-    found, sites = hub.results.found(), [*hub.results.last_models()]
-    files.write(
-        "report", folder / "hub.html", hub_page(plan, status, models, statement, found, sites)
-    )
+    found = hub.results.found()
+    sites = [*hub.results.last_models()]
+    page = hub_page(plan, status, models, statement, found, sites)
+    files.write("report", folder / "hub.html", page)
     if not plan.infers:
-        result(plan, models, statement, FINISHED, plan.config.rounds, hub.results.move()).save(
-            folder / "hub.npz"
-        )
-    answers = {} if found is None else document(plan, found)
+        move = hub.results.move()
+        saved = result(plan, models, statement, FINISHED, plan.config.rounds, move)
+        saved.save(folder / "hub.npz")
+    answers = {}
+    if found is not None:
+        answers = document(plan, found)
     write_summary(stem, answers | status | {"privacy": statement.to_dict()})
     return True
 
@@ -309,6 +342,10 @@ def result(
     extra: dict[str, Any] = {"data": plan.run, "schema": plan.schema, "plan": plan.digest}
     if plan.asks is not None and plan.asks.evaluation is not None:
         extra["threshold"] = plan.asks.threshold
+    # a saved run has an axis of replicates in front of everything, here of one
+    replicated = None
+    if move is not None:
+        replicated = replace(move, mean=move.mean[None])
     return Result(
         plan.config,
         prepared.facts,
@@ -321,19 +358,23 @@ def result(
         extra=extra,
         start=plan.start,
         centring=plan.centre,
-        move=None if move is None else replace(move, mean=move.mean[None]),
+        move=replicated,
     )
 
 
 def _demonstration(plan: Plan) -> str:
-    return DEMONSTRATION.capitalize() if plan.demonstration else ""
+    """Return the warning that a demonstration protects nothing; empty for other runs."""
+    if not plan.demonstration:
+        return ""
+    return DEMONSTRATION.capitalize()
 
 
 def _answers(plan: Plan, found: Found | None) -> dict[str, Any] | None:
     """Return what templates/answers.html shows; None without recipes."""
     if found is None:
         return None
-    from ..answers.coefficients import with_sites  # which loads what most runs do not need
+    # imported late: it loads modules that most runs do not need
+    from ..answers.coefficients import with_sites
 
     plain = with_sites(record(plan, found))
     lead, points = answer(plain)
@@ -341,13 +382,11 @@ def _answers(plan: Plan, found: Found | None) -> dict[str, Any] | None:
 
 
 def _agreed(plan: Plan) -> list[tuple[str, str]]:
-    """Public facts of a plan, by name."""
+    """Return the public facts of a plan, by name."""
     config, start = plan.config, plan.start
-    capped = (
-        ""
-        if np.isinf(config.gradient_cap)
-        else f", gradients of rows up to {config.gradient_cap:g}"
-    )
+    capped = ""
+    if not np.isinf(config.gradient_cap):
+        capped = f", gradients of rows up to {config.gradient_cap:g}"
     found = []
     if start is not None:
         found.append(("Starting point", f"public ({start.kind}), digest {start.digest}"))

@@ -24,7 +24,8 @@ SOON = 0.2
 """Seconds between two requests that the hub answers at once."""
 AGAIN = 60.0
 """Seconds after which a site that still waits says so again."""
-_MOST = 2**63  # the hub's log holds no larger numbers
+_MOST = 2**63
+"""Numbers of a request are smaller: the hub's log holds no larger ones."""
 METHODS = ("highest", "exchange", "inquire", "answer", "leave")
 OTHER_REQUEST = "request: is none of this version; use the same release everywhere"
 
@@ -105,11 +106,15 @@ def answer(
 def _reply(
     hub: Hub, site: str, method: str, asked: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
+    """Answer a request of this run; see :func:`answer`."""
     match method:
         case "highest":
             agree(_text(asked, "plan"), hub.plan.digest)
             earlier = [words.decode("ascii") for words in hub.earlier(site)]
-            return {"highest": hub.highest(site)} | ({"earlier": earlier} if earlier else {})
+            found: dict[str, Any] = {"highest": hub.highest(site)}
+            if earlier:
+                found["earlier"] = earlier
+            return found
         case "exchange":
             round = _number(asked, "round")
             inbox = hub.exchange(site, round, _text(asked, "message").encode(), seconds)
@@ -118,12 +123,10 @@ def _reply(
             return {"inbox": _plain(inbox)}
         case "inquire":
             enough = _number(asked, "enough")
-            found = hub.inquire(site, _text(asked, "question").encode(), enough, seconds)
-            return (
-                {"answers": None} | _asked(hub, site)
-                if found is None
-                else {"answers": _plain(found)}
-            )
+            answers = hub.inquire(site, _text(asked, "question").encode(), enough, seconds)
+            if answers is None:
+                return {"answers": None} | _asked(hub, site)
+            return {"answers": _plain(answers)}
         case "answer":
             hub.answer(site, _text(asked, "asker"), _text(asked, "answer").encode())
         case "leave":
@@ -133,13 +136,16 @@ def _reply(
 
 def _text(asked: object, word: str) -> str:
     """Return a text of a request; all texts from sites of this version are ASCII."""
-    found = asked.get(word) if isinstance(asked, dict) else None
+    found = None
+    if isinstance(asked, dict):
+        found = asked.get(word)
     if not isinstance(found, str) or not found.isascii():
         raise Refused(OTHER_REQUEST)
     return found
 
 
 def _number(asked: dict[str, Any], word: str) -> int:
+    """Return a whole number of a request; True is none, though Python counts it as 1."""
     found = asked.get(word)
     if type(found) is not int or abs(found) >= _MOST:
         raise Refused(OTHER_REQUEST)
@@ -147,8 +153,11 @@ def _number(asked: dict[str, Any], word: str) -> int:
 
 
 def _asked(hub: Hub, site: str) -> dict[str, Any]:
+    """Return the questions of other sites that this one has not answered yet."""
     questions = hub.asked(site)
-    return {"asked": _plain(questions)} if questions else {}
+    if not questions:
+        return {}
+    return {"asked": _plain(questions)}
 
 
 def _plain(found: dict[str, bytes]) -> dict[str, str]:
@@ -167,7 +176,8 @@ class RequestTransport(ABC):
     """
 
     def __init__(self, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> None:
-        self._run, self._tell = plan.run, tell
+        self._run = plan.run
+        self._tell = tell
         self.answers: Callable[[str, bytes], bytes] | None = None
         self.earlier: tuple[bytes, ...] = ()
 
@@ -188,10 +198,9 @@ class RequestTransport(ABC):
     def highest(self, plan: str) -> int:
         found = self._ask("highest", plan=plan)
         highest, earlier = found.get("highest"), found.get("earlier", [])
-        self.earlier = tuple(
-            str(one).encode("utf-8", "replace")
-            for one in (earlier if isinstance(earlier, list) else [])
-        )
+        if not isinstance(earlier, list):
+            earlier = []
+        self.earlier = tuple(str(one).encode("utf-8", "replace") for one in earlier)
         if type(highest) is not int or highest < 0:
             raise Refused(OTHER_VERSION)
         return highest
@@ -201,7 +210,8 @@ class RequestTransport(ABC):
 
     def exchange(self, round: int, message: bytes) -> dict[str, bytes]:
         told: object = None
-        since, again = time.monotonic(), 0.0
+        since = time.monotonic()
+        again = 0.0
         while True:
             asked = time.monotonic()
             found = self._ask("exchange", round=round, message=message.decode("ascii"))
@@ -211,13 +221,15 @@ class RequestTransport(ABC):
             waited = time.monotonic() - since
             if isinstance(missing, list) and (missing != told or waited >= again):
                 who = printable(", ".join(map(str, missing)))
-                self._tell(
-                    f"waits for {who} in round {round}"
-                    + (f" since {waited:.0f} s" if told is not None else "")
-                )
-                told, again = missing, waited + AGAIN
+                line = f"waits for {who} in round {round}"
+                if told is not None:
+                    line += f" since {waited:.0f} s"
+                self._tell(line)
+                told = missing
+                again = waited + AGAIN
             if "asked" not in found and time.monotonic() - asked < SOON:
-                time.sleep(SOON)  # the hub did not wait: it has other requests of this site open
+                # the hub did not wait: it has other requests of this site open
+                time.sleep(SOON)
 
     def inquire(self, question: bytes, enough: int) -> dict[str, bytes]:
         told = False
@@ -231,15 +243,15 @@ class RequestTransport(ABC):
                 told = True
 
     def _open(self, found: dict[str, Any], word: str) -> dict[str, bytes] | None:
-        """The entry `word` of a reply, None if it is not there yet.
+        """Return the entry `word` of a reply, None if it is not there yet.
 
         Answers other sites' questions in the reply.
         """
         if "closed" in found:
             site = found.get("site")
-            raise TransportClosed(
-                printable(str(found["closed"])), None if site is None else str(site)
-            )
+            if site is not None:
+                site = str(site)
+            raise TransportClosed(printable(str(found["closed"])), site)
         given, asked = found.get(word), found.get("asked", {})
         if given is None and isinstance(asked, dict):
             for asker, question in asked.items():

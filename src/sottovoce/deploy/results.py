@@ -34,7 +34,9 @@ class Results:
     """
 
     def __init__(self, plan: Plan, log: HubLog, rounds: Rounds) -> None:
-        self._plan, self._log, self._rounds = plan, log, rounds
+        self._plan = plan
+        self._log = log
+        self._rounds = rounds
 
     def models(self) -> Array | None:
         """Return the last models of the sites that came to the end.
@@ -49,12 +51,15 @@ class Results:
         last = self.last_models()
         if not self._plan.summed:
             return np.array([*last.values()])
-        # all of them, if the sites are honest
+        if not last:
+            return None
+        # The model that most sites sent: it is the one of all of them, if the sites are honest.
         counted = Counter(model.tobytes() for model in last.values())
-        return np.frombuffer(counted.most_common(1)[0][0], dtype=float)[None] if counted else None
+        [(common, _)] = counted.most_common(1)
+        return np.frombuffer(common, dtype=float)[None]
 
     def last_models(self) -> dict[str, Array]:
-        """The last model of every site that sent one.
+        """Return the last model of every site that sent one.
 
         Of a run of sums, of those that came to the end.
         """
@@ -64,7 +69,9 @@ class Results:
             if self._plan.summed and not self._is_last(round):
                 continue
             data = self._log.message(self._plan.run, round, name)
-            message = None if data is None else read(self._plan, data, name, round).content
+            if data is None:
+                continue
+            message = read(self._plan, data, name, round).content
             if isinstance(message, Message) and message.kind in ("stop", "refuse"):
                 found[name] = message.payload
         return found
@@ -82,23 +89,34 @@ class Results:
             return None
 
     def found(self) -> Found | None:
-        """The results of the plan's recipes; None if it has none, or last models are missing."""
-        plan, models = self._plan, self.models()
+        """Return the results of the plan's recipes.
+
+        None if it has none, or last models are missing.
+        """
+        plan = self._plan
+        models = self.models()
         if plan.asks is None or models is None:
             return None
-        first = 1 if plan.infers else plan.stages[-1].before + 1
-        net = (
-            self._opened(first) if plan.summed else self._sent(first, plan.exchange_table.attempts)
-        )
-        asker, found = at_hub(plan, net), Found()
+        # the first exchange of a recipe: of an inference, or else of the evaluation
+        first = 1
+        if not plan.infers:
+            first = plan.stages[-1].before + 1
+        if plan.summed:
+            net = self._opened(first)
+        else:
+            net = self._sent(first, plan.exchange_table.attempts)
+        asker = at_hub(plan, net)
+        found = Found()
         if plan.infers:
-            found = asker.infer()[1]
+            _, found = asker.infer()
         if plan.asks.evaluation is None:
             return found
         try:
-            return asker.judge(found.model if plan.infers else models[0], found, self.move())[1]
+            model = found.model if plan.infers else models[0]
+            _, judged = asker.judge(model, found, self.move())
         except LookupError:
             return replace(found, notes=(LOST,))
+        return judged
 
     def opened(self, attempt: int) -> tuple[tuple[str, ...], IntArray] | None:
         """Return the sites of an attempt, and the sum of their shares modulo ``2^64``.
@@ -109,7 +127,8 @@ class Results:
             attempts = rounds.state.attempts
             if attempt > len(attempts) or not attempts[attempt - 1].opened:
                 return None
-            round, members = rounds.shares[attempt - 1], attempts[attempt - 1].members
+            round = rounds.shares[attempt - 1]
+            members = attempts[attempt - 1].members
         sent = self._log.round(self._plan.run, round)
         contents = [read(self._plan, sent[name], name, round).content for name in members]
         words = np.array(
@@ -123,10 +142,7 @@ class Results:
             return rounds.state.phase == "over" and round == rounds.open.number - 1
 
     def _opened(self, first: int) -> ReadNet:
-        """The sums that were opened from attempt `first` on.
-
-        The first attempt without one ends it.
-        """
+        """Return the sums that were opened from attempt `first` on, to the first without one."""
         totals = []
         for attempt in range(first, self._plan.exchange_table.attempts + 1):
             opened = self.opened(attempt)

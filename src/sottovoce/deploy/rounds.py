@@ -18,7 +18,7 @@ import numpy as np
 
 from ..data.move import Move
 from ..errors import Refused, TransportClosed
-from ..util.typing import Any
+from ..util.typing import Any, IntArray
 from .answering import ReadNet, moved
 from .hublog import HubLog
 from .limits import PROOFS
@@ -27,7 +27,9 @@ from .sums.messages import Hello, SignedMessage, prove, read
 from .sums.roster import EXPELLED, LATE, LEFT, NOTICES, TWICE, Attempt, ProtocolState, ends_run
 from .waits import Waits
 
-_LOOK = 0.5  # seconds between looks at what another process may have written
+# Seconds between looks at what another process may have written into the log: `sottovoce hub expel`
+# and `hub end` are processes of their own, and cannot wake the threads of this one.
+_LOOK = 0.5
 _T = TypeVar("_T")
 
 
@@ -38,7 +40,9 @@ class ForwardClock:
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._last, self._kept = clock, clock(), 0.0
+        self._clock = clock
+        self._last = clock()
+        self._kept = 0.0
 
     def __call__(self) -> float:
         now = self._clock()
@@ -55,12 +59,15 @@ class Inboxes:
     """
 
     def __init__(self, plan: Plan, log: HubLog) -> None:
-        self._plan, self._log, self._run = plan, log, plan.run
+        self._plan = plan
+        self._log = log
+        self._run = plan.run
         # messages and proofs, of the last rounds that were asked for
         self._kept: dict[int, dict[str, bytes]] = {}
         # over a graph: for all, also for those that are no neighbours
         self._notices: dict[int, dict[str, bytes]] = {}
-        self._rosters: set[int] = set()  # rounds in which rosters are signed, which all hear
+        # rounds in which rosters are signed, which all hear
+        self._rosters: set[int] = set()
 
     def close(
         self, round: int, phase: str, present: Mapping[str, SignedMessage], why: Mapping[str, str]
@@ -108,11 +115,17 @@ class Inboxes:
         They say who is missing, and who has sent its last model, which its neighbours alone may
         see.
         """
-        words, whole = {text: notice for notice, text in NOTICES.items()}, self._kept[round]
-        notices = {name: whole.get(name, words.get(why[name], b"")) for name in why}
+        notice_for = {text: notice for notice, text in NOTICES.items()}
+        whole = self._kept[round]
+        # What the site itself signed comes before the hub's own word about it.
+        notices = {
+            name: whole.get(name, notice_for.get(reason, b"")) for name, reason in why.items()
+        }
         ends = [name for name, signed in present.items() if ends_run(signed)]
-        all_end = len(ends) == len(present)
-        return notices if all_end else notices | dict.fromkeys(ends, words[LEFT])
+        if len(ends) == len(present):
+            # nobody is left who would go on without them
+            return notices
+        return notices | dict.fromkeys(ends, notice_for[LEFT])
 
     def _whole(self, round: int) -> dict[str, bytes]:
         """All messages of a round; of sites without one, the proof that they left or signed two."""
@@ -126,8 +139,10 @@ class Inboxes:
             here = (
                 name not in found and about < round and self._log.last(self._run, name) == round - 1
             )
+            # A proof holds two messages: a plan's size is checked for PROOFS of them in an inbox.
             if here and first is not None and proofs < PROOFS:
-                found[name], proofs = prove(first, second), proofs + 1
+                found[name] = prove(first, second)
+                proofs += 1
         return found
 
 
@@ -175,12 +190,19 @@ class RoundSequence:
     def __init__(
         self, plan: Plan, log: HubLog, waits: Waits, greeting: float, clock: Callable[[], float]
     ) -> None:
-        self._plan, self._log, self._run = plan, log, plan.run
-        self._waits, self._greeting, self._clock = waits, greeting, clock
+        self._plan = plan
+        self._log = log
+        self._run = plan.run
+        self._waits = waits
+        self._greeting = greeting
+        self._clock = clock
         self._inboxes = Inboxes(plan, log)
-        self.state, self.open = ProtocolState.of(plan), OpenRound(0, clock())
-        self.shares: list[int] = []  # exchanges with an attempt
-        self.told: set[str] = set()  # sites that know that the others went on without them
+        self.state = ProtocolState.of(plan)
+        self.open = OpenRound(0, clock())
+        # exchanges with an attempt
+        self.shares: list[int] = []
+        # sites that know that the others went on without them
+        self.told: set[str] = set()
         self.move: Move | None = None
 
     @property
@@ -191,10 +213,10 @@ class RoundSequence:
         if self.open.number == 0:
             return self.open.since + self._greeting
         there = [name for name in self.state.members if name in self.open.messages]
-        may_go_on = self.state.allows(there)
-        return self.open.since + (
-            self._waits.deadline_seconds if may_go_on else self._waits.patience_seconds
-        )
+        if self.state.allows(there):
+            return self.open.since + self._waits.deadline_seconds
+        # Too few to go on: closing the round would end the run, so the wait is the longer one.
+        return self.open.since + self._waits.patience_seconds
 
     @property
     def missing(self) -> list[str]:
@@ -252,12 +274,15 @@ class RoundSequence:
                 raise Refused(f"message of {site!r}: has the key of {other.sender!r}")
         self._log.post(self._run, round, site, message)
         self.open.messages[site] = signed
-        self.open.since = self._clock() if self.open.since is None else self.open.since
+        if self.open.since is None:
+            self.open.since = self._clock()
         return self.advance()
 
     def inbox(self, site: str, round: int) -> dict[str, bytes] | None:
         """Return the inbox of a site; None while the round goes on."""
-        return self._inboxes.of(site, round) if round < self.open.number else None
+        if round >= self.open.number:
+            return None
+        return self._inboxes.of(site, round)
 
     def check_member(self, site: str, *, late: bool = False) -> None:
         """Raise :class:`TransportClosed` for a site without which the others go on."""
@@ -266,8 +291,14 @@ class RoundSequence:
         if not (late or accused or expelled or site not in self.state.members):
             return
         self.told.add(site)
-        why = self.state.gone.get(site, TWICE if accused else "came too late")
-        why = EXPELLED if expelled else why
+        if expelled:
+            why = EXPELLED
+        elif site in self.state.gone:
+            why = self.state.gone[site]
+        elif accused:
+            why = TWICE
+        else:
+            why = "came too late"
         raise TransportClosed(f"the other sites go on without {site!r}: it {why}", site)
 
     def attempt_in(self, round: int) -> int:
@@ -280,8 +311,11 @@ class RoundSequence:
             return -1
         if self.state.phase == "over" and round >= self.open.number - 1:
             return self._plan.exchange_table.attempts + 1
-        own = not self._plan.summed and self.state.phase == "share" and round == self.open.number
-        return sum(at <= round for at in self.shares) + own
+        attempts = sum(at <= round for at in self.shares)
+        if not self._plan.summed and self.state.phase == "share" and round == self.open.number:
+            # the exchange that is open, which is not among the closed ones yet
+            attempts += 1
+        return attempts
 
     def advance(self) -> bool:
         """Go on as far as the log allows; whether that was any further."""
@@ -306,7 +340,9 @@ class RoundSequence:
         self.open.messages = {
             name: read(self._plan, data, name, number) for name, data in stored.items()
         }
-        self.open.since = self._clock() if stored else None
+        self.open.since = None
+        if stored:
+            self.open.since = self._clock()
         self.open.closed = self._log.decisions.is_closed(self._run, number)
         self.open.loaded = True
 
@@ -330,7 +366,9 @@ class RoundSequence:
 
     def _close(self, absent: list[str]) -> None:
         """Go on with the messages of the present round, without those of `absent`."""
-        number, present, why = self.open.number, self.open.messages, self._reasons(absent)
+        number = self.open.number
+        present = self.open.messages
+        why = self._reasons(absent)
         shared = self.state.phase == "share"
         first = shared and self.state.attempt == 1
         self._inboxes.close(number, self.state.phase, present, why)
@@ -348,6 +386,8 @@ class RoundSequence:
         """Return why each of these sites has sent nothing."""
         decisions = self._log.decisions
         reasons = dict.fromkeys(absent, LATE)
+        # In rising order: two signed messages are a proof, and outweigh what a site or the
+        # operator says.
         for sites, why in (
             (decisions.expelled(self._run), EXPELLED),
             (self._log.gone(self._run), LEFT),
@@ -359,10 +399,10 @@ class RoundSequence:
     def _moved(self) -> Move:
         """Return the map by which the sites move their rows, after the attempt for their mean."""
         among = self._plan.exchange_table.among(1, self.state.attempts[0].members)
-        total = self.state.total
-        move = moved(
-            self._plan, ReadNet([(among, None if total is None else total.view(np.int64))])
-        )
+        opened: IntArray | None = None
+        if self.state.total is not None:
+            opened = self.state.total.view(np.int64)
+        move = moved(self._plan, ReadNet([(among, opened)]))
         assert move is not None
         return move
 
@@ -390,7 +430,8 @@ class Rounds:
         greeting: float,
         clock: Callable[[], float],
     ) -> None:
-        self.clock, self.news = ForwardClock(clock), threading.Condition(threading.RLock())
+        self.clock = ForwardClock(clock)
+        self.news = threading.Condition(threading.RLock())
         self.waits = plan.waits if waits is None else waits
         self._log, self._run = log, plan.run
         self._sequence = RoundSequence(plan, log, self.waits, greeting, self.clock)
@@ -495,5 +536,8 @@ class Rounds:
                 left = until - self.clock()
                 if found is not None or left <= 0.0 or give_up():
                     return found
-                closes = self._sequence.closes - self.clock()
-                self.news.wait(min(left, closes if closes > 0.0 else _LOOK, _LOOK))
+                until_closing = self._sequence.closes - self.clock()
+                if until_closing <= 0.0:
+                    # The round is due, but may not be closed yet: look again, without a busy loop.
+                    until_closing = _LOOK
+                self.news.wait(min(left, until_closing, _LOOK))

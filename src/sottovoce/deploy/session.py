@@ -38,7 +38,7 @@ from ..ledger.run import Run
 from ..privacy.noise import Noise, SystemNoise
 from ..privacy.statement import Statement, restate
 from ..privacy.statement_facts import AtSite
-from ..problem.losses import Logistic
+from ..problem.losses import Logistic, Loss
 from ..runs import engine
 from ..runs.engine import BUDGET, FEW, FINISHED, NEIGHBOUR, Observer, Outcome, Place
 from ..runs.prepare import held
@@ -50,7 +50,7 @@ from .answering import Asker, Found, at_site
 from .asks import SiteTable
 from .keys import SigningKey
 from .known import check_hub
-from .messages import HUB, Reason
+from .messages import HUB, Kind, Reason
 from .plan import Plan
 from .site_net import SiteNet
 from .sums.masks import secret_of
@@ -108,9 +108,9 @@ class Finished:
     @property
     def by(self) -> str | None:
         """The site without which the run could not go on, if it was one alone."""
-        return (
-            next(iter(self.lost)) if self.outcome.stopped == FEW and len(self.lost) == 1 else None
-        )
+        if self.outcome.stopped != FEW or len(self.lost) != 1:
+            return None
+        return next(iter(self.lost))
 
     @property
     def privacy(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Finished:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, without the model and the times."""
-        return {
+        plain = {
             "rounds": self.outcome.rounds,
             "stopped": self.outcome.stopped,
             "privacy": self.privacy,
@@ -132,7 +132,10 @@ class Finished:
             "by": self.by,
             "head": self.head,
             "roster": self.roster,
-        } | ({"lost": self.lost} if self.lost else {})
+        }
+        if self.lost:
+            plain["lost"] = self.lost
+        return plain
 
 
 def check_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> None:
@@ -155,11 +158,32 @@ def check_end(site: str, run: str, stopped: str, lost: Mapping[str, str]) -> Non
         If it came to its end without some sites.
     """
     if stopped not in (FINISHED, BUDGET):
-        who = f", without {', '.join(map(repr, lost))}" if lost else ""
+        who = ""
+        if lost:
+            who = f", without {', '.join(map(repr, lost))}"
         raise EndedEarly(
             f"site={site!r}: run {run!r} ended early: {stopped}{who}; what was spent stays spent"
         )
     check_whole(f"site={site!r}: run {run!r}", lost)
+
+
+def _send_last_model(net: SiteNet, outcome: Outcome, model: Array) -> Outcome:
+    """Send the last model of a run that came to its end.
+
+    Returns the outcome, with the hub's reason if the hub or the others closed the run.
+    """
+    closed_by = net.exchanges.closed_by
+    if outcome.stopped == NEIGHBOUR and closed_by is not None:
+        outcome = replace(outcome, stopped=closed_by)
+    if outcome.stopped not in (FINISHED, BUDGET):
+        return outcome
+    kind: Kind = "refuse"
+    if outcome.stopped == FINISHED:
+        kind = "stop"
+    # a neighbour that ended before has nothing left to say
+    with suppress(NetClosed):
+        net.finish(kind, model)
+    return outcome
 
 
 @dataclass
@@ -226,19 +250,22 @@ class SiteSession:
         self._check_part()
         self._check_rows()
         rows = held(self.plan.config, self.rows)
+        bound = self.ledger.show()["bound"]
         # The rows by their digests: a ledger of others is refused before what is asked of them is
         # compared.
-        bound, known = (
-            self.ledger.show()["bound"],
-            [*filter(None, [self.raw]), rows_digest(*rows.arrays())],
-        )
+        digests = [rows_digest(*rows.arrays())]
+        if self.raw:
+            digests.insert(0, self.raw)
         if bound:
-            self.ledger.identity.bind(*known, learn=bind)
+            self.ledger.identity.bind(*digests, learn=bind)
         self._check_asked()
-        noise = SystemNoise() if self.noise is None else self.noise
+        noise = self.noise
+        if noise is None:
+            noise = SystemNoise()
         self._check_ledger(noise)
+        # A new ledger is tied to the rows only now: nothing of it changes if a check above fails.
         if bind and not bound:
-            self.ledger.identity.bind(*known)
+            self.ledger.identity.bind(*digests)
         if self.plan.run in self.ledger.runs:
             self.ledger.resume(self.plan.run, self.plan.digest)
         else:
@@ -259,7 +286,10 @@ class SiteSession:
     def _check_rows(self) -> None:
         """Refuse rows of several sites, or other than the plan reads them."""
         plan = self.plan
-        self.rows.check(Logistic() if plan.infers else plan.facts.loss)
+        loss: Loss = plan.facts.loss
+        if plan.infers:
+            loss = Logistic()
+        self.rows.check(loss)
         if self.rows.d != plan.d:
             raise InvalidInput(
                 "features", self.rows.d, f"the plan has {plan.d}", "use the plan's schema"
@@ -272,7 +302,8 @@ class SiteSession:
 
     def _check_asked(self) -> None:
         """Refuse another number of rows than the plan's, and a missing or other table."""
-        plan, n = self.plan, int(self.rows.n[0, 0])
+        plan = self.plan
+        n = int(self.rows.n[0, 0])
         agreed = plan.sites[plan.index(self.name)].rows
         if n != agreed:
             rule = f"the plan says {agreed} of {self.name!r}"
@@ -329,6 +360,53 @@ class SiteSession:
         site are reserved before anything is sent, and each is charged before its release is drawn.
         """
         noise, rows = self.check(bind=True)
+        net, asker, book = self._prepared(noise, transport)
+        started = time.perf_counter()
+        try:
+            net.greet()
+            # Sites are started one after another, so the wait for the greeting says nothing.
+            net.exchanges.waited = 0.0
+            started = time.perf_counter()
+            model, outcome, found, move = self._take_part(net, asker, rows, noise, book)
+        except Refused:
+            net.refused()
+            raise
+        except NetClosed:
+            # before the first round
+            model, outcome, found, move = self._blank(), Outcome(None, 0, NEIGHBOUR), None, None
+        except Exception:
+            if book.failed:
+                # No start can draw that release again, so the others need not wait for this site.
+                # The error of the draw is told, and not one of the farewell.
+                with suppress(SottovoceError):
+                    net.leave("it cannot go on")
+            raise
+        outcome = _send_last_model(net, outcome, model)
+        seconds = time.perf_counter() - started
+        # nothing to those that go on without this site
+        net.leave(_WORDS.get(outcome.stopped))
+        book.close()
+        done = net.exchanges
+        return Finished(
+            model=model,
+            outcome=outcome,
+            statement=self._statement(noise, len(book.rows)),
+            spent=self.ledger.total(),
+            budget=float(self.ledger.epsilon[0]),
+            seconds=seconds,
+            waited=done.waited,
+            lost=done.lost,
+            found=found,
+            head=self.ledger.file.head(),
+            move=move,
+            roster=done.roster,
+        )
+
+    def _prepared(self, noise: Noise, transport: Transport) -> tuple[SiteNet, Asker | None, Run]:
+        """Return the network, the recipes if the plan has any, and the run in the ledger.
+
+        Asks the hub for its highest round, and reserves the run; sends no message.
+        """
         plan = self.plan
         journal = Journal(self.ledger, plan.run)
         self._check_newest(journal, transport)
@@ -336,48 +414,10 @@ class SiteSession:
         book = self._reserved()
         secret = secret_of(self.ledger.path, plan.run)
         net = SiteNet(plan, self.name, journal, transport, self.key, secret)
-        asker = None
-        if plan.asks is not None and self.table is not None:
-            asker = at_site(plan, self.name, self.table, net, noise, book, self._observe)
-        started = time.perf_counter()
-        try:
-            net.greet()
-            net.exchanges.waited, started = 0.0, time.perf_counter()
-            model, outcome, found, move = self._take_part(net, asker, rows, noise, book)
-        except Refused:
-            net.refused()
-            raise
-        except NetClosed:  # before the first round
-            model, outcome, found, move = self._blank(), Outcome(None, 0, NEIGHBOUR), None, None
-        except Exception:
-            if book.failed:  # no start can draw that release again
-                with suppress(SottovoceError):  # that of the draw is told
-                    net.leave("it cannot go on")
-            raise
-        done = net.exchanges
-        if outcome.stopped == NEIGHBOUR and done.closed_by is not None:
-            outcome = replace(outcome, stopped=done.closed_by)
-        if outcome.stopped in (FINISHED, BUDGET):
-            with suppress(NetClosed):  # a neighbour that ended before has nothing left to say
-                net.finish("stop" if outcome.stopped == FINISHED else "refuse", model)
-        seconds = time.perf_counter() - started
-        net.leave(_WORDS.get(outcome.stopped))  # nothing to those that go on without this site
-        book.close()
-        statement = self._statement(noise, len(book.rows))
-        return Finished(
-            model,
-            outcome,
-            statement,
-            self.ledger.total(),
-            float(self.ledger.epsilon[0]),
-            seconds,
-            done.waited,
-            done.lost,
-            found,
-            self.ledger.file.head(),
-            move,
-            done.roster,
-        )
+        if plan.asks is None or self.table is None:
+            return net, None, book
+        asker = at_site(plan, self.name, self.table, net, noise, book, self._observe)
+        return net, asker, book
 
     def _check_newest(self, journal: Journal, transport: Transport) -> None:
         """Check that the hub has no more of this site than its ledger.
@@ -389,10 +429,8 @@ class SiteSession:
         if highest > own:
             raise LedgerCorrupt(
                 f"run={run!r}: the hub holds round {highest} of this site and its journal ends at "
-                f"round {own}: the "
-                "journal is an older copy; halted, nothing was drawn; find the newest one, and "
-                "never restore a ledger "
-                "from a backup"
+                f"round {own}: the journal is an older copy; halted, nothing was drawn; find the "
+                "newest one, and never restore a ledger from a backup"
             )
         check_hub(self.ledger, self.name, self.key.public, getattr(transport, "earlier", ()))
 
@@ -416,19 +454,24 @@ class SiteSession:
 
         Returns model, outcome, results of the recipes, and the map of centred rows.
         """
-        plan, found, move = self.plan, Found(), None
+        plan = self.plan
         if plan.asks is None or asker is None:
             model, outcome, move = self._train(net, rows, noise, book)
             return model, outcome, None, move
+        found = Found()
+        move = None
         if plan.infers:
             outcome, found = asker.infer()
-            model = found.model if outcome.stopped == FINISHED else self._blank()
+            model = self._blank()
+            if outcome.stopped == FINISHED:
+                model = found.model
         else:
             assert asker.trained is not None
             model, outcome, move = self._train(net, held(plan.config, asker.trained), noise, book)
         if plan.asks.evaluation is None or outcome.stopped != FINISHED:
             return model, outcome, found, move
         judged, found = asker.judge(model, found, move)
+        # All releases of an inference and of its evaluation are its rounds.
         if plan.infers and judged.stopped == FINISHED:
             outcome = replace(outcome, rounds=len(book.rows))
         if judged.stopped in (NEIGHBOUR, BUDGET):
@@ -438,11 +481,17 @@ class SiteSession:
     def _train(
         self, net: SiteNet, rows: Rows, noise: Noise, book: Run
     ) -> tuple[Array, Outcome, Move | None]:
-        """The model for rows as they are, the outcome, and the map by which rows were centred."""
-        plan, i = self.plan, self.plan.index(self.name)
-        facts, algorithm = plan.facts.node(i), plan.stages[0].prepared.algorithm.at(i)
+        """Run the training.
+
+        Returns the model for rows as they are, the outcome, and the map by which rows were centred.
+        """
+        plan = self.plan
+        node = plan.index(self.name)
+        facts = plan.facts.node(node)
+        algorithm = plan.stages[0].prepared.algorithm.at(node)
         guard = RowGuard(rows, facts, noise, book, centring=plan.centre)
-        place, stopped = Place(facts, net, guard, (), plan.d, place_of(plan.start)), FINISHED
+        place = Place(facts, net, guard, (), plan.d, place_of(plan.start))
+        stopped = FINISHED
         if plan.centre is not None:
             place, stopped = engine.centred(place, guard, plan.facts)
         if guard.move is not None:
@@ -465,17 +514,20 @@ class SiteSession:
 
     def _blank(self) -> Array:
         """Return the model before the first round."""
+        zeros = np.zeros(self.plan.exchange_table.last_model.width)
         start = place_of(self.plan.start)
-        return np.zeros(self.plan.exchange_table.last_model.width) + (
-            0.0 if start is None else start
-        )
+        if start is None:
+            return zeros
+        return zeros + start
 
     def _observe(self, k: int) -> None:
         for observe in self.observers:
             observe(k, None)
 
     def _statement(self, noise: Noise, made: int) -> Statement:
-        """The price of all that was planned for this site, even if others ended the run early.
+        """Return the statement about all that was planned for this site.
+
+        Also if others ended the run early.
 
         Others see releases before they end a run, and the tightest accountants price only what was
         fixed beforehand.

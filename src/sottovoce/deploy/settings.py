@@ -2,8 +2,11 @@
 
 ::
 
-    name = "north" hub = "hub.example.org:8443" plan = "plan.json" ledger = "north.ledger" agreed =
-    "5b0c..."           # the plan's digest, compared with the other sites; plans of sums need it
+    name = "north"
+    hub = "hub.example.org:8443"
+    plan = "plan.json"
+    ledger = "north.ledger"
+    agreed = "5b0c..."           # the plan's digest, compared with the other sites; sums need it
 
     [data]
     file = "rows.csv"            # a table (.csv, .parquet, ...), or a folder made by write_rows
@@ -144,13 +147,14 @@ def write_settings(
         "key": f"{name}.key",
         "signing": f"{name}.signing",
     }
+    # a JSON string is a TOML string, too
     shown = {key: json.dumps(value) for key, value in values.items()}
     path = folder / "site.toml"
-    optional = {"schema": None if schema is None else str(schema), "agreed": agreed}
-    lines = {
-        key: "" if value is None else f"{key} = {json.dumps(value)}\n"
-        for key, value in optional.items()
-    }
+    lines = {"schema": "", "agreed": ""}
+    if schema is not None:
+        lines["schema"] = f"schema = {json.dumps(str(schema))}\n"
+    if agreed is not None:
+        lines["agreed"] = f"agreed = {json.dumps(agreed)}\n"
     write_new(path, _FILE.format(**shown, **lines))
     return path
 
@@ -173,7 +177,10 @@ def digests_of(file: Path, schema: Schema | None, rows: Rows) -> list[bytes]:
         A folder of mapped rows holds encoded rows alone, and has the second only.
     """
     raw = file_digest(str(file), deal_of(ONE_SITE, schema, 1, RunConfig()))
-    return [*([] if raw is None else [raw]), rows_digest(*rows.arrays())]
+    encoded = rows_digest(*rows.arrays())
+    if raw is None:
+        return [encoded]
+    return [raw, encoded]
 
 
 def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
@@ -201,15 +208,8 @@ def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
     InvalidInput
         If one is of the same rows: a second ledger would be a second budget.
     """
-    places = dict.fromkeys((data.resolve().parent, data.absolute().parent, folder.resolve().parent))
-    near = (
-        path
-        for place in places
-        for how in ("*.ledger", "*/*.ledger")
-        for path in sorted(place.glob(how))
-    )
     unknown: list[str] = []
-    for path in dict.fromkeys(near):
+    for path in _ledgers_near(data, folder):
         try:
             there = holds_rows(path, *fingerprints)
         except SottovoceError as error:
@@ -223,6 +223,17 @@ def check_no_other(data: Path, folder: Path, *fingerprints: bytes) -> list[str]:
             remedy = "take part with that one: put the plan into its folder"
             raise InvalidInput("data", data, rule, remedy)
     return unknown
+
+
+def _ledgers_near(data: Path, folder: Path) -> list[Path]:
+    """Return the ledgers beside the data, beside `folder`, and one level below, each once."""
+    # The data may be a link: a ledger may lie beside the link, or beside the file itself.
+    places = dict.fromkeys((data.resolve().parent, data.absolute().parent, folder.resolve().parent))
+    near: dict[Path, None] = {}
+    for place in places:
+        for pattern in ("*.ledger", "*/*.ledger"):
+            near |= dict.fromkeys(sorted(place.glob(pattern)))
+    return [*near]
 
 
 def load_rows(file: Path, schema: Schema | None) -> Rows:
@@ -252,12 +263,16 @@ def load_site(file: Path, schema: Schema | None) -> tuple[Rows, SiteTable | None
     if not there:
         raise InvalidInput("data", str(file), "there is no such file", "correct the path")
     dataset = load(file, schema=schema, test_share=None)
-    weights = None if dataset.weights is None else [dataset.weights]
+    weights = None
+    if dataset.weights is not None:
+        weights = [dataset.weights]
     table = table_of(schema, dataset.X_train, dataset.y_train, dataset.train_columns)
     if dataset.people is None or schema is None or schema.person is None:
         return rows_of(dataset.task, [(dataset.X_train, dataset.y_train)], weights), table
+    # A person's rows beyond the declared number are not read at all.
     read = kept(dataset.people, schema.person.rows)
-    weights = None if weights is None else [weights[0][read]]
+    if weights is not None:
+        weights = [weights[0][read]]
     rows = rows_of(dataset.task, [(dataset.X_train[read], dataset.y_train[read])], weights)
     return rows.with_people([dataset.people[read]], schema.person.rows), table
 
@@ -324,7 +339,9 @@ class SiteSettings:
         def at(text: str) -> Path:
             return folder / text
 
-        schema = given["data"].get("schema")
+        schema = None
+        if "schema" in given["data"]:
+            schema = at(given["data"]["schema"])
         return cls(
             folder,
             name,
@@ -338,7 +355,7 @@ class SiteSettings:
                 at(keys.get("certificate", f"{name}.crt")),
                 at(keys.get("key", f"{name}.key")),
             ),
-            None if schema is None else at(schema),
+            schema,
             float(patience),
             given.get("agreed"),
         )
@@ -450,15 +467,24 @@ class SiteSettings:
         InvalidInput, LedgerError, BudgetExceeded, Refused, Unreachable
             As :meth:`check_records` and :meth:`sottovoce.deploy.session.SiteSession.run`.
         """
+        # refuses, before anything is spent, files in the way of the results
         other_run(self.folder / self.name, self.agreed)
         with DurableLedger.open(self.ledger) as ledger:
             known = self.check_records(ledger, new_keys=new_keys)
             self.check_agreed()
-            session = self.session(ledger, () if watch is None else (_observer(watch, ledger),))
+            observers = [] if watch is None else [_observer(watch, ledger)]
+            session = self.session(ledger, observers)
             ended = session.run(transport)
-        plan, stem = session.plan, self.folder / self.name
+        self._write_results(session.plan, known, ended)
+        return ended
+
+    def _write_results(self, plan: Plan, known: Known, ended: Finished) -> None:
+        """Write the files of an ended run, the summary last: once it exists, all exist."""
+        stem = self.folder / self.name
         put_aside(stem, plan)
-        answers = {} if ended.found is None else document(plan, ended.found)
+        answers = {}
+        if ended.found is not None:
+            answers = document(plan, ended.found)
         files.write("report", self.file("html"), site_page(plan, self.name, ended))
         if not plan.infers:
             how = ended.outcome
@@ -474,10 +500,11 @@ class SiteSettings:
         }
         complete = ended.outcome.stopped in (FINISHED, BUDGET)
         known.after(plan, self.name, ended.head, complete).write(self.file(ENDING))
-        write_summary(
-            stem, named | answers | ended.to_dict() | (ended.times if plan.demonstration else {})
-        )
-        return ended
+        summary = named | answers | ended.to_dict()
+        if plan.demonstration:
+            # times depend on rows, so a run that protects them has none in its results
+            summary |= ended.times
+        write_summary(stem, summary)
 
     def erase_old_keys(self, tell: Callable[[str], None]) -> dict[str, str]:
         """Erase the keys of runs that cannot go on (:func:`sottovoce.deploy.sums.masks.erase_old`).
@@ -515,7 +542,9 @@ class SiteSettings:
         if found is None or found.get("stopped") in (FINISHED, BUDGET):
             return found
         # 0.1 stated too little of early ends
-        return found if "made" in dict(found.get("privacy") or {}) else None
+        if "made" not in dict(found.get("privacy") or {}):
+            return None
+        return found
 
     def file(self, kind: str) -> Path:
         """Return the path of a result."""
@@ -527,11 +556,23 @@ def _observer(watch: Watch, ledger: DurableLedger) -> Observer:
 
 
 def _fits(prefix: str, given: dict[str, Any], known: dict[str, Any]) -> None:
+    """Check the entries of a table of ``site.toml``; raises :class:`InvalidInput`.
+
+    Parameters
+    ----------
+    prefix : str
+        Of the table's entries, such as ``data.``; empty for the top of the file.
+    given : dict
+        The entries.
+    known : dict
+        Types of the entries that may be there, by name.
+    """
     for key, value in given.items():
         if key not in known:
             raise InvalidInput(
                 prefix + key, None, f"is none of {', '.join(known)}", "remove or correct it"
             )
+        # to Python True is an int, and would pass for a number of seconds
         if not isinstance(value, known[key]) or isinstance(value, bool):
             raise InvalidInput(
                 prefix + key, None, "is of the wrong type", "see `sottovoce site init`"

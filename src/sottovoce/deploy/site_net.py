@@ -60,15 +60,21 @@ class SiteNet(Net):
         key: SigningKey,
         secret: Path,
     ) -> None:
-        self._plan, self._name = plan, name
+        self._plan = plan
+        self._name = name
         self.exchanges = Exchanges(plan, name, journal, transport, key)
         self._edges = Edges()
         self._own_key = OwnKey(plan, name, secret)
         self._witnesses = Witnesses(self.exchanges, again=journal.highest >= 0 or secret.exists())
-        heard = len(plan.sites) - 1 if plan.summed else len(plan.exchange_table.neighbours(name))
+        # whether the curator judges a sum just now
+        self._handed = False
+        if plan.summed:
+            heard = len(plan.sites) - 1
+            transport.answers = self._witnesses.answer
+        else:
+            heard = len(plan.exchange_table.neighbours(name))
+            transport.answers = None
         self.degree = np.array([float(heard)])
-        self._handed = False  # whether the curator judges a sum just now
-        transport.answers = self._witnesses.answer if plan.summed else None
 
     # What a session needs
 
@@ -112,9 +118,9 @@ class SiteNet(Net):
 
     def neighbour_sum(self, x: Array) -> Array:
         told = self._release(x)
-        return self._edges.sum(
-            x, {name: told.get(name) for name in self._plan.exchange_table.neighbours(self._name)}
-        )
+        neighbours = self._plan.exchange_table.neighbours(self._name)
+        # None of a neighbour that is lost
+        return self._edges.sum(x, {name: told.get(name) for name in neighbours})
 
     def lost_dual(self, weight: Array | float) -> Array | float:
         return self._edges.lost_dual(weight)
@@ -145,7 +151,9 @@ class SiteNet(Net):
         """Send the share, and add up those of the whole roster."""
         _check(self._plan, summed=True)
         state = self.exchanges.state
-        attempt, words = state.attempt, np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
+        # the number now: the exchange goes on to the next attempt
+        attempt = state.attempt
+        words = np.ascontiguousarray(sealed, dtype=np.int64).view(np.uint64)
         self.exchanges.exchange(Share(state.roster, attempt, state.parent, words))
         if state.total is None:
             lost = ", ".join(sorted(set(state.gone) - {self._name}))
@@ -158,9 +166,9 @@ class SiteNet(Net):
     # Inside
 
     def _release(self, x: Array) -> dict[str, Array]:
-        """Send a vector to all that hear this exchange.
+        """Send a vector to all that hear this exchange, and return theirs.
 
-        Theirs, of those that are in the roster afterwards.
+        Of those sites that are in the roster afterwards.
         """
         _check(self._plan, summed=False)
         found = self.exchanges.send("release", x)
@@ -188,9 +196,7 @@ def _check(plan: Plan, *, summed: bool) -> None:
 
     TypeError for what would leave the site in the other: a release unmasked, or a share.
     """
-    if plan.summed != summed:
-        raise TypeError(
-            "a run of sums sends nothing to neighbours"
-            if plan.summed
-            else "a run without sums has no shares"
-        )
+    if plan.summed and not summed:
+        raise TypeError("a run of sums sends nothing to neighbours")
+    if summed and not plan.summed:
+        raise TypeError("a run without sums has no shares")

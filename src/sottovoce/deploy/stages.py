@@ -39,7 +39,9 @@ class Stage:
     def recipe(self) -> Recipe | None:
         """The recipe; None for a training."""
         method = self.prepared.algorithm
-        return method if isinstance(method, Recipe) else None
+        if not isinstance(method, Recipe):
+            return None
+        return method
 
     @property
     def facts(self) -> Facts:
@@ -55,16 +57,19 @@ class Stage:
         """
         if self.shown:
             return (self.shown,)
-        mean = () if self.prepared.first is None else self.prepared.first.listed.widths(self.facts)
-        return mean if self.facts.summed else mean * 2
+        if self.prepared.first is None:
+            return ()
+        mean = self.prepared.first.listed.widths(self.facts)
+        if self.facts.summed:
+            return mean
+        return mean * 2
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Numbers that a site sends in each exchange."""
-        rounds, facts = self.prepared.config.rounds, self.facts
-        return self.opening + (
-            (facts.d,) * rounds if self.recipe is None else self.recipe.listed.widths(facts)
-        )
+        if self.recipe is not None:
+            return self.opening + self.recipe.listed.widths(self.facts)
+        return self.opening + (self.facts.d,) * self.prepared.config.rounds
 
     @property
     def first(self) -> int:
@@ -77,7 +82,9 @@ class Stage:
 
     def allowed(self, node: int) -> tuple[Event, ...]:
         """Return the events of a site as far as the run's own budget allows; of a recipe, all."""
-        return self.planned(node) if self.recipe is not None else self.prepared.affordable(node)
+        if self.recipe is not None:
+            return self.planned(node)
+        return self.prepared.affordable(node)
 
     def statement(self, simulated: bool, caveat: Caveat) -> Statement:
         """State the guarantee of the stage, for every site."""
@@ -105,9 +112,8 @@ class Stage:
                 self.prepared, self.planned(node), simulated=simulated, caveat=caveat
             )
         book = self.prepared.ledger
-        limits, own = (
-            Ledger(book.accountant, book.epsilon, book.delta),
-            replace(self.prepared.config, sites_per_row=1),
-        )
+        limits = Ledger(book.accountant, book.epsilon, book.delta)
+        # about the rows of this one site, so a row stands at no other
+        own = replace(self.prepared.config, sites_per_row=1)
         alone = replace(self.prepared, facts=self.facts.node(node), config=own, ledger=limits)
         return privacy_statement(alone, self.allowed(node), simulated=simulated, caveat=caveat)

@@ -25,7 +25,9 @@ def told(error: Exception) -> str:
     """
     if isinstance(error, NotStrict):
         return f": it {error}"
-    return f": {error}" if isinstance(error, Unreadable) else ""
+    if isinstance(error, Unreadable):
+        return f": {error}"
+    return ""
 
 
 def parse(data: bytes | str, longest: int) -> Any:
@@ -38,6 +40,7 @@ def parse(data: bytes | str, longest: int) -> Any:
         raise NotStrict(f"is longer than {longest:,} bytes")
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
+        # Counted before it is parsed: a short text of brackets would make millions of lists.
         if text.count("[") + text.count("{") > MOST:
             raise NotStrict(f"holds more than {MOST:,} lists and objects")
         return from_json(text)

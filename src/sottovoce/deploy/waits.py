@@ -9,6 +9,7 @@ from typing import Self
 from ..errors import InvalidInput
 
 _LONGEST_WAIT = 1e8
+"""Seconds, some three years."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,9 @@ class Waits:
         if self.deadline is None and self.patience is None:
             return
         for field, value in vars(self).items():
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not 0.0 < value <= _LONGEST_WAIT
-            ):
+            # to Python True is an int
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not 0.0 < value <= _LONGEST_WAIT:
                 rule = f"must be a number of seconds above 0 and at most {_LONGEST_WAIT:g}"
                 remedy = (
                     f"use e.g. {getattr(type(self), field):g}; for a run that waits for "
@@ -54,15 +53,19 @@ class Waits:
     @property
     def deadline_seconds(self) -> float:
         """The deadline as a number that a clock can be compared with."""
-        return math.inf if self.deadline is None else self.deadline
+        if self.deadline is None:
+            return math.inf
+        return self.deadline
 
     @property
     def patience_seconds(self) -> float:
         """The patience as a number that a clock can be compared with."""
-        return math.inf if self.patience is None else self.patience
+        if self.patience is None:
+            return math.inf
+        return self.patience
 
     def with_deadline(self, seconds: float) -> Self:
-        """These waits with another deadline, and a patience that is no shorter.
+        """Return these waits with another deadline, and a patience that is no shorter.
 
         Raises :class:`InvalidInput`.
         """

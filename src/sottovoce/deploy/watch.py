@@ -40,10 +40,14 @@ more.
 """
 SOON = 30
 """Days before a certificate's end from which on there is an alarm."""
-_SPARE = 2**28  # bytes that a disk should have beside what the run still writes
-_KEPT = 21  # ends of rounds
+_SPARE = 2**28
+"""Bytes that a disk should have free in addition to what the run still writes."""
+_KEPT = 21
+"""Ends of rounds that are kept: the time of a round is the mean of the last twenty."""
 _EVERY = 2.0
+"""Seconds between two writes of the times."""
 _LARGEST = 2**20
+"""The most bytes of the file of the times."""
 
 
 class Watch:
@@ -59,7 +63,9 @@ class Watch:
     """
 
     def __init__(self, hub: Hub, folder: Path, clock: Callable[[], float] = time.time) -> None:
-        self._hub, self._folder, self._clock = hub, folder, clock
+        self._hub = hub
+        self._folder = folder
+        self._clock = clock
         self._lock = threading.Lock()
         self._wrote = 0.0
         seen = _seen(folder, hub.plan.digest)
@@ -88,12 +94,17 @@ class Watch:
         with self._lock:
             before = min(self._rounds.values(), default=-1)
             for site in self._hub.sites():
-                if site["round"] > self._rounds.get(site["site"], -1):
-                    self._rounds[site["site"]], self._said[site["site"]] = site["round"], at
-            there = len(self._rounds) == len(self._hub.plan.sites)
-            if there and min(self._rounds.values()) > max(before, 0):
+                name = site["site"]
+                if site["round"] > self._rounds.get(name, -1):
+                    self._rounds[name] = site["round"]
+                    self._said[name] = at
+            # A round has ended once the last of all sites has sent its message; the greeting, round
+            # 0, waits for people and says nothing about the time of a round.
+            all_sent = len(self._rounds) == len(self._hub.plan.sites)
+            if all_sent and min(self._rounds.values()) > max(before, 0):
                 self._ends.append((min(self._rounds.values()), at))
             self._served = at
+            # also due if the clock was set back behind the last write
             due = now or not self._wrote <= at < self._wrote + _EVERY
             kept = {
                 "plan": self._hub.plan.digest,
@@ -108,11 +119,17 @@ class Watch:
 
     def status(self) -> dict[str, Any]:
         """Return the run, its sites with times, who waits for whom, and alarms with what to do."""
-        now, shown = self._clock(), self._hub.status()
+        now = self._clock()
+        shown = self._hub.status()
         with self._lock:
-            heard, said, ends = dict(self._heard), dict(self._said), list(self._ends)
-        seconds = (ends[-1][1] - ends[0][1]) / (ends[-1][0] - ends[0][0]) if len(ends) > 1 else None
-        waits = self._waits(shown, said)
+            heard = dict(self._heard)
+            said = dict(self._said)
+            ends = list(self._ends)
+        seconds = None
+        if len(ends) > 1:
+            (first_round, first_end), (last_round, last_end) = ends[0], ends[-1]
+            seconds = (last_end - first_end) / (last_round - first_round)
+        waits = self._waits(shown)
         for site in shown["sites"]:
             name = site["site"]
             site |= {
@@ -128,24 +145,26 @@ class Watch:
                 site["awaited_since"] = _stamp(min(since))
         running: bool | None = self._served is not None and now - self._served < ALIVE
         if self._served is None and any(site["round"] >= 0 for site in shown["sites"]):
-            running = None  # another carrier serves the run, and keeps no times
+            # another carrier serves the run, and keeps no times
+            running = None
+        rounds_of_members = [site["round"] for site in shown["sites"] if site["left"] is None]
         shown |= {
             "at": _stamp(now),
             "running": running,
             "seconds_a_round": seconds,
-            "round": min(
-                (s["round"] for s in shown["sites"] if s["left"] is None), default=shown["rounds"]
-            ),
+            "round": min(rounds_of_members, default=shown["rounds"]),
         }
         shown["alarms"] = [*self._alarms_of_run(shown, now, said, heard), *self._ending(now)]
         return shown
 
-    def _waits(self, shown: dict[str, Any], said: dict[str, float]) -> dict[str, list[str]]:
-        """Return sites that wait, and for whom."""
+    def _waits(self, shown: dict[str, Any]) -> dict[str, list[str]]:
+        """Return the sites that wait, and the sites for which each of them waits."""
         found: dict[str, list[str]] = {}
         run, log = self._hub.plan.run, self._hub.log
         for site in shown["sites"]:
-            name, last = site["site"], log.last(run, site["site"])
+            name = site["site"]
+            last = log.last(run, name)
+            # a site without a message has not come yet, and is no one that waits
             if site["left"] is None and last >= 0 and not shown["ended"]:
                 missing = self._hub.rounds.missing
                 if missing and name not in missing:
@@ -165,9 +184,9 @@ class Watch:
         """Return the alarm that no process serves the run."""
         if shown["running"] is not False:
             return []
-        when = (
-            "never did" if self._served is None else f"was last seen {_ago(now - self._served)} ago"
-        )
+        when = "never did"
+        if self._served is not None:
+            when = f"was last seen {_ago(now - self._served)} ago"
         return [_alarm("not running", f"the hub {when}", f"sottovoce hub run {self._folder}")]
 
     def _if_stalled(
@@ -184,17 +203,19 @@ class Watch:
                 if name in s["waits_for"] and s["site"] in said
             ]
             if since and now - min(since) > longest:
-                quiet = (
-                    f"last heard {_ago(now - heard[name])} ago" if name in heard else "never heard"
-                )
+                quiet = "never heard"
+                if name in heard:
+                    quiet = f"last heard {_ago(now - heard[name])} ago"
                 what = f"the others wait for {name} since {_ago(now - min(since))}; it was {quiet}"
                 alarms.append(_alarm("stalled", what, self._remedy_for(name)))
         return alarms
 
     def _remedy_for(self, name: str) -> str:
         """Return what the hub's operator can do about a site for which the others wait."""
-        needs_all, run = self._hub.plan.waits.endless, self._hub.plan.run
-        end = f"end {self._folder} {run}" if needs_all else f"expel {self._folder} {name}"
+        end = f"expel {self._folder} {name}"
+        if self._hub.plan.waits.endless:
+            # such a run needs all its sites: without one it can only be ended
+            end = f"end {self._folder} {self._hub.plan.run}"
         do = (
             "ask its people to look at it, and to repeat `sottovoce site run`; if it will not "
             "come back: "
@@ -220,32 +241,35 @@ class Watch:
         )
 
     def _ending(self, now: float) -> list[dict[str, str]]:
+        """Return an alarm for each certificate that ends soon, has ended, or cannot be read."""
         alarms = []
         sites = [f"{name}.crt" for name in self._hub.plan.names]
         for file in ("ca.crt", "hub.crt", *sites):
-            path = self._folder / file
-            if not path.exists():
+            if not (self._folder / file).exists():
                 continue
             try:
-                end = (
-                    certificates.expiry(path)
-                    if file == "ca.crt"
-                    else certificates.ends(self._folder / "ca.crt", path)
-                )
-                left = end - datetime.fromtimestamp(now, UTC)
+                left = self._end_of(file) - datetime.fromtimestamp(now, UTC)
             except SottovoceError:
                 alarms.append(_alarm("certificate", f"{file} is no certificate", "get it back"))
                 continue
-            if left.days < SOON:
-                when = f"ends in {left.days} days" if left.days >= 0 else "has ended"
-                own = file in ("ca.crt", "hub.crt")
-                do = (
-                    f"`sottovoce hub renew {self._folder}`"
-                    if own
-                    else "`sottovoce site renew` there, `hub admit --renew` here"
-                )
-                alarms.append(_alarm("certificate", f"{file} {when}", do))
+            if left.days >= SOON:
+                continue
+            when = "has ended"
+            if left.days >= 0:
+                when = f"ends in {left.days} days"
+            do = "`sottovoce site renew` there, `hub admit --renew` here"
+            if file in ("ca.crt", "hub.crt"):
+                do = f"`sottovoce hub renew {self._folder}`"
+            alarms.append(_alarm("certificate", f"{file} {when}", do))
         return alarms
+
+    def _end_of(self, file: str) -> datetime:
+        """Return when a certificate of the folder ends; raises :class:`SottovoceError`."""
+        path = self._folder / file
+        if file == "ca.crt":
+            return certificates.expiry(path)
+        # no later than the authority's, which must verify it
+        return certificates.ends(self._folder / "ca.crt", path)
 
 
 def _alarm(kind: str, what: str, do: str) -> dict[str, str]:
@@ -253,18 +277,21 @@ def _alarm(kind: str, what: str, do: str) -> dict[str, str]:
 
 
 def _stamp(seconds: float | None) -> str | None:
-    return (
-        None
-        if seconds is None
-        else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-    )
+    """Return a time in ISO 8601, to the second; None for None."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _ago(seconds: float) -> str:
+    """Return a duration in seconds, minutes or hours."""
+    # a clock that was set back makes none negative
     seconds = max(0.0, seconds)
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
 
 
 def _seen(folder: Path, digest: str) -> dict[str, Any]:
@@ -276,7 +303,9 @@ def _seen(folder: Path, digest: str) -> dict[str, Any]:
         found = dict(parse(files.read("seen", folder / SEEN, _LARGEST), _LARGEST))
     except (SottovoceError, ValueError, TypeError):
         return {}
-    return found if found.get("plan") == digest else {}
+    if found.get("plan") != digest:
+        return {}
+    return found
 
 
 def waiting_lines(status: dict[str, Any], longer: float, now: float | None = None) -> list[str]:
@@ -296,23 +325,29 @@ def waiting_lines(status: dict[str, Any], longer: float, now: float | None = Non
     list of str
         A line for each such site.
     """
-    now = time.time() if now is None else now
+    if now is None:
+        now = time.time()
     lines = []
     for site in status["sites"]:
-        since = site["awaited_since"]
-        if (
-            since is not None
-            and (waited := now - datetime.fromisoformat(since).timestamp()) >= longer
-        ):
-            who = [s["site"] for s in status["sites"] if site["site"] in s["waits_for"]]
-            heard = site["last_heard"]
-            ago = None if heard is None else _ago(now - datetime.fromisoformat(heard).timestamp())
-            quiet = "which was never heard" if ago is None else f"which was heard {ago} ago"
-            lines.append(
-                f"{', '.join(who)} wait{'s' * (len(who) == 1)} for {site['site']} since "
-                f"{_ago(waited)}, {quiet}"
-            )
+        if site["awaited_since"] is None:
+            continue
+        waited = _seconds_since(site["awaited_since"], now)
+        if waited < longer:
+            continue
+        who = [s["site"] for s in status["sites"] if site["site"] in s["waits_for"]]
+        verb = "wait"
+        if len(who) == 1:
+            verb = "waits"
+        quiet = "which was never heard"
+        if site["last_heard"] is not None:
+            quiet = f"which was heard {_ago(_seconds_since(site['last_heard'], now))} ago"
+        lines.append(f"{', '.join(who)} {verb} for {site['site']} since {_ago(waited)}, {quiet}")
     return lines
+
+
+def _seconds_since(stamp: str, now: float) -> float:
+    """Return the seconds between a time in ISO 8601 and `now`, in seconds since 1970."""
+    return now - datetime.fromisoformat(stamp).timestamp()
 
 
 def page(status: dict[str, Any]) -> str:
@@ -335,9 +370,13 @@ def page(status: dict[str, Any]) -> str:
 
 
 def _state(status: dict[str, Any]) -> str:
+    """Return the state of a run in words."""
     if status["ended"]:
         return "ended by the hub"
-    return "the hub does not run" if status["running"] is False else "goes on"
+    # None is a hub of another carrier, which keeps no times
+    if status["running"] is False:
+        return "the hub does not run"
+    return "goes on"
 
 
 def _sites(status: dict[str, Any]) -> Table:

@@ -70,11 +70,13 @@ class SiteController(Controller):
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         try:
             self._serve(abort_signal, fl_ctx)
-        except Exception as error:  # no site's fault; NVFlare logs it, and ends the job
+        except Exception as error:
+            # no site's fault; NVFlare logs it, and ends the job
             self._note(f"the hub failed: {type(error).__name__}; the server's log says why")
             raise
 
     def _serve(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """Answer the requests of all sites, and end the job if it cannot go on."""
         over = threading.Event()
         with HubLog(self._folder / layout.HUB_LOG) as log:
             hub = Hub(read_plan(self._folder / layout.PLAN_FILE), log)
@@ -85,6 +87,7 @@ class SiteController(Controller):
             self.system_panic(failure, fl_ctx)
 
     def _note(self, failure: str) -> None:
+        """Write down why the job failed, for the supervisor."""
         (self._folder / layout.LAST_FAILURE).write_text(failure + "\n", encoding="utf-8")
 
     def _carry(
@@ -99,12 +102,16 @@ class SiteController(Controller):
         results = queue.Queue[dict[str, Any] | None]()
 
         def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
-            result, client_task.result = client_task.result, None
-            fine = isinstance(result, Shareable) and result.get_return_code() == ReturnCode.OK
-            results.put(dict(result) if fine else None)
+            result = client_task.result
+            client_task.result = None
+            if isinstance(result, Shareable) and result.get_return_code() == ReturnCode.OK:
+                results.put(dict(result))
+            else:
+                results.put(None)
 
         def done(task: Task, fl_ctx: FLContext) -> None:
-            results.put(None)  # after its result, if there is one
+            # comes after the task's result, if there is one
+            results.put(None)
 
         data = Shareable()
         data.update(told)

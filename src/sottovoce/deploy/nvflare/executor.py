@@ -78,15 +78,12 @@ class SiteExecutor(Executor):
         failure = ""
         try:
             self.take_part(local / layout.SITE_FILE, name, self._post, self.logger.info)
-        except (
-            EndedEarly,
-            FinishedWithout,
-        ) as error:  # as it should be: the hub has this site's word
+        except (EndedEarly, FinishedWithout) as error:
+            # as it should be: the hub has this site's word
             self.logger.error("%s", error)
         except Refused as error:
-            failure = (
-                f"{type(error).__name__}: {error}"  # about messages and the plan, which the hub has
-            )
+            # about messages and the plan, which the hub has
+            failure = f"{type(error).__name__}: {error}"
         except SottovoceError as error:
             # spending and paths are the site's own
             failure = f"{type(error).__name__}; the site's log says why"

@@ -74,25 +74,23 @@ class Federation:
 
     @property
     def _all(self) -> tuple[str, ...]:
-        return (SERVER, *self.names) if self.server else self.names
+        if not self.server:
+            return self.names
+        return (SERVER, *self.names)
 
     def _start(self, name: str) -> None:
-        kind, kit = "server" if name == SERVER else "client", self.kits / name
+        """Start the process of the hub or a site, with its output in ``console.txt``."""
+        kind = "client"
+        if name == SERVER:
+            kind = "server"
+        kit = self.kits / name
         (kit / "transfer").mkdir(exist_ok=True)
         settings = ["secure_train=true", "org=sottovoce", "config_folder=config"]
         if kind == "client":
             settings.append(f"uid={name}")
-        app = [
-            "-u",
-            "-m",
-            _APPS[kind],
-            "-m",
-            str(kit),
-            "-s",
-            f"fed_{kind}.json",
-            "--set",
-            *settings,
-        ]
+        # the command line of a startup kit's own script
+        app = ["-u", "-m", _APPS[kind]]
+        app += ["-m", str(kit), "-s", f"fed_{kind}.json", "--set", *settings]
         environment = os.environ | ONE_THREAD | dict(self.environment)
         with (kit / "console.txt").open("ab") as out:
             self._parents[name] = subprocess.Popen(
@@ -106,7 +104,7 @@ class Federation:
             )
 
     def _restart(self) -> None:
-        """The watchdog of a startup kit, or systemd, at a real site."""
+        """Start ended processes again, as a startup kit's watchdog or systemd does at a site."""
         while not self._over.wait(0.5):
             with self._lock:
                 for name, process in list(self._parents.items()):
@@ -114,20 +112,26 @@ class Federation:
                         self._start(name)
 
     def processes(self, name: str | None = None) -> list[int]:
-        """Process numbers of the hub or a site, its jobs included; without a name, of all."""
-        kits = [os.fsencode(self.kits / n) for n in (self._all if name is None else (name,))]
+        """Return process numbers of the hub or a site, jobs included; without a name, of all."""
+        names = self._all
+        if name is not None:
+            names = (name,)
+        kits = {os.fsencode(self.kits / one) for one in names}
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
-                with suppress(OSError):  # it ended meanwhile
-                    if any(kit in (entry / "cmdline").read_bytes().split(b"\0") for kit in kits):
+                # an error is a process that ended meanwhile
+                with suppress(OSError):
+                    arguments = (entry / "cmdline").read_bytes().split(b"\0")
+                    if not kits.isdisjoint(arguments):
                         found.append(int(entry.name))
         return sorted(found)
 
     def kill(self, name: str, only: int | None = None) -> None:
         """SIGKILL for all processes of a site or the hub, or for one of them."""
         with self._lock:
-            for number in self.processes(name) if only is None else [only]:
+            numbers = [only] if only is not None else self.processes(name)
+            for number in numbers:
                 with suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL)
             parent = self._parents[name]
@@ -143,12 +147,14 @@ class Federation:
         with self._lock:
             while numbers := self.processes():
                 for number in numbers:
+                    how = signal.SIGKILL
+                    if time.monotonic() < until:
+                        how = signal.SIGTERM
                     with suppress(ProcessLookupError):
-                        os.kill(
-                            number, signal.SIGTERM if time.monotonic() < until else signal.SIGKILL
-                        )
+                        os.kill(number, how)
                 for process in self._parents.values():
-                    process.poll()  # what has ended is to leave /proc
+                    # what has ended leaves /proc only once its parent has asked
+                    process.poll()
                 time.sleep(0.1)
             for process in self._parents.values():
                 process.wait()
@@ -197,9 +203,8 @@ def run_loopback(
     """
     hub, folder = Path(hub).resolve(), Path(folder).resolve()
     plan = read_plan(hub / layout.PLAN_FILE)
-    kits = provision(
-        project(plan, SERVER, free_port(), store=folder / "store"), folder / "federation"
-    )
+    made = project(plan, SERVER, free_port(), store=folder / "store")
+    kits = provision(made, folder / "federation")
     (kits / SERVER / "local" / layout.HUB_FOLDER).symlink_to(hub)
     for name, path in sites.items():
         (kits / name / "local" / layout.SITE_FILE).symlink_to(Path(path).resolve())
@@ -209,7 +214,8 @@ def run_loopback(
 
         def look() -> None:
             complete = max(0, min(log.last(plan.run, name) for name in plan.names))
-            if complete > (times[-1][0] if times else 0):
+            known = times[-1][0] if times else 0
+            if complete > known:
                 times.append((complete, time.monotonic()))
             tick(federation, complete)
 

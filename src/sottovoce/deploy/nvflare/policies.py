@@ -37,20 +37,20 @@ class HardenedPolicies(Builder):
             resources = hardened(kind)
             if kind == "server":
                 self._place(resources)
-            policies = {"resources": resources} | {
-                name: hardened(name) for name in ("authorization", "comm_config")
+            policies = {
+                "resources": resources,
+                "authorization": hardened("authorization"),
+                "comm_config": hardened("comm_config"),
             }
             for name, policy in policies.items():
-                (local / f"{name}.json").write_text(
-                    json.dumps(policy, indent=2) + "\n", encoding="utf-8"
-                )
-            for name in (
-                ProvFileName.RESOURCES_JSON_DEFAULT,
-                ProvFileName.AUTHORIZATION_JSON_DEFAULT,
-            ):
-                (local / name).unlink()
+                text = json.dumps(policy, indent=2) + "\n"
+                (local / f"{name}.json").write_text(text, encoding="utf-8")
+            # NVFlare's defaults, which it wrote before
+            (local / ProvFileName.RESOURCES_JSON_DEFAULT).unlink()
+            (local / ProvFileName.AUTHORIZATION_JSON_DEFAULT).unlink()
 
     def _place(self, resources: dict[str, Any]) -> None:
+        """Put the folders of snapshots and jobs into the hub's resources."""
         storage = resources["snapshot_persistor"]["args"]["storage"]
         storage["args"]["root_dir"] = str(self._store / "snapshots")
         manager = next(part for part in resources["components"] if part["id"] == "job_manager")

@@ -69,32 +69,36 @@ def project(
             "rename it",
         )
     clients = [{"name": site, "type": "client", "org": _ORGANISATION} for site in plan.names]
+    hub = {
+        "name": server,
+        "type": "server",
+        "org": _ORGANISATION,
+        "fed_learn_port": port,
+        "admin_port": port,
+    }
+    supervisor = {"name": SUPERVISOR, "type": "admin", "org": _ORGANISATION, "role": "lead"}
     return {
         "api_version": 3,
         "name": name,
         "description": f"sottovoce run {plan.run}",
-        "participants": [
-            {
-                "name": server,
-                "type": "server",
-                "org": _ORGANISATION,
-                "fed_learn_port": port,
-                "admin_port": port,
-            },
-            *clients,
-            {"name": SUPERVISOR, "type": "admin", "org": _ORGANISATION, "role": "lead"},
-        ],
-        "builders": [
-            {
-                "path": f"{_BUILDERS}.workspace.WorkspaceBuilder",
-                "args": {"template_file": ["master_template.yml"]},
-            },
-            {"path": f"{_BUILDERS}.static_file.StaticFileBuilder", "args": _STATIC},
-            {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": DAYS}},
-            {"path": f"{__package__}.policies.HardenedPolicies", "args": {"store": str(store)}},
-            {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
-        ],
+        "participants": [hub, *clients, supervisor],
+        "builders": _builders(store),
     }
+
+
+def _builders(store: str | Path) -> list[dict[str, Any]]:
+    """Return the builders of a startup kit, in their order."""
+    return [
+        {
+            "path": f"{_BUILDERS}.workspace.WorkspaceBuilder",
+            "args": {"template_file": ["master_template.yml"]},
+        },
+        {"path": f"{_BUILDERS}.static_file.StaticFileBuilder", "args": _STATIC},
+        {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": DAYS}},
+        # Ours comes after the static files, which it replaces, and before the signatures of all.
+        {"path": f"{__package__}.policies.HardenedPolicies", "args": {"store": str(store)}},
+        {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
+    ]
 
 
 def write_project(path: str | Path, description: dict[str, Any]) -> None:
@@ -113,11 +117,11 @@ def provision(description: dict[str, Any], workspace: str | Path) -> Path:
     from nvflare.lighter.provision import prepare_project
     from nvflare.lighter.provisioner import Provisioner
 
-    plain = json.loads(json.dumps(description))  # NVFlare writes into what it is given
+    # a copy, because NVFlare writes into what it is given
+    plain = json.loads(json.dumps(description))
     try:
-        context = Provisioner(str(workspace), prepare_builders(plain)).provision(
-            prepare_project(plain), logger=_Quiet()
-        )
+        provisioner = Provisioner(str(workspace), prepare_builders(plain))
+        context = provisioner.provision(prepare_project(plain), logger=_Quiet())
     except ValueError as error:
         raise InvalidInput(
             "project", None, f"NVFlare refuses it: {error}", "correct names, host or port"
@@ -138,12 +142,9 @@ class _Quiet:
 
 
 def hardened(name: str) -> dict[str, Any]:
-    """A policy as shipped: "server", "client", "authorization" or "comm_config"."""
-    return dict(
-        json.loads(
-            files(__package__).joinpath("hardened", f"{name}.json").read_text(encoding="utf-8")
-        )
-    )
+    """Return a policy as shipped: "server", "client", "authorization" or "comm_config"."""
+    file = files(__package__).joinpath("hardened", f"{name}.json")
+    return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 def check_kit(kit: str | Path) -> None:

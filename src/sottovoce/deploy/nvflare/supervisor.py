@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import InvalidInput, Refused, Unreachable
+from ...util.typing import Any
 from ..hub import Hub
 from ..hublog import HubLog
 from ..plan import Plan
@@ -33,6 +34,12 @@ POLL = 0.05
 """Seconds after which a site asks again for a task."""
 _HOME = __name__.rpartition(".")[0]
 _COMPLETED = "FINISHED:COMPLETED"
+_NO_FILTERS: dict[str, Any] = {
+    "components": [],
+    "task_data_filters": [],
+    "task_result_filters": [],
+}
+"""Ends the configuration of server and site: no code but the two classes."""
 _log = logging.getLogger(__name__)
 
 
@@ -56,33 +63,23 @@ def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
     Path
         `folder`.
     """
+    controller = {
+        "id": "run",
+        "path": f"{_HOME}.controller.SiteController",
+        "args": {"task_seconds": task_seconds},
+    }
     server = {
         "format_version": 2,
-        "server": {
-            "task_request_interval": POLL
-        },  # at the top level it would be ignored without a word
-        "workflows": [
-            {
-                "id": "run",
-                "path": f"{_HOME}.controller.SiteController",
-                "args": {"task_seconds": task_seconds},
-            }
-        ],
-        "components": [],
-        "task_data_filters": [],
-        "task_result_filters": [],
+        # at the top level the interval would be ignored without a word
+        "server": {"task_request_interval": POLL},
+        "workflows": [controller],
+        **_NO_FILTERS,
     }
+    executor = {"path": f"{_HOME}.executor.SiteExecutor", "args": {}}
     client = {
         "format_version": 2,
-        "executors": [
-            {
-                "tasks": [layout.TASK],
-                "executor": {"path": f"{_HOME}.executor.SiteExecutor", "args": {}},
-            }
-        ],
-        "components": [],
-        "task_data_filters": [],
-        "task_result_filters": [],
+        "executors": [{"tasks": [layout.TASK], "executor": executor}],
+        **_NO_FILTERS,
     }
     meta = {
         "name": plan.run,
@@ -104,7 +101,7 @@ def write_job(folder: Path, plan: Plan, *, task_seconds: float = 30.0) -> Path:
 
 
 def open_session(kit: Path, patience: float) -> Session:
-    """A session with the server, with the supervisor's kit.
+    """Open a session with the server, with the supervisor's kit.
 
     Raises :class:`Unreachable` after `patience` seconds.
     """
@@ -113,7 +110,8 @@ def open_session(kit: Path, patience: float) -> Session:
 
     # what NVFlare has to say about its connection goes to the standard error
     set_output_format("json")
-    until, pause = time.monotonic() + patience, 0.5
+    until = time.monotonic() + patience
+    pause = 0.5
     while True:
         try:
             return new_secure_session(SUPERVISOR, str(kit), timeout=5.0, auto_login_max_tries=1)
@@ -121,9 +119,8 @@ def open_session(kit: Path, patience: float) -> Session:
             if time.monotonic() > until:
                 raise Unreachable(
                     f"hub: no session with the server after {patience:g} s "
-                    f"({type(error).__name__}: {error}); a "
-                    "certificate that is not of this federation looks the same as a server that "
-                    "is down"
+                    f"({type(error).__name__}: {error}); a certificate that is not of this "
+                    "federation looks the same as a server that is down"
                 ) from error
             time.sleep(pause)
             pause = min(2 * pause, 5.0)
@@ -134,6 +131,7 @@ class _Lost(Exception):
 
 
 def _asked(question: Callable[[], _T]) -> _T:
+    """Return the server's answer; any error of NVFlare becomes :class:`_Lost`."""
     try:
         return question()
     # NVFlare raises a score of classes when a server goes away, RuntimeError among them
@@ -160,7 +158,8 @@ class Supervisor:
         self, kit: str | Path, hub: str | Path, *, task_seconds: float = 30.0, tries: int = 5
     ) -> None:
         layout.need_nvflare()
-        self._kit, self._hub = Path(kit), Path(hub)
+        self._kit = Path(kit)
+        self._hub = Path(hub)
         self.plan = read_plan(self._hub / layout.PLAN_FILE)
         if not (self._kit / "startup" / "fed_admin.json").is_file():
             raise InvalidInput(
@@ -169,7 +168,8 @@ class Supervisor:
                 "is no startup kit of a supervisor",
                 f"give the folder {SUPERVISOR}",
             )
-        self._task_seconds, self._tries = task_seconds, tries
+        self._task_seconds = task_seconds
+        self._tries = tries
         self.jobs: list[str] = []
         """Names of the jobs so far, the last one running."""
 
@@ -188,7 +188,9 @@ class Supervisor:
             If a site left before its last round, or the hub ended the run.
         Unreachable
         """
-        idle, before = 0, -1
+        # jobs in a row without a new message, and the messages in the log after the last job
+        idle = 0
+        before = -1
         with tempfile.TemporaryDirectory() as folder:
             job = write_job(
                 Path(folder) / self.plan.run, self.plan, task_seconds=self._task_seconds
@@ -200,7 +202,11 @@ class Supervisor:
                     return
                 _log.warning("run %s, job %d ended: %s", self.plan.run, len(self.jobs), status)
                 held = self._held()
-                idle, before = (idle + 1, before) if held == before else (0, held)
+                if held == before:
+                    idle += 1
+                else:
+                    idle = 0
+                before = held
                 if idle >= self._tries:
                     why = self._last_words()
                     raise Refused(
@@ -208,7 +214,7 @@ class Supervisor:
                     )
 
     def _one_job(self, job: Path, observe: Callable[[], None], patience: float) -> str:
-        """Hand in a job and watch it to its end; its last status."""
+        """Hand in a job, watch it to its end, and return its last status."""
         session = open_session(self._kit, patience)
         try:
             _asked(lambda: self._clear(session))
@@ -232,21 +238,21 @@ class Supervisor:
         except _Lost as error:
             return str(error)
         finally:
-            with suppress(Exception):  # a session whose server is gone cannot be closed well
+            # a session whose server is gone cannot be closed well
+            with suppress(Exception):
                 session.close()
 
     def _clear(self, session: Session) -> None:
         """End jobs of this run that a crash left over, for ever RUNNING."""
         for job in session.list_jobs():
-            if job.get("job_name") == self.plan.run and not str(job.get("status")).startswith(
-                "FINISHED"
-            ):
-                with suppress(
-                    Exception
-                ):  # it may have ended in between, or have no process any more
+            ended = str(job.get("status")).startswith("FINISHED")
+            if job.get("job_name") == self.plan.run and not ended:
+                # it may have ended in between, or have no process any more
+                with suppress(Exception):
                     session.abort_job(str(job["job_id"]))
 
     def _held(self) -> int:
+        """Return the number of messages in the log: the measure of progress."""
         with HubLog(self._hub / layout.HUB_LOG) as log:
             return len(log.messages(self.plan.run))
 
@@ -271,9 +277,8 @@ class Supervisor:
                 )
 
     def _last_words(self) -> str:
+        """Return why the last job failed, as the controller wrote it down."""
         path = self._hub / layout.LAST_FAILURE
-        return (
-            path.read_text(encoding="utf-8").strip()
-            if path.exists()
-            else "look at the server's log"
-        )
+        if not path.exists():
+            return "look at the server's log"
+        return path.read_text(encoding="utf-8").strip()

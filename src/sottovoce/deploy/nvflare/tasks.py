@@ -40,14 +40,12 @@ Carry = Callable[[str, dict[str, Any]], dict[str, Any] | None]
 PATIENCE = 5.0
 """Seconds after which a computing site says so, and after which the hub names missing sites."""
 _LOOK = 0.5
-NUMBER, METHOD, REQUEST, REPLY, REFUSED, ENDED = (
-    "number",
-    "method",
-    "request",
-    "reply",
-    "refused",
-    "ended",
-)
+NUMBER = "number"
+METHOD = "method"
+REQUEST = "request"
+REPLY = "reply"
+REFUSED = "refused"
+ENDED = "ended"
 
 
 class Post:
@@ -65,7 +63,7 @@ class Post:
         self._closed: str | None = None
 
     def ask(self, method: str, request: bytes) -> dict[str, Any]:
-        """The task with the reply to a request.
+        """Wait for the task with the reply to a request, and return it.
 
         Raises :class:`Unreachable` if the job ends before.
         """
@@ -92,7 +90,8 @@ class Post:
         """
         with self._news:
             if self._request is not None and task.get(NUMBER) == self._request[NUMBER]:
-                self._request, self._reply = None, task
+                self._request = None
+                self._reply = task
                 self._news.notify_all()
             self._news.wait_for(
                 lambda: self._request or self._ended or self._closed, timeout=seconds
@@ -100,7 +99,7 @@ class Post:
             return self._ended or self._request or {}
 
     def close(self, reason: str) -> None:
-        """The job is over: no more tasks will come."""
+        """Say that the job is over and no more tasks will come; the first reason is kept."""
         with self._news:
             self._closed = self._closed or reason
             self._news.notify_all()
@@ -111,7 +110,8 @@ class TaskTransport(RequestTransport):
 
     def __init__(self, plan: Plan, post: Post) -> None:
         super().__init__(plan)
-        self._post, self._most = post, sizes(plan)[1]
+        self._post = post
+        _, self._most = sizes(plan)
 
     def ask(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
         task = self._post.ask(method, canonical(asked).encode())
@@ -139,7 +139,8 @@ def serve(hub: Hub, carry: Carry, over: threading.Event) -> str | None:
     str or None
         Why the run cannot go on in this job.
     """
-    running, lost = set(hub.plan.names), None
+    running = set(hub.plan.names)
+    lost: str | None = None
     with ThreadPoolExecutor(len(running)) as pool:
         try:
             threads = {pool.submit(converse, hub, site, carry): site for site in running}
@@ -171,16 +172,16 @@ def converse(hub: Hub, site: str, carry: Carry) -> str | None:
     str or None
         Why the site is lost; None if it has ended and signed that it leaves.
     """
-    longest, task = sizes(hub.plan)[0], dict[str, Any]()
+    longest, _ = sizes(hub.plan)
+    # the first task brings no reply: it only asks for a result
+    task: dict[str, Any] = {}
     while (result := carry(site, task)) is not None:
         if ENDED in result:
             if result[ENDED]:
                 return f"site {site!r} stopped: {printable(str(result[ENDED]))}"
-            return (
-                None
-                if site in hub.gone()
-                else f"site {site!r} stopped, and has not signed that it leaves"
-            )
+            if site in hub.gone():
+                return None
+            return f"site {site!r} stopped, and has not signed that it leaves"
         task = {}
         if NUMBER in result:
             task[NUMBER] = result[NUMBER]

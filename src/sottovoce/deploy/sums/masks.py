@@ -30,7 +30,11 @@ Words = NDArray[np.uint64]
 BYTES = 32
 """Of a key, of either kind."""
 _PRIME = 2**255 - 19
-_PROBE = bytes(range(1, 1 + BYTES))  # any scalar will do: the exchange multiplies by the cofactor
+_PROBE = bytes(range(1, 1 + BYTES))
+"""A private key for :func:`check_key`.
+
+Any scalar will do, because the exchange multiplies by the cofactor.
+"""
 _DOMAIN = b"sottovoce mask 1"
 _MASKS = re.compile(r"\.?(.+)\.masks(?:\.[0-9a-f]+\.tmp)?")
 
@@ -43,14 +47,13 @@ def fields(*parts: bytes) -> bytes:
 def check_key(raw: bytes) -> None:
     """Raise :class:`ValueError` for a public key that is not canonical, or of low order."""
     need_cryptography()
-    if (
-        len(raw) != BYTES or int.from_bytes(raw, "little") >= _PRIME
-    ):  # 9, 9 + p and 9 + 2^255 are one key
+    # X25519 reduces numbers modulo p and drops the highest bit: 9, 9 + p and 9 + 2^255 are one key,
+    # and only the first is canonical.
+    if len(raw) != BYTES or int.from_bytes(raw, "little") >= _PRIME:
         raise ValueError("is not the one encoding of a key")
+    probe = x25519.X25519PrivateKey.from_private_bytes(_PROBE)
     try:
-        x25519.X25519PrivateKey.from_private_bytes(_PROBE).exchange(
-            x25519.X25519PublicKey.from_public_bytes(raw)
-        )
+        probe.exchange(x25519.X25519PublicKey.from_public_bytes(raw))
     except ValueError:
         raise ValueError("is of low order: every exchange with it gives zero") from None
 
@@ -69,21 +72,23 @@ def keys_beside(ledger: Path, own: str | None = None) -> dict[str, Path]:
     A key that could also be of a ledger with a longer name, such as ``north.2024.ledger``, counts
     as that one's, except the key of the run `own`.
     """
-    lead, found = f"{ledger.stem}.", dict[str, Path]()
-    for entry in sorted(ledger.parent.iterdir() if ledger.parent.is_dir() else ()):
+    found: dict[str, Path] = {}
+    if not ledger.parent.is_dir():
+        return found
+    lead = f"{ledger.stem}."
+    for entry in sorted(ledger.parent.iterdir()):
         named = _MASKS.fullmatch(entry.name)
         if named is None or not named[1].startswith(lead):
             continue
         run = named[1].removeprefix(lead)
-        if run == own or not any(
-            len(stem) > len(ledger.stem) for stem in _ledgers_of(ledger, named[1])
-        ):
+        longer = [s for s in _ledgers_of(ledger, named[1]) if len(s) > len(ledger.stem)]
+        if run == own or not longer:
             found[run] = secret_of(ledger, run)
     return found
 
 
 def _ledgers_of(ledger: Path, name: str) -> list[str]:
-    """Ledgers in the folder, without ending, of which a key with this name could be."""
+    """Return the ledgers in the folder, without ending, to which a key of this name may belong."""
     stems = (name[: dot.start()] for dot in re.finditer(r"\.", name))
     return [stem for stem in stems if ledger.with_name(stem + ledger.suffix).exists()]
 
@@ -110,16 +115,17 @@ def erase_old(ledger: DurableLedger, present: str = "") -> dict[str, str]:
         RunKey.erase(keys[run])
     for run in set(foreign) - {present}:
         RunKey.erase(keys[run])
-        with suppress(OSError):  # the refusal below does not depend on it
+        # the refusal below does not depend on it
+        with suppress(OSError):
             keys[run].touch(mode=0o600)
     if foreign:
-        kept = "; the key stays for that one" if present in foreign else "; the key is erased"
+        kept = "; the key is erased"
+        if present in foreign:
+            kept = "; the key stays for that one"
         raise LedgerCorrupt(
             f"ledger={shown(ledger.path)}: beside it lies a key of the run {foreign[0]!r}, which "
-            "it lacks: it is an "
-            "older copy, or another ledger; nothing was drawn; find the newest one, and never "
-            "restore a ledger from "
-            f"a backup{kept}"
+            "it lacks: it is an older copy, or another ledger; nothing was drawn; find the newest "
+            f"one, and never restore a ledger from a backup{kept}"
         )
     return over
 
@@ -131,7 +137,8 @@ def give_up(ledger: DurableLedger, run: str) -> tuple[int, bool]:
     there was a key.  The key is erased even if this raises :class:`LedgerError`, for a run that the
     ledger lacks, or a full disk.
     """
-    key, erased = keys_beside(ledger.path, own=run).get(run), False
+    key = keys_beside(ledger.path, own=run).get(run)
+    erased = False
     try:
         returned = ledger.close_run(run, reclaim=True)
     finally:
@@ -144,7 +151,9 @@ class RunKey:
     """The private half of a site's key of one run."""
 
     def __init__(self, key: x25519.X25519PrivateKey, path: Path) -> None:
-        self._key, self._path = key, path
+        self._key = key
+        self._path = path
+        # exchanges with other sites' public halves: one of X25519 for a pair in all attempts
         self._shared: dict[bytes, bytes] = {}
 
     @classmethod
@@ -175,8 +184,7 @@ class RunKey:
         if len(raw) != BYTES:
             raise LedgerCorrupt(
                 f"key={shown(path)}: the key of this run is gone or damaged, and there is never a "
-                "second one; halted, "
-                "nothing was drawn; the other sites go on without this one"
+                "second one; halted, nothing was drawn; the other sites go on without this one"
             )
         return cls(x25519.X25519PrivateKey.from_private_bytes(raw), path)
 
@@ -191,9 +199,8 @@ class RunKey:
         """
         if public not in self._shared:
             try:
-                self._shared[public] = self._key.exchange(
-                    x25519.X25519PublicKey.from_public_bytes(public)
-                )
+                other = x25519.X25519PublicKey.from_public_bytes(public)
+                self._shared[public] = self._key.exchange(other)
             except ValueError:
                 raise Refused("key: an exchange gives zero") from None
         return self._shared[public]
@@ -206,9 +213,8 @@ class RunKey:
         """
         found = [one for one in (path, *unfinished(path)) if os.path.lexists(one)]
         for one in found:
-            with suppress(
-                OSError
-            ):  # a full disk that copies what is written over; what counts is that it goes
+            # A full disk may have to copy what is written over.  What counts is that the file goes.
+            with suppress(OSError):
                 _zero(one)
             try:
                 one.unlink(missing_ok=True)
@@ -225,9 +231,10 @@ class RunKey:
 
 def _zero(path: Path) -> None:
     """Overwrite a key in place, without following links or waiting for pipes."""
-    handle = os.open(
-        path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    )
+    # Windows has neither flag.
+    no_links = getattr(os, "O_NOFOLLOW", 0)
+    no_waits = getattr(os, "O_NONBLOCK", 0)
+    handle = os.open(path, os.O_WRONLY | no_links | no_waits)
     with open(handle, "wb", buffering=0) as file:
         file.write(bytes(BYTES))
         os.fsync(file.fileno())
@@ -235,6 +242,7 @@ def _zero(path: Path) -> None:
 
 def _settle(path: Path) -> None:
     """Bring the folder's entry of `path` to the disk."""
+    # Windows cannot open a folder.
     if not hasattr(os, "O_DIRECTORY"):
         return
     try:
@@ -313,11 +321,8 @@ def mask_key(
 def stream(key: bytes, words: int) -> Words:
     """Return the first `words` words of the keystream of a key that is used only once."""
     # A zero nonce will do: the key is of one pair and one attempt, and masks one share.
-    drawn = (
-        ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None)
-        .encryptor()
-        .update(bytes(8 * words))
-    )
+    cipher = ciphers.Cipher(algorithms.ChaCha20(key, bytes(16)), None)
+    drawn = cipher.encryptor().update(bytes(8 * words))
     return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
 
 
@@ -371,9 +376,11 @@ def seal(
         if other == name:
             continue
         low, high = sorted((name, other))
-        mask = stream(
-            mask_key(own, (low, high), (keys[low], keys[high]), keys[other], bound), total.size
-        )
+        key = mask_key(own, (low, high), (keys[low], keys[high]), keys[other], bound)
+        mask = stream(key, total.size)
         # One site of a pair adds what the other subtracts: the masks vanish in the sum modulo 2^64.
-        total = total + mask if name == low else total - mask
+        if name == low:
+            total = total + mask
+        else:
+            total = total - mask
     return total

@@ -46,7 +46,10 @@ _KEY = _HEAD | {"key"}
 _ROSTER = _HEAD | {"session", "epoch", "first", "members", "parent"}
 _SHARE = _HEAD | {"roster", "attempt", "parent", "dtype", "shape", "words"}
 _LAST = _HEAD | {"dtype", "shape", "payload"}
-_KINDS = {True: (_KEY, _ROSTER, _SHARE, _LAST), False: (_ROSTER,)}  # whether the plan is of sums
+_KINDS = {True: (_KEY, _ROSTER, _SHARE, _LAST), False: (_ROSTER,)}
+"""Keys of the messages that are read here, by whether the plan is of sums."""
+_KEYS_OF_KIND = {"key": _KEY, "roster": _ROSTER, "share": _SHARE}
+_HEXADECIMAL = frozenset("0123456789abcdef")
 _QUESTION = {"v", "run", "plan", "round", "sender", "nonce", "sig"}
 _ANSWER = _QUESTION | {"asker", "seen"}
 NONCE = 32
@@ -87,13 +90,10 @@ class Roster:
 
     @property
     def digest(self) -> bytes:
-        numbers = (self.epoch.to_bytes(8, "big"), self.first.to_bytes(8, "big"))
-        return keyed_hash(
-            b"roster",
-            fields(
-                self.session, *numbers, fields(*(m.encode() for m in self.members)), self.parent
-            ),
-        )
+        epoch = self.epoch.to_bytes(8, "big")
+        first = self.first.to_bytes(8, "big")
+        members = fields(*(name.encode() for name in self.members))
+        return keyed_hash(b"roster", fields(self.session, epoch, first, members, self.parent))
 
 
 @dataclass(frozen=True)
@@ -221,39 +221,45 @@ def read(plan: Plan, data: bytes, sender: str, round: int) -> SignedMessage:
     kind = body["kind"]
     if body.keys() == _LAST and kind in ("stop", "refuse"):
         return SignedMessage(sender, read_message(plan, data, sender, round), data)
-    if not isinstance(kind, str) or body.keys() != {
-        "key": _KEY,
-        "roster": _ROSTER,
-        "share": _SHARE,
-    }.get(kind):
+    if not isinstance(kind, str) or body.keys() != _KEYS_OF_KIND.get(kind):
         raise Refused(f"{where}: has a kind that does not belong there")
     check_signature(plan, where, DOMAIN, body)
     content: Content
     match kind:
         case "key":
-            content = Hello(decoded(where, body["key"]))
-            try:
-                check_key(content.key)
-            except ValueError as error:
-                raise Refused(f"{where}: its key {error}") from None
+            content = _hello(where, body)
         case "roster":
-            members, session, parent = (
-                _named(plan, where, body["members"]),
-                body["session"],
-                body["parent"],
-            )
-            numbers = (
-                _count(where, body["epoch"], 0),
-                _count(where, body["first"], int(plan.summed)),
-            )
-            content = Roster(_digest(where, session), *numbers, members, _digest(where, parent))
+            content = _roster(plan, where, body)
         case _:
             content = _share(plan, where, body)
     return SignedMessage(sender, content, data)
 
 
+def _hello(where: str, body: dict[str, Any]) -> Hello:
+    """Return the greeting of a message; raises :class:`Refused` for a key that may not be one."""
+    key = decoded(where, body["key"])
+    try:
+        check_key(key)
+    except ValueError as error:
+        raise Refused(f"{where}: its key {error}") from None
+    return Hello(key)
+
+
+def _roster(plan: Plan, where: str, body: dict[str, Any]) -> Roster:
+    """Return the roster of a message; raises :class:`Refused` if an entry is not of its form."""
+    members = _named(plan, where, body["members"])
+    epoch = _count(where, body["epoch"], 0)
+    # Attempts of sums are numbered from 1; over a graph round 0 is the greeting.
+    first = _count(where, body["first"], int(plan.summed))
+    session = _digest(where, body["session"])
+    parent = _digest(where, body["parent"])
+    return Roster(session, epoch, first, members, parent)
+
+
 def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
-    raw, attempt = decoded(where, body["words"]), _count(where, body["attempt"], 1)
+    """Return the share of a message; raises :class:`Refused` for another width than the plan's."""
+    raw = decoded(where, body["words"])
+    attempt = _count(where, body["attempt"], 1)
     table = plan.exchange_table
     if attempt > table.attempts:
         raise Refused(f"{where}: is of attempt {attempt}, and the plan has {table.attempts}")
@@ -265,31 +271,35 @@ def _share(plan: Plan, where: str, body: dict[str, Any]) -> Share:
 
 
 def _mask(plan: Plan, members: Sequence[str]) -> str:
-    """The members as bits of one number, site 0 the lowest: a text that cannot repeat a site."""
+    """Return the members as bits of one number, site 0 the lowest, in hexadecimal.
+
+    Such a text cannot repeat a site.
+    """
     return format(sum(1 << plan.index(name) for name in set(members)), "x")
 
 
 def _named(plan: Plan, where: str, text: object) -> tuple[str, ...]:
+    """Return the members of the text of :func:`_mask`; raises :class:`Refused` for any other."""
+    # four sites a digit
     longest = len(plan.sites) // 4 + 1
-    if (
-        not isinstance(text, str)
-        or not 0 < len(text) <= longest
-        or set(text) - set("0123456789abcdef")
-    ):
+    if not isinstance(text, str) or not 0 < len(text) <= longest or set(text) - _HEXADECIMAL:
         raise Refused(f"{where}: its members are no sites of the plan")
     bits = int(text, 16)
+    # one text for each roster: no zeros in front, and no bits beyond the last site
     if format(bits, "x") != text or bits >> len(plan.sites):
         raise Refused(f"{where}: its members are no sites of the plan")
     return tuple(sorted(name for i, name in enumerate(plan.names) if bits >> i & 1))
 
 
 def _digest(where: str, text: object) -> bytes:
-    if not isinstance(text, str) or len(text) != 64 or set(text) - set("0123456789abcdef"):
+    """Return a digest of 32 bytes; raises :class:`Refused` for any other text."""
+    if not isinstance(text, str) or len(text) != 64 or set(text) - _HEXADECIMAL:
         raise Refused(f"{where}: is no message of this schema")
     return bytes.fromhex(text)
 
 
 def _count(where: str, value: object, least: int) -> int:
+    """Return a whole number, at least `least`; raises :class:`Refused` for anything else."""
     if type(value) is not int or not least <= value < 2**63:
         raise Refused(f"{where}: is no message of this schema")
     return value
@@ -335,9 +345,9 @@ def read_proof(plan: Plan, data: bytes, sender: str, longest: int) -> int | None
     where = f"proof against {printable(sender)!r}"
     try:
         body = parse(data, longest)
-        pair = (
-            [body[word].encode("ascii") for word in ("first", "second")] if len(body) == 2 else []
-        )
+        pair = []
+        if len(body) == 2:
+            pair = [body[word].encode("ascii") for word in ("first", "second")]
         rounds = [parse(one, longest)["round"] for one in pair]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Refused(f"{where}: is none") from None
@@ -451,9 +461,34 @@ def read_attestation(plan: Plan, data: bytes, sender: str, question: Question) -
 def _exchanged(
     plan: Plan, where: str, data: bytes, keys: set[str], sender: str, domain: bytes
 ) -> dict[str, Any]:
+    """Parse a question or an attestation, and check it down to its signature.
+
+    Parameters
+    ----------
+    plan : Plan
+    where : str
+        The message as errors call it.
+    data : bytes
+    keys : set of str
+        The keys that it must have.
+    sender : str
+        The site from which it must be.
+    domain : bytes
+        Prefix of the signed text.
+
+    Returns
+    -------
+    dict
+        The message, without its signature.
+
+    Raises
+    ------
+    Refused
+        If it is not such a message of `sender` in this run.
+    """
     body = opened(plan, where, data, keys, sender=sender, round=None)
     nonce = body["nonce"]
-    if not isinstance(nonce, str) or len(nonce) != NONCE or set(nonce) - set("0123456789abcdef"):
+    if not isinstance(nonce, str) or len(nonce) != NONCE or set(nonce) - _HEXADECIMAL:
         raise Refused(f"{where}: is no message of this schema")
     check_signature(plan, where, domain, body)
     return body

@@ -32,7 +32,9 @@ class OwnKey:
     """
 
     def __init__(self, plan: Plan, name: str, secret: Path) -> None:
-        self._plan, self._name, self._secret = plan, name, secret
+        self._plan = plan
+        self._name = name
+        self._secret = secret
         self._key: RunKey | None = None
 
     def greeting(self, stored: bytes | None) -> Hello:
@@ -40,20 +42,22 @@ class OwnKey:
         if stored is None:
             return Hello(RunKey.make(self._secret).public)
         content = read(self._plan, stored, self._name, 0).content
-        return Hello(content.key if isinstance(content, Hello) else b"")
+        if not isinstance(content, Hello):
+            return Hello(b"")
+        return Hello(content.key)
 
     def check(self, state: ProtocolState) -> RunKey:
-        """The key, read when something new is masked: a run that is only repeated needs none.
+        """Return the key, which is read from its file once.
 
-        Raises :class:`LedgerCorrupt` if it is not the one that the others have.
+        It is read when something new is masked: a run that is only repeated needs none.  Raises
+        :class:`LedgerCorrupt` if it is not the one that the others have.
         """
         if self._key is None:
             key = RunKey.read(self._secret)
             if key.public != state.keys[self._name]:
                 raise LedgerCorrupt(
                     f"run={self._plan.run!r}: the key of this run is another than the one that was "
-                    "sent; halted, "
-                    "nothing was drawn; the other sites go on without this one"
+                    "sent; halted, nothing was drawn; the other sites go on without this one"
                 )
             self._key = key
         return self._key

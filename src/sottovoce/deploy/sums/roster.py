@@ -23,7 +23,9 @@ from .masks import Words, fields
 from .messages import Hello, Roster, Share, SignedMessage, read_proof
 
 Phase = Literal["key", "roster", "share", "over"]
-LATE, LEFT, TWICE = "sent nothing in time", "left", "signed two messages where there may be one"
+LATE = "sent nothing in time"
+LEFT = "left"
+TWICE = "signed two messages where there may be one"
 EXPELLED = "was taken out by the hub's operator"
 """Why a site is no longer in the roster."""
 NOTICES = {b"": LATE, b"left": LEFT, b"expelled": EXPELLED}
@@ -182,12 +184,11 @@ class ProtocolState:
         plan = self.plan
         if plan.summed or len(members) in (0, len(plan.sites)):
             return len(members) >= self.least
-        if (
-            len(members) < self.least
-            or not plan.quorum.may_lose_sites
-            or self.attempt < plan.stages[0].first
-        ):
-            return False  # what comes before the training is a mean over the rows of all
+        if len(members) < self.least or not plan.quorum.may_lose_sites:
+            return False
+        if self.attempt < plan.stages[0].first:
+            # what comes before the training is a mean over the rows of all
+            return False
         return plan.graph.joins([plan.index(name) for name in members])
 
     @property
@@ -209,20 +210,17 @@ class ProtocolState:
 
         Raises :class:`Refused` otherwise, and for a message of no member.
         """
-        where, content = f"message of {signed.sender!r}", signed.content
+        where = f"message of {signed.sender!r}"
+        content = signed.content
         if signed.sender not in self.members:
             raise Refused(f"{where}: it is not in the present roster")
         match content:
             case Message():
                 self._check_vector(where, content)
             case Hello() if self.phase == "key":
-                others = [
-                    name
-                    for name, key in self.keys.items()
-                    if key == content.key and name != signed.sender
-                ]
-                if others:
-                    raise Refused(f"{where}: has the key of {others[0]!r}")
+                for name, key in self.keys.items():
+                    if key == content.key and name != signed.sender:
+                        raise Refused(f"{where}: has the key of {name!r}")
             case Roster() if self.phase == "roster":
                 if content != self.next_roster:
                     rule = (
@@ -248,15 +246,16 @@ class ProtocolState:
             raise Refused(f"{where}: does not belong here: the sites do not have the same history")
 
     def _check_share(self, where: str, content: Share) -> None:
-        if (content.roster, content.attempt, content.parent) != (
-            self.roster,
-            self.attempt,
-            self.parent,
-        ):
-            or_mean = "" if self.plan.centre is None else ", or move rows by different means"
-            raise Refused(
-                f"{where}: is of another attempt: the sites do not have the same history{or_mean}"
-            )
+        """Refuse a share under another roster, of another attempt, or after another history."""
+        sent = (content.roster, content.attempt, content.parent)
+        if sent == (self.roster, self.attempt, self.parent):
+            return
+        or_mean = ""
+        if self.plan.centre is not None:
+            or_mean = ", or move rows by different means"
+        raise Refused(
+            f"{where}: is of another attempt: the sites do not have the same history{or_mean}"
+        )
 
     def bind(self, what: bytes) -> None:
         """Go on only with sites that computed the same `what` from what was opened."""
@@ -271,12 +270,16 @@ class ProtocolState:
         """
         for name in sorted(present):
             self.check(present[name])
-            if isinstance(content := present[name].content, Hello):
+            content = present[name].content
+            if isinstance(content, Hello):
                 self.keys[name] = content.key
         self.total = None
-        ends = [name for name, signed in present.items() if ends_run(signed)]
-        over = bool(ends) and len(ends) == len(present)  # all that are there sent their last model
-        lost = self._lost(present, why, [] if over else ends)
+        leaving = [name for name, signed in present.items() if ends_run(signed)]
+        # If all that are there sent their last model the run is over, and nobody is lost by it.
+        over = bool(leaving) and len(leaving) == len(present)
+        if over:
+            leaving = []
+        lost = self._lost(present, why, leaving)
         stay = tuple(name for name in self.members if name not in lost)
         self.since |= dict.fromkeys(lost, self.attempt)
         if over:
@@ -295,7 +298,11 @@ class ProtocolState:
 
         They are those without a message, and those whose last model it was.
         """
-        here = present if self.plan.summed else set(self.members) - why.keys()
+        # Over a graph a site does not see the messages of all members: who is missing stands in
+        # `why`.
+        here: Collection[str] = present
+        if not self.plan.summed:
+            here = set(self.members) - why.keys()
         reasons = {name: why.get(name, LATE) for name in self.members if name not in here}
         reasons |= dict.fromkeys(ends, LEFT)
         return {name: reasons[name] for name in self.members if name in reasons}
@@ -309,9 +316,11 @@ class ProtocolState:
             self.roster = self.next_roster.digest
             self.parent = keyed_hash(b"history", fields(self.parent, self.roster))
         if whole:
-            self.attempt, self.phase = self.attempt + 1, "share"
+            self.attempt += 1
+            self.phase = "share"
         else:
-            self.epoch, self.phase = self.epoch + 1, "roster"
+            self.epoch += 1
+            self.phase = "roster"
 
     def _go_on_with_sums(
         self, present: Mapping[str, SignedMessage], stay: tuple[str, ...], *, whole: bool
@@ -334,10 +343,14 @@ class ProtocolState:
                 if whole:
                     self._open(present)
                 else:
-                    self.epoch, self.phase = self.epoch + 1, "roster"
+                    self.epoch += 1
+                    self.phase = "roster"
             case "roster" if whole:
-                self.roster, self.phase = self.next_roster.digest, "share"
+                self.roster = self.next_roster.digest
+                self.phase = "share"
             case _:
+                # A member did not sign this roster: the next one has a new number, since a site
+                # signs at most one of a number.
                 self.epoch += 1
 
     def _open(self, present: Mapping[str, SignedMessage]) -> None:

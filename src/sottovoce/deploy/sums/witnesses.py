@@ -19,7 +19,8 @@ class Witnesses:
     """
 
     def __init__(self, exchanges: Exchanges, *, again: bool) -> None:
-        self._exchanges, self._again = exchanges, again
+        self._exchanges = exchanges
+        self._again = again
 
     def answer(self, asker: str, question: bytes) -> bytes:
         """Attest how far this site has seen another one.
@@ -40,7 +41,9 @@ class Witnesses:
         """
         if not self._again:
             return
-        one, facts = self._exchanges, self._exchanges.plan.facts
+        one = self._exchanges
+        facts = one.plan.facts
+        # any N - K + t + 1 sites hold an honest one of the last roster
         need = len(one.plan.sites) - facts.participants + facts.colluders + 1
         question = Question(one.name, one.journal.highest, secrets.token_hex(NONCE // 2))
         found = one.ask_hub(lambda: one.transport.inquire(question.seal(one.plan, one.key), need))
@@ -57,9 +60,8 @@ class Witnesses:
         if seen.seen > question.round:
             raise LedgerCorrupt(
                 f"run={one.plan.run!r}: site {seen.sender!r} has seen round {seen.seen} of this "
-                "site and its journal "
-                f"ends at round {question.round}: the journal is an older copy; halted, nothing "
-                "was drawn; find the "
-                "newest one, and never restore a ledger from a backup"
+                f"site and its journal ends at round {question.round}: the journal is an older "
+                "copy; halted, nothing was drawn; find the newest one, and never restore a ledger "
+                "from a backup"
             )
         self._again = False
