@@ -1,9 +1,10 @@
-# %% [markdown] # One paper from end to end: recycled ADMM (002)  Zhang, Khalili and Liu, *Recycled
-# ADMM: Improving the Privacy and Accuracy of Distributed Algorithms* (2020), from its claim on
-# privacy over a run of its algorithm to its Figure 5 and the verdicts on it. It takes some seconds:
-# the figure is drawn from fewer rows, rounds and replicates than `sottovoce study 002-fig5` uses,
-# and its verdicts are no results. "Reproduced" is about the order of curves and not about their
-# heights.
+# %% [markdown]
+# # One paper from end to end: recycled ADMM (002)
+#
+# Zhang, Khalili and Liu, *Recycled ADMM: Improving the Privacy and Accuracy of Distributed Algorithms* (2020), from its
+# claim on privacy over a run of its algorithm to its Figure 5 and the verdicts on it. It takes some seconds: the figure
+# is drawn from fewer rows, rounds and replicates than `sottovoce study 002-fig5` uses, and its verdicts are no results.
+# "Reproduced" is about the order of curves and not about their heights.
 
 # %%
 import math
@@ -20,18 +21,22 @@ from sottovoce_papers.studies import spec, verdicts
 from sottovoce_papers.studies.run import run
 from sottovoce_papers.studies.tables import deal
 
-# %% [markdown] ## The claim  Theorem 2: half of the rounds are computed from what was sent before,
-# so only the odd ones cost anything. Beside the printed total stands the least that is proved here
-# of the same noise, and where the proof is.
+# %% [markdown]
+# ## The claim
+#
+# Theorem 2: half of the rounds are computed from what was sent before, so only the odd ones cost anything. Beside the
+# printed total stands the least that is proved here of the same noise, and where the proof is.
 
 # %%
 claim = next(one for one in claims.table() if one.method.startswith("R-ADMM"))
 print(f"{claim.paper}: {claim.says}")
 print(f"claimed {claim.claimed:.3f}, proved {claim.proved:.3f}: {claim.verdict} ({claim.proof})")
 
-# %% [markdown] ## The algorithm to the letter  Both forms run with the noise alpha = 1 of the
-# paper, on 4,000 rows of Adult at five sites. What its Theorem 2 claims of the listing stands
-# beside what is proved. All noise follows from a seed: a simulation, and no release.
+# %% [markdown]
+# ## The algorithm to the letter
+#
+# Both forms run with the noise alpha = 1 of the paper, on 4,000 rows of Adult at five sites. What its Theorem 2 claims
+# of the listing stands beside what is proved. All noise follows from a seed: a simulation, and no release.
 
 # %%
 dealt = deal({"data": "adult-002", "nodes": 5, "limit": 4000})
@@ -56,8 +61,10 @@ for form in ("printed", "corrected"):
     claimed = "claims nothing" if price.claimed() is None else f"claims {price.claimed():.2f}"
     print(f"{form:9}  {claimed:14}  proved epsilon {price.total():.2f}  test error {error:.3f}")
 
-# %% [markdown] ## Figure 5 in little  A study is a file: its cells, figures and claims. Here it has
-# fewer rows and rounds; the methods spend one total.
+# %% [markdown]
+# ## Figure 5 in little
+#
+# A study is a file: its cells, figures and claims. Here it has fewer rows and rounds; the methods spend one total.
 
 # %%
 study = spec.load("002-fig5").quickly()
@@ -85,10 +92,12 @@ axes.set(xlabel="round", ylabel="mean loss (nats)", title="002, Figure 5, in lit
 axes.legend(frameon=False)
 plt.show()
 
-# %% [markdown] ## The verdicts  Each claim is a test over the table that could fail, in every
-# setting on its own. Those of the full run, with the numbers behind them, are in
-# `docs/measured/papers/results/verdicts.json` of the repository and on the page of the paper;
-# `python bench/results.py --check 002-fig5` runs it again and compares.
+# %% [markdown]
+# ## The verdicts
+#
+# Each claim is a test over the table that could fail, in every setting on its own. Those of the full run, with the
+# numbers behind them, are in `docs/measured/papers/results/verdicts.json` of the repository and on the page of the
+# paper; `python bench/results.py --check 002-fig5` runs it again and compares.
 
 # %%
 for one in verdicts.judged(study, done.rows)[:3]:
