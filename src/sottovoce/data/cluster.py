@@ -141,6 +141,7 @@ class ClusterRows(Rows):
 
         Examples
         --------
+        >>> import dask.array as da
         >>> rows = ClusterRows.of(da.ones((20, 2), chunks=(5, 2)) / 2, da.ones(20, chunks=5))
         """
         dask = _dask()
